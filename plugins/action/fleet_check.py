@@ -22,13 +22,13 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.fleet_cpus import FleetAnswers
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.inputs import DrainInputs
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.preparation import TaskResult, read_unsettled
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.preparation import LONGEST_AGE_SECONDS, TaskResult, read_unsettled
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.source import age_seconds
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._fleet_check.cpus import make_questions
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._fleet_check.differences import ClockOffset, Finding, find_clock_skew, find_old_protection
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._fleet_check.inputs import FleetView, view_fleet
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._fleet_check.texts import list_lines
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._fleet_check.verdict import FleetVerdict, judge_fleet
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._fleet_check.verdict import FleetVerdict, LossQuestion, judge_fleet
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import DomainEntry, HostEntry
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import list_entries
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
@@ -43,6 +43,8 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.varia
 ASK, ANSWER = "ask", "answer"
 # A check may take minutes in a large fleet. Older facts are not of this run.
 FACTS_MAX_AGE_SECONDS = 900
+# The question whether certain hosts can be lost is about this moment. The plan of a drain gathers facts right before it.
+LOST_FACTS_MAX_AGE_SECONDS = LONGEST_AGE_SECONDS
 MOST_HOSTS_LOST = 4
 
 
@@ -79,6 +81,7 @@ class _CheckTask:
     ledger: t.Optional[str]
     fleet: tuple[str, ...]
     hosts_lost: SignedInt
+    lost: tuple[str, ...]
     ignore: tuple[str, ...]
     max_clock_skew_seconds: SignedInt
     protect_max_hours: SignedInt
@@ -114,15 +117,17 @@ class ActionModule(FleetAction):
         fleet = list(dict.fromkeys(task.fleet)) or settings.fleet()
         _check_options(task, fleet)
         known = _read_ledger(open_if_any(*settings.ledger(self.target_host(task_vars), task.ledger)))
-        view = view_fleet(fleet, _read_inputs(fleet, settings, known, work), known.domains)
+        max_age = LOST_FACTS_MAX_AGE_SECONDS if task.lost else FACTS_MAX_AGE_SECONDS
+        view = view_fleet(fleet, _read_inputs(fleet, settings, known, work, max_age), known.domains)
         if work.step == ASK:
             return {"changed": False, **_describe_questions(view)}
 
         answered = {host: one for host, one in (work.answers or {}).items() if one.answers}
         clocks = {host: decode(ClockOffset, one.clock) for host, one in answered.items() if one.clock}
         others = [*find_clock_skew(clocks, task.max_clock_skew_seconds), *self._find_old_protection(fleet, known, task.protect_max_hours)]
-        verdict = judge_fleet(view, task.hosts_lost, {host: one.answers for host, one in answered.items() if one.answers}, others, task.ignore)
-        return self._describe(verdict, known.ledger)
+        question = LossQuestion(task.hosts_lost, tuple(dict.fromkeys(task.lost)))
+        verdict = judge_fleet(view, question, {host: one.answers for host, one in answered.items() if one.answers}, others, task.ignore)
+        return self._describe(verdict, None if task.lost else known.ledger, known.ledger.problems if known.ledger else ())
 
     def _ask_host(self, questions: JsonObject, uri: str, task_vars: Result) -> JsonObject:
         """Return the answers of the host, and how much its clock is ahead of that of the control node, in seconds, at least and at most."""
@@ -135,18 +140,24 @@ class ActionModule(FleetAction):
         ages = {entry.name: age_seconds((entry.protected and entry.protected.at) or None) for entry in known.entries if entry.name in fleet}
         return find_old_protection(fleet, known.entries, {host: None if age is None else age // 3600 for host, age in ages.items()}, max_hours)
 
-    def _describe(self, verdict: FleetVerdict, ledger: Ledger | None) -> JsonObject:
+    def _describe(self, verdict: FleetVerdict, keeper: Ledger | None, problems: Sequence[str]) -> JsonObject:
+        """Return the verdict. A check of the whole fleet is kept for the ledger C(keeper)."""
         at, lines = utc_now(), list_lines(verdict)
-        problem = keep_check(_make_summary(verdict, ledger.ledger_id, at, lines)) if ledger and not self._task.check_mode else None
-        warnings = [*(ledger.problems if ledger else ()), *([problem] if problem else ())]
+        problem = keep_check(_make_summary(verdict, keeper.ledger_id, at, lines)) if keeper and not self._task.check_mode else None
+        warnings = [*problems, *([problem] if problem else ())]
         result = {"changed": False, "at": at, **t.cast("dict[str, Json]", encode(verdict)), "lines": lines}
         return {**result, "warnings": warnings} if warnings else result
 
 
 def _check_options(task: _CheckTask, fleet: Sequence[str]) -> None:
     """Raise L(InvalidArgument) for an invalid option."""
-    if not 1 <= task.hosts_lost <= MOST_HOSTS_LOST:
-        raise InvalidArgument(f"hosts_lost is {task.hosts_lost}.", f"Give the number of hosts that are lost at the same time, 1 to {MOST_HOSTS_LOST}.")
+    least = max(1, len(set(task.lost)))
+    most = len(set(task.lost)) + MOST_HOSTS_LOST
+    if not least <= task.hosts_lost <= most:
+        raise InvalidArgument(f"hosts_lost is {task.hosts_lost}.", f"Give the number of hosts that are lost at the same time, {least} to {most}.")
+    strangers = [host for host in task.lost if host not in fleet]
+    if strangers:
+        raise InvalidArgument(f"lost has {', '.join(strangers)}, which is not in the fleet that is checked.", "Name hosts of the fleet.")
     if len(fleet) <= task.hosts_lost:
         raise InvalidArgument(
             f"The fleet has {len(fleet)} {'host' if len(fleet) == 1 else 'hosts'}, and hosts_lost is {task.hosts_lost}.", "Check more hosts, or lose fewer."
@@ -163,7 +174,7 @@ def _read_ledger(ledger: Ledger | None) -> _Ledger:
     return _Ledger(ledger, with_protect_times(ledger, list_entries(ledger)), [document.domain for document in ledger.list_domains()])
 
 
-def _read_inputs(fleet: Sequence[str], settings: Settings, known: _Ledger, work: _Work) -> DrainInputs:
+def _read_inputs(fleet: Sequence[str], settings: Settings, known: _Ledger, work: _Work, max_age_seconds: int) -> DrainInputs:
     """Return the facts of the hosts, with what the inventory and the ledger say of them."""
     silence = dict(work.silence or {})
     facts: dict[str, JsonObject] = {}
@@ -172,7 +183,7 @@ def _read_inputs(fleet: Sequence[str], settings: Settings, known: _Ledger, work:
         age = facts_age_seconds(gathered) if gathered else None
         if host in silence:
             continue
-        if gathered is None or age is None or age > FACTS_MAX_AGE_SECONDS:
+        if gathered is None or age is None or age > max_age_seconds:
             silence[host] = "no facts of it were gathered in this run"
         else:
             facts[host] = gathered

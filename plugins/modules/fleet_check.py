@@ -31,6 +31,14 @@ options:
     description: How many hosts may be lost at the same time, V(1) to V(4). The number of sets grows steeply with it. 100 hosts have 4,950 pairs.
     type: int
     default: 1
+  lost:
+    description:
+      - Judge only the sets of O(hosts_lost) hosts that include all of these, at most 4 more than these. Nothing else is judged then, and the result is not
+        kept.
+      - The role C(rolling_maintenance) asks this before each host.
+    type: list
+    elements: str
+    default: []
   ignore:
     description:
       - Kinds of findings that are reported, and do not count for RV(met).
@@ -104,6 +112,12 @@ hosts_lost:
   returned: success
   type: int
   sample: 1
+lost:
+  description: As O(lost).
+  returned: success
+  type: list
+  elements: str
+  sample: []
 sets:
   description: The number of sets of O(hosts_lost) hosts by verdict.
   returned: success
@@ -138,8 +152,8 @@ guests:
   description:
     - Where guests can run, those with equal requirements together. C(on) are the hosts that they run on, C(hosts) those that can run them, of C(of) hosts that
       answered. C(refused) are the others.
-    - C(one_way) are those of C(hosts) with a newer QEMU, from which the guests could not move back. C(unsure) are those of C(hosts) about which something is
-      not known.
+    - C(one_way) are those of C(hosts) from which the guests could not move back, because of the versions of QEMU and libvirt. C(unsure) are those of
+      C(hosts) about which something is not known.
   returned: success
   type: list
   elements: dict

@@ -35,12 +35,20 @@ def list_lines(verdict: FleetVerdict) -> list[str]:
 
 
 def _summary(verdict: FleetVerdict) -> str:
-    what = "any host" if verdict.hosts_lost == 1 else f"any {verdict.hosts_lost} hosts"
+    what = _lost_text(verdict)
     held = verdict.sets[CANNOT] == verdict.sets[UNKNOWN] == 0
     answer = f"The fleet can lose {what}." if held else f"The fleet cannot lose {what}, or that is not known."
     count = len(verdict.findings)
     person = f"{count} {_plural(count, 'finding')} for a person." if count else "Nothing needs a person."
     return f"{answer} {person}"
+
+
+def _lost_text(verdict: FleetVerdict) -> str:
+    more = verdict.hosts_lost - len(verdict.lost)
+    if not verdict.lost:
+        return "any host" if more == 1 else f"any {more} hosts"
+    others = ["any other host" if more == 1 else f"any {more} other hosts"] if more else []
+    return " and ".join([*verdict.lost, *others])
 
 
 def _loss_lines(verdict: FleetVerdict) -> Iterator[str]:
@@ -72,7 +80,7 @@ def _refusals_text(refused: Sequence[Refusal]) -> str:
 
 def _reach_lines(one: GuestsReach) -> Iterator[str]:
     blocked = "; ".join(f"blocked on {names_text(refusal.hosts)} by {', '.join(refusal.filters)}: {refusal.reason.rstrip('.')}" for refusal in one.refused)
-    one_way = f". No way back from {names_text(one.one_way)}, where QEMU is newer" if one.one_way else ""
+    one_way = f". No way back from {names_text(one.one_way)}" if one.one_way else ""
     unsure = f". Not certain on {names_text([host for refusal in one.unsure for host in refusal.hosts])}" if one.unsure else ""
     yield f"{names_text(one.guests)}: {len(one.hosts)} of {one.of} hosts{f'; {blocked}' if blocked else ''}{one_way}{unsure}"
 

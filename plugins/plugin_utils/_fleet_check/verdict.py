@@ -27,6 +27,18 @@ MOST_GUESTS = 50
 
 
 @dataclass(frozen=True)
+class LossQuestion:
+    """Which sets of hosts are judged.
+
+    :arg hosts_lost: how many hosts are lost at the same time.
+    :arg lost: hosts that are in each set. If it is empty, all sets are judged, and everything else as well.
+    """
+
+    hosts_lost: int
+    lost: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class HomelessGuest:
     """A guest that has no place after the loss of its host."""
 
@@ -83,11 +95,13 @@ class FleetVerdict:
     """The verdict.
 
     :arg met: whether every set of C(hosts_lost) hosts can be lost, and nothing else that is not ignored needs a person.
+    :arg lost: hosts that are in each of these sets.
     :arg sets: the number of sets of C(hosts_lost) hosts by verdict.
     """
 
     met: bool
     hosts_lost: int
+    lost: tuple[str, ...]
     sets: Mapping[str, int]
     hosts: Mapping[str, HostVerdict]
     losses: tuple[FailedLoss, ...]
@@ -97,33 +111,28 @@ class FleetVerdict:
 
 
 def judge_fleet(
-    view: FleetView, hosts_lost: int, answers: Mapping[str, FleetAnswers], others: Sequence[Finding] = (), ignored: Iterable[str] = ()
+    view: FleetView, question: LossQuestion, answers: Mapping[str, FleetAnswers], others: Sequence[Finding] = (), ignored: Iterable[str] = ()
 ) -> FleetVerdict:
     """Return the verdict.
 
-    :arg hosts_lost: how many hosts are lost at the same time.
     :arg answers: of the hosts, about CPUs.
     :arg others: findings that do not follow from the fleet itself.
     :arg ignored: kinds of findings that are reported and do not count.
     """
     known = view.with_comparisons(read_comparisons(view, answers))
     search = LossSearch(known.fleet, known.guests, make_loss_rules(known.seen), known.uncertain)
-    alone = search.judge_all(1)
-    together = alone if hosts_lost == 1 else search.judge_all(hosts_lost)
-    reach = find_reach(known.requests, known.fleet)
-    cpus = describe_cpus(known, answers)
-    findings = [
-        *_find_silent(known),
-        *_find_capacity(together, hosts_lost),
-        *_find_bound(reach, known),
-        *_find_cpus(cpus),
-        *find_network_differences(known),
-        *others,
-    ]
+    together = search.judge_all(question.hosts_lost, question.lost)
+    alone = together if question.hosts_lost == 1 else [] if question.lost else search.judge_all(1)
+    reach = [] if question.lost else find_reach(known.requests, known.fleet)
+    cpus = [] if question.lost else describe_cpus(known, answers)
+    findings = [*_find_silent(known), *_find_capacity(together, question.hosts_lost)]
+    if not question.lost:
+        findings += [*_find_bound(reach, known), *_find_cpus(cpus), *find_network_differences(known), *others]
     counts = collections.Counter(loss.verdict for loss in together)
     return FleetVerdict(
         met=all(finding.kind in set(ignored) for finding in findings),
-        hosts_lost=hosts_lost,
+        hosts_lost=question.hosts_lost,
+        lost=question.lost,
         sets={verdict: counts[verdict] for verdict in VERDICTS},
         hosts=_judge_hosts(alone, together),
         losses=tuple(_describe_losses(search, alone, together)),

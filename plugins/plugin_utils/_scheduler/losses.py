@@ -92,9 +92,13 @@ class LossSearch:
                     self.booked_mib[uuid] = self.booked_mib.get(uuid, 0) + guest.memory_mib
 
     @pause_collector()
-    def judge_all(self, count: int) -> list[Loss]:
-        """Return the verdict on each set of that many hosts, in the order of their names."""
-        sets = list(itertools.combinations(sorted(self.guests), count))
+    def judge_all(self, count: int, lost: Collection[str] = ()) -> list[Loss]:
+        """Return the verdict on each set of that many hosts, in the order of their names.
+
+        :arg lost: hosts that are in each of these sets.
+        """
+        others = sorted(host for host in self.guests if host not in lost)
+        sets = [(*lost, *more) for more in itertools.combinations(others, count - len(lost))]
         self._nodes = TOTAL_NODES
         budget = min(MOST_NODES, max(LEAST_NODES, TOTAL_NODES // max(1, len(sets))))
         return [self.judge(hosts, budget) for hosts in sets]

@@ -13,6 +13,7 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.tests.integration.recover.support.operator import Operator, Run, lab_task
 from ansible_collections.kvmfleet.migration.tests.integration.recover.test_rolling import boots, maintain
+from ansible_collections.kvmfleet.migration.tests.integration.support import agents
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
 
 Make = t.Callable[..., str]
@@ -147,3 +148,71 @@ def test_what_cannot_be_is_refused_and_no_host_is_put_into_maintenance(lab: Lab,
         run = maintain(operator, NOTHING, **given)
         assert (run.code != 0, text in run.text) == (True, True), run.text
     assert runs(operator) == [] if operator.path.exists() else True
+
+
+def with_agent(operator: Operator) -> dict[str, t.Any]:
+    """Return the variables by which each host has the lab's fence agent."""
+    return {"kvmfleet_fencing": {"agent": agents.of_the_lab(operator.folder), "options": {"plug": "{{ inventory_hostname }}"}}}
+
+
+def events(run: dict[str, t.Any], event: str) -> list[str]:
+    return [line["host"] for line in run["history"] if line["event"] == event]
+
+
+def test_a_host_that_does_not_come_back_is_switched_off_and_on_by_its_agent(lab: Lab, operator: Operator, guest: Make) -> None:
+    one = guest("one")
+    operator.protect()
+    before = boots(lab)
+    # The first host hangs without a network; the second one is rebooted by its tasks.
+    first = f"inventory_hostname == '{lab.host(1)}'"
+    reboot = operator.folder / "reboot.yml"
+    cut, off, on = ({**json.loads(lab_task(lab, verb)[2:]), "when": when} for verb, when in (("cut", first), ("poweroff", f"not {first}"), ("poweron", f"not {first}")))
+    reboot.write_text(json.dumps([cut, off, on]), encoding="utf-8")
+    options = {"rolling_maintenance_reboot": True, "rolling_maintenance_reboot_tasks": str(reboot), "rolling_maintenance_reboot_timeout_seconds": 20}
+    run = maintain(operator, NOTHING, rolling_maintenance_one_more=True, rolling_maintenance_home=True, **options, **with_agent(operator))
+    assert run.code == 0, run.text
+    assert f"{lab.host(1)} did not come back from its reboot" in run.text
+    (done,) = runs(operator)
+    assert (done["state"], events(done, "host_fenced")) == ("finished", [lab.host(1)])
+    after = boots(lab)
+    assert [number for number in after if after[number] != before[number]] == [1, 2]
+    assert lab.places(one) == {1: "running"}
+
+
+@pytest.mark.long
+def test_a_host_is_rebooted_by_its_agent_alone_unless_a_guest_runs_there(lab: Lab, operator: Operator, guest: Make) -> None:
+    one = guest("one")
+    before = boots(lab)
+    # Somebody starts a guest on the drained host while the maintenance runs.
+    start = {**json.loads(lab_task(lab, "guest")[2:]), "when": f"inventory_hostname == '{lab.host(1)}'"}
+    start["ansible.builtin.command"] = {"argv": [*start["ansible.builtin.command"]["argv"][:-1], "late", "--host", lab.host(1), "--mib", "48", "--storage", "local"]}
+    variables = {"rolling_maintenance_reboot": True, "rolling_maintenance_fence": "always", **with_agent(operator)}
+    run = maintain(operator, f"- {json.dumps(start)}\n", **variables)
+    assert run.code != 0
+    assert run.stats["rolling_maintenance_result"] == {lab.host(1): "failed: reboot", lab.host(2): "not begun"}
+    assert (boots(lab), lab.places("late")) == (before, {1: "running"})
+    lab("rmguest", "late")
+    run = maintain(operator, NOTHING, rolling_maintenance_run=runs(operator)[0]["id"], **variables)
+    assert run.code == 0, run.text
+    (done,) = runs(operator)
+    assert events(done, "host_fenced") == [lab.host(1), lab.host(2)]
+    after = boots(lab)
+    assert [number for number in after if after[number] != before[number]] == [1, 2]
+    assert "running" in lab.places(one).values()
+
+
+@pytest.mark.long
+def test_a_guest_that_could_not_come_back_is_moved_only_where_that_is_allowed(lab: Lab, operator: Operator, guest: Make) -> None:
+    one = guest("one")
+    lab("believe", lab.host(1), "--qemu", "6.2.0")
+    try:
+        run = maintain(operator, NOTHING)
+        assert run.code != 0
+        assert f"{one} could not come back to {lab.host(1)}, which would refuse it: its QEMU is older: 6.2.0" in run.text
+        assert (runs(operator), lab.places(one)) == ([], {1: "running"})
+        assert operator.entry(1)["state"] == "enabled"
+        run = maintain(operator, NOTHING, rolling_maintenance_one_way=True)
+        assert run.code == 0, run.text
+        assert set(lab.places(one)) <= {2, 3}
+    finally:
+        lab("believe", lab.host(1))

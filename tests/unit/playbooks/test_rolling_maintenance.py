@@ -35,7 +35,7 @@ DRAIN = "{{ 'plan' if drain_host_plan_only | bool else 'drain' }}"
 
 @pytest.fixture(scope="module")
 def collections(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    folder = build_collection(tmp_path_factory.mktemp("collections"), "host", "host_facts")
+    folder = build_collection(tmp_path_factory.mktemp("collections"), "host", "host_facts", "fleet_check")
     roles = folder / "ansible_collections/kvmfleet/migration/roles"
     roles.unlink()
     roles.mkdir()
@@ -53,6 +53,7 @@ class Desk(Stage):
     def __init__(self, collections: pathlib.Path, folder: pathlib.Path) -> None:
         super().__init__(collections, folder)
         self.answers["host_facts"] = {}
+        self.answers["fleet_check"] = {host: {"losses": [], "lines": ["The fleet can lose it."]} for host in HOSTS}
         self.answers["host"] = {host: {"changed": False, "host": {"state": "enabled", "reason": None}} for host in HOSTS}
         self.log = folder / "log"
         self.failures: dict[str, list[str]] = {}
@@ -109,6 +110,32 @@ def test_hosts_of_a_batch_are_out_of_service_together(desk: Desk) -> None:
     assert acts[:3] == ["drain kvm1", "maintain kvm1", "recover kvm1"]
     assert sorted(acts[3:5]) == ["drain kvm2", "drain kvm3"]
     assert desk.runs[0]["state"] == "finished"
+
+
+LOSS = {
+    "losses": [{"hosts": ["kvm2"]}],
+    "lines": ["The fleet cannot lose it.", "LOSS OF HOSTS", "  kvm2: cannot", "    web1 of kvm2, 4096 MiB: no host is left"],
+}
+
+
+def test_a_host_without_which_the_fleet_could_not_lose_one_more_is_not_drained(desk: Desk) -> None:
+    desk.answers["fleet_check"]["kvm2"] = LOSS
+    done = desk.maintain(rolling_maintenance_one_more=True)
+    assert done.code != 0
+    assert [host["status"] for host in desk.runs[0]["hosts"]] == ["done", "failed", "waiting"]
+    assert (desk.done_to("kvm2"), desk.runs[0]["hosts"][1]["steps"][-1]["step"]) == (["plan", "plan"], "check")
+    assert "the fleet could not lose kvm2 and one more host" in done.text
+    assert "web1 of kvm2, 4096 MiB: no host is left" in done.text
+    asked = [(host, args["lost"], args["hosts_lost"]) for host, args in done.calls_of("fleet_check")]
+    assert asked == [("kvm1", ["kvm1"], 2), ("kvm2", ["kvm2"], 2)]
+
+
+def test_guests_without_a_place_are_named_and_do_not_hinder_a_run_that_moves_them(desk: Desk) -> None:
+    desk.answers["fleet_check"] = dict.fromkeys(HOSTS, LOSS)
+    done = desk.maintain(rolling_maintenance_max_unavailable=2)
+    assert done.code == 0, done.text
+    assert "web1 of kvm2, 4096 MiB: no host is left" in done.text
+    assert [(args["lost"], args["hosts_lost"]) for _host, args in done.calls_of("fleet_check")] == [(["kvm1", "kvm2"], 2)] * 2 + [(["kvm3"], 1)]
 
 
 def test_a_host_that_fails_ends_the_run_and_is_named(desk: Desk) -> None:

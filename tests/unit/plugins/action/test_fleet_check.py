@@ -207,9 +207,40 @@ def test_a_damaged_check_is_none(desk: Desk, tmp_path: pathlib.Path, text: str) 
     assert read_check(desk.ledger.ledger_id) is None
 
 
+def test_only_sets_with_certain_hosts_are_judged_and_their_guests_are_named(desk: Desk) -> None:
+    for name in ("kvm1", "kvm2"):
+        desk.facts[name]["domains"] = [f.domain(f"web-{name}", 6000)]
+    desk.facts["kvm2"] = f.host("kvm2", 16384, domains=desk.facts["kvm2"]["domains"])
+    desk.facts["kvm3"]["bridges"] = ["br0", "br20"]
+    alone = desk.task(lost=["kvm1"], ignore=[])
+    assert (alone["met"], alone["lost"], alone["sets"], alone["guests"]) == (True, ["kvm1"], {"can": 1, "unknown": 0, "cannot": 0}, [])
+    assert alone["lines"][0] == "The fleet can lose kvm1. Nothing needs a person."
+    found = desk.task(lost=["kvm1"], hosts_lost=2, ignore=[])
+    assert (found["met"], kinds(found), found["sets"]) == (False, ["capacity"], {"can": 1, "unknown": 0, "cannot": 1})
+    (loss,) = found["losses"]
+    (guest,) = loss["guests"]
+    assert (loss["hosts"], loss["verdict"], guest["name"] in ("web-kvm1", "web-kvm2")) == (["kvm1", "kvm2"], "cannot", True)
+    assert found["lines"][0].startswith("The fleet cannot lose kvm1 and any other host, or that is not known.")
+    assert any(f"{guest['name']} of {guest['host']}, 6000 MiB: kvm3:" in line for line in found["lines"])
+    # It is not a check of the fleet.
+    assert read_check(desk.ledger.ledger_id) is None
+
+
+def test_a_host_that_is_lost_and_did_not_answer_is_unknown(desk: Desk) -> None:
+    desk.silence["kvm3"] = "Connection refused."
+    assert desk.task(lost=["kvm1"])["sets"] == {"can": 1, "unknown": 0, "cannot": 0}
+    found = desk.task(lost=["kvm1"], hosts_lost=2)
+    assert found["sets"] == {"can": 1, "unknown": 1, "cannot": 0}
+    assert "kvm3: it did not answer" in found["losses"][0]["reason"]
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
+        ({"lost": ["kvm1", "kvm2"]}, "hosts_lost is 1"),
+        ({"lost": ["kvm1"], "hosts_lost": 6}, "hosts_lost is 6"),
+        ({"lost": ["kvm9"]}, "lost has kvm9"),
+        ({"lost": ["kvm1"], "hosts_lost": 3}, "The fleet has 3 hosts"),
         ({"hosts_lost": 0}, "hosts_lost is 0"),
         ({"hosts_lost": 5}, "hosts_lost is 5"),
         ({"hosts_lost": 3}, "The fleet has 3 hosts"),
