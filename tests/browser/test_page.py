@@ -130,6 +130,17 @@ def test_the_last_fleet_check_names_hosts_and_findings(window: Window, night: Pa
     assert "1 finding for a person." in window.find("#fleet-check .check-lines").text
 
 
+def test_a_maintenance_run_has_its_hosts_with_their_steps_and_what_people_did(window: Window, night: Page) -> None:
+    window.open(night.path)
+    rows = {row["Host"]: row for row in window.rows("run-0-hosts")}
+    assert {host: row["State"] for host, row in rows.items()} == {"kvm1": "done", "kvm2": "failed", "kvm3": "waiting"}
+    assert "drain 60 s, maintain 60 s, reboot (fenced) 60 s" in rows["kvm1"]["Steps"]
+    assert rows["kvm1"]["Took"] == "7 min 0 s"
+    assert rows["kvm2"]["Why"] == nights.MARKUP
+    window.run("document.querySelector('#runs details').open = true")
+    assert "pause_requested: alarm (ann@control pid 4)" in " ".join(window.find("#runs .check-lines").text.split())
+
+
 def test_a_move_is_shown_with_its_samples(window: Window, night: Page) -> None:
     db1 = named(night, "db1")
     window.open(night.path, f"#move={db1['id']}")

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, Json, JsonObject, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import MaintenanceRun
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 
@@ -22,6 +23,7 @@ from ..._ledger.ledger import Ledger
 from ..._ledger.query import Conditions, check_conditions, matches_host, read_records
 from ..checked_fleet import CheckedFleet, read_check
 from .moves import COMPLETED, EVACUATED, NOT_MOVED, OUTCOMES, UNCERTAIN, UNDER_WAY, Downtimes, ReportedMove, count_outcomes, describe_move, summarize_downtimes
+from .runs import ReportedRun, describe_run, select_runs
 
 _TERMS = ("migrations", "evacuations")
 
@@ -59,6 +61,7 @@ class ReportData:
     domains: Sequence[DomainEntry] = ()
     drains: Mapping[str, JsonObject] = field(default_factory=dict)
     check: t.Optional[CheckedFleet] = None
+    runs: Sequence[MaintenanceRun] = ()
 
 
 def gather_records(ledger: t.Optional[Ledger], scope: Scope, drains: t.Optional[JsonObject] = None) -> ReportData:
@@ -80,6 +83,7 @@ def gather_records(ledger: t.Optional[Ledger], scope: Scope, drains: t.Optional[
         drains=drain_results,
         # It is about the whole fleet.
         check=read_check(ledger.ledger_id) if scope.host is None and scope.domain is None and scope.ids is None else None,
+        runs=select_runs(ledger, scope.since, scope.until, scope.host) if scope.domain is None and scope.ids is None else (),
     )
 
 
@@ -203,6 +207,7 @@ class Report:
     :arg scope: the conditions for its records; null for those that were not set.
     :arg counts: see L(count_outcomes).
     :arg fleet_check: the last fleet check on this control node; absent in a report about a part of the fleet.
+    :arg maintenance_runs: absent if there are none.
     """
 
     schema: int
@@ -216,12 +221,14 @@ class Report:
     hosts: tuple[ReportedHost, ...]
     moves: tuple[ReportedMove, ...]
     fleet_check: t.Union[CheckedFleet, Absent] = ABSENT
+    maintenance_runs: t.Union[tuple[ReportedRun, ...], Absent] = ABSENT
 
     def as_json(self) -> dict[str, Json]:
         """Return it as JSON."""
-        plain = {key: value for key, value in vars(self).items() if key != "fleet_check"}
-        check: JsonObject = {"fleet_check": encode(self.fleet_check)} if self.fleet_check else {}
-        return {**plain, "downtimes": encode(self.downtimes), "hosts": encode(self.hosts), "moves": [move.as_json() for move in self.moves], **check}
+        optional = ("fleet_check", "maintenance_runs")
+        plain = {key: value for key, value in vars(self).items() if key not in optional}
+        more = {key: encode(value) for key in optional if (value := getattr(self, key))}
+        return {**plain, "downtimes": encode(self.downtimes), "hosts": encode(self.hosts), "moves": [move.as_json() for move in self.moves], **more}
 
 
 def build_document(found: ReportData, scope: Scope, made_at: str, title: t.Optional[str] = None) -> Report:
@@ -242,6 +249,7 @@ def build_document(found: ReportData, scope: Scope, made_at: str, title: t.Optio
         hosts=describe_hosts(moves, found),
         moves=moves,
         fleet_check=found.check or ABSENT,
+        maintenance_runs=tuple(map(describe_run, found.runs)) or ABSENT,
     )
 
 

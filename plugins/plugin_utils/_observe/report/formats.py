@@ -23,6 +23,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ..checked_fleet import check_line
 from .document import Report, ReportedHost, summary_text
 from .moves import CANCELLED, FAILED, NOT_MOVED, REFUSED, UNCERTAIN, UNDER_WAY, DowntimeRange, Downtimes, ReportedMove
+from .runs import ReportedRun, ReportedRunHost, step_text
 
 DASH = "–"
 _BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
@@ -100,6 +101,9 @@ def as_markdown(report: Report, most_moves: t.Optional[int] = None) -> str:
         ),
         _format_section("Hosts", ("Host", "Left", "Arrived", "Not moved", "Under way", "State", "Safe to reboot", "Why"), map(_host_row, report.hosts)),
         _format_check(report),
+        _format_section(
+            "Maintenance runs", ("Run", "Host", "State", "Took", "Steps", "Why"), [row for run in report.maintenance_runs or () for row in _run_rows(run)]
+        ),
         _format_section("Downtime", ("Moves", "Median", "95 %", "99 %", "Longest"), [_quantile_row(report.downtimes)] if report.downtimes.count else []),
         _format_section("Downtime by range", ("Range", "pre-copy", "post-copy", "paused"), map(_range_row, report.downtimes.ranges)),
         _format_section("Not moved", ("Domain", "Way", "Outcome", "Reason", "Why"), map(_refusal_row, _with_outcome(shown, NOT_MOVED))),
@@ -144,6 +148,18 @@ def _escape_markup(value: Json) -> str:
 def _host_row(host: ReportedHost) -> list[str]:
     counts = map(str, (host.left, host.arrived, host.not_moved, host.under_way))
     return [_escape_markup(host.name), *counts, _escape_markup(host.state), reboot_text(host), _escape_markup(" ".join(host.reasons))]
+
+
+def _run_rows(run: ReportedRun) -> list[list[str]]:
+    """Return a row for the run, with who did what to it, and one for each host."""
+    acts = [f"{line.event} by {line.by}" for line in run.history if line.host is None]
+    whole = [run.id, "", f"{run.state}, begun {format_time(run.created_at)}", "", _escape_markup("; ".join(acts)), _escape_markup(run.reason)]
+    return [whole, *(["", *_run_host_row(host)] for host in run.hosts)]
+
+
+def _run_host_row(host: ReportedRunHost) -> list[str]:
+    steps = ", ".join(map(step_text, host.steps))
+    return [_escape_markup(host.name), host.status, format_duration(host.seconds and host.seconds * 1000), _escape_markup(steps), _escape_markup(host.error)]
 
 
 def _quantile_row(downtimes: Downtimes) -> list[str]:

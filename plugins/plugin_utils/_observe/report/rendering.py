@@ -31,7 +31,23 @@ from .rates import group_rates
 PAGE = Path(__file__).parent / "page"
 LIBRARY = PAGE / "echarts.min.js"
 # In this order, because each file uses the previous ones.
-SCRIPTS = ("dom", "words", "data", "table", "charts", "timeline", "rates", "convergence", "downtimes", "overview", "move", "tables", "fleet_check", "main")
+SCRIPTS = (
+    "dom",
+    "words",
+    "data",
+    "table",
+    "charts",
+    "timeline",
+    "rates",
+    "convergence",
+    "downtimes",
+    "overview",
+    "move",
+    "tables",
+    "fleet_check",
+    "runs",
+    "main",
+)
 # The details of moves, which are decoded only when they are opened; the number of moves in one block of the file.
 DETAILS = ("policy", "acts", "history", "samples", "evidence")
 DETAILS_TOGETHER = 100

@@ -12,6 +12,7 @@ function showAll() {
     ['rates', report.rates.length > 0],
     ['hosts', report.hosts.length > 0],
     ['fleet-check', Boolean(report.fleet_check)],
+    ['runs', Boolean(report.maintenance_runs)],
     ['moves', moves.length > 0],
     ['move', moves.length > 0],
     ['downtimes', report.downtimes.count > 0],
@@ -21,7 +22,7 @@ function showAll() {
   ]);
   const drawing = {
     overview: showOverview, timeline: showTimeline, rates: showRates, hosts: showHosts, moves: showMoves, move: () => showMove(firstMove(), false),
-    'fleet-check': showFleetCheck, downtimes: showDowntimes, refused: showRefused, forced: showForced, evacuations: showEvacuations,
+    'fleet-check': showFleetCheck, runs: showRuns, downtimes: showDowntimes, refused: showRefused, forced: showForced, evacuations: showEvacuations,
   };
   for (const [section, isShown] of shown) {
     byId(section).hidden = !isShown;

@@ -12,11 +12,27 @@ import random
 import typing as t
 import uuid as uuid_module
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import maintenance_runs as m
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import BootMoment
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import MaintenanceRun, RunHolder, RunOptions
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Act, Connection, HistoryLine, Sample
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MAX_SAMPLES, MoveRecord, new_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.interventions import end_run
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.transitions import (
+    Now,
+    PlannedHost,
+    add_request,
+    begin_fence,
+    begin_host,
+    begin_step,
+    complete_host,
+    fail_host,
+    heed_request,
+    new_run,
+)
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import host_entry
 
 Body = dict[str, t.Any]
@@ -259,3 +275,24 @@ def _another(one: MoveRecord, index: int) -> MoveRecord:
         updated_at=lines[-1].at,
         result=dataclasses.replace(one.result, downtime_ms=8 + index % 613),
     )
+
+
+def maintenance_run() -> MaintenanceRun:
+    """Return the run of the night: the first host done and fenced in its reboot, the second one failed, the third one not begun; paused in between."""
+
+    def now(minute: int, by: str = OPERATOR) -> Now:
+        return Now(moment(60 * minute), BootMoment("boot", 60.0 * minute), by)
+
+    hosts = [PlannedHost(host, predicted_seconds=90) for host in ("kvm1", "kvm2", "kvm3")]
+    holder = RunHolder(OPERATOR, "control", "boot", "pid:[1]", 4711, 4711, moment(0))
+    run = new_run(uuid_of("run"), hosts, RunOptions(1, 0, True, 10, moment(7200), 600), holder, now(0))
+    run = begin_host(run, "kvm1", now(1))
+    for minute, step in enumerate(m.STEPS, 1):
+        run = begin_step(run, "kvm1", step, now(minute), "boot-1" if step == m.REBOOT else None)
+        run = begin_fence(run, "kvm1", now(minute)) if step == m.REBOOT else run
+    run = complete_host(run, "kvm1", now(8))
+    run = heed_request(add_request(run, m.PAUSE, "alarm", now(9, "ann@control pid 4")), now(9))
+    run = heed_request(add_request(run, m.RESUME, None, now(10, "ann@control pid 4")), now(10))
+    run = begin_step(begin_step(begin_host(run, "kvm2", now(11)), "kvm2", m.CHECK, now(11)), "kvm2", m.BEFORE_DRAIN, now(12))
+    run = fail_host(run, "kvm2", MARKUP, now(13))
+    return end_run(run, now(14))
