@@ -3,8 +3,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# The product's main jobs, shown on three real libvirt hosts on this machine: the fleet is protected, kvm1 is drained and taken back into service,
-# kvm2 dies, is evacuated, and taken back. The files of that night are in .build/demo; an end that is not the one of docs/demo/outcome.txt is a failure.
+# The product's main jobs, shown on three real libvirt hosts on this machine: the fleet is protected and checked, a night of maintenance drains, reboots and
+# recovers kvm1 and then kvm2, and moves their guests home; kvm2 dies, is evacuated, and taken back. The files of that night are in .build/demo; an end that is not the one of docs/demo/outcome.txt is a failure.
 # KEEP=1 leaves the hosts up to play with. LEDGER=etcd keeps the ledger on three members of etcd, and kills their leader in the middle of the drain.
 
 set -eu
@@ -113,10 +113,10 @@ receiver=$listen_PID
 read -r url <&"${listen[0]}"
 fleet_variables "$url"
 
-say "Five guests on kvm1: three quiet ones, one that writes memory all the time, one that is shut off; one more on kvm2. Their disks are shared."
+say "Four guests on kvm1: two quiet ones, one that writes memory all the time, one that is shut off; two more on kvm2. Their disks are shared."
 lab guest web1 --host kvm1 --mib 128 --dirty-mib 8 --rate 200 --storage bindfs
 lab guest web2 --host kvm1 --mib 128 --dirty-mib 8 --rate 200 --storage bindfs
-lab guest web3 --host kvm1 --mib 192 --dirty-mib 8 --rate 200 --storage bindfs
+lab guest web3 --host kvm2 --mib 192 --dirty-mib 8 --rate 200 --storage bindfs
 lab guest db1 --host kvm1 --mib 512 --dirty-mib 128 --rate 4000 --storage bindfs
 lab guest old1 --host kvm1 --mib 64 --dirty-mib 1 --rate 0 --storage bindfs --off
 lab guest web4 --host kvm2 --mib 256 --dirty-mib 8 --rate 200 --storage bindfs
@@ -124,12 +124,33 @@ lab status
 
 play "While all is well, the fleet is protected" protect -e target=kvmfleet_hosts
 
-play "What would a drain of kvm1 do?" drain -e target=kvm1 --check --diff
+play "Which hosts could the fleet lose now?" fleet_check
 
-cat >.build/demo-drain.yml <<'TEXT'
+# The power of a host of the lab is cut and switched on again, as its BMC would do it.
+cat >.build/demo-patch.yml <<'TEXT'
+- name: Upgrade the host
+  ansible.builtin.debug:
+    msg: "On a real host: playbooks/tasks/upgrade_hypervisor.yml"
+TEXT
+cat >.build/demo-reboot.yml <<TEXT
+- name: Switch the host off and on
+  ansible.builtin.command:
+    argv: [$PWD/tests/lab/lab, "{{ item }}", "{{ inventory_hostname }}"]
+  changed_when: true
+  delegate_to: localhost
+  loop: [poweroff, poweron]
+TEXT
+cat >.build/demo-night.yml <<TEXT
+rolling_maintenance_tasks: $PWD/.build/demo-patch.yml
+rolling_maintenance_reboot: true
+rolling_maintenance_reboot_tasks: $PWD/.build/demo-reboot.yml
+rolling_maintenance_verify_tasks: $PWD/playbooks/tasks/verify_hypervisor.yml
+verify_hypervisor_qemu: "7.0"
+verify_hypervisor_libvirt: "9.0"
+verify_hypervisor_kernel: "4.0"
+rolling_maintenance_home: true
 # As on a busy network: 48 MiB/s for each move, so that there is something to watch.
 drain_host_options: {bandwidth_mib: 48, timeout_seconds: 120}
-drain_host_reason: Memory to be replaced
 TEXT
 # Once memory of db1 moves.
 kill_leader() {
@@ -149,15 +170,11 @@ if on_etcd; then
     kill_leader &
     killing=$!
 fi
-OPTIONS=.build/demo-drain.yml play "The drain" drain -e target=kvm1
+OPTIONS=.build/demo-night.yml play "A night of two hosts: each is drained, upgraded, rebooted and verified, and gets its guests back" rolling_maintenance -e target=kvm1,kvm2
 if on_etcd; then
     wait "$killing"
     killing=
 fi
-
-play "The same again: nothing is left to do" drain -e target=kvm1
-
-play "kvm1 has its new memory: back into service" recover -e target=kvm1
 lab status
 
 say "kvm2 dies"

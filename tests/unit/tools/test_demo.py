@@ -27,6 +27,7 @@ def test_the_demo_report_equals_what_the_code_writes(name: str) -> None:
 def test_demo_notices_and_outcome_match_the_report() -> None:
     report = json.loads((DEMO / "report.json").read_text(encoding="utf-8"))
     events = [json.loads(line)["data"] for line in (DEMO / "notices.jsonl").read_text(encoding="utf-8").splitlines()]
-    assert {event["record"] for event in events} == {move["id"] for move in report["moves"]}
+    assert {event["record"] for event in events if "record" in event} == {move["id"] for move in report["moves"]}
+    assert {event["run"] for event in events if "run" in event} == {run["id"] for run in report["maintenance_runs"]}
     outcome = (DEMO / "outcome.txt").read_text(encoding="utf-8").splitlines()
     assert [line for line in moves_of(report) if line not in outcome] == []
