@@ -89,7 +89,7 @@ def test_a_fleet_is_upgraded_host_by_host_without_a_guest_lost(lab: Lab, older: 
     before = {number: operator.entry(number)["host_id"] for number in m.HOSTS}
     check = only_older(operator.folder)
 
-    run = change_to(operator, m.NEW_RELEASE, *m.HOSTS, rolling_maintenance_check_tasks=check, recover_host_bring_home=True)
+    run = change_to(operator, m.NEW_RELEASE, *m.HOSTS, rolling_maintenance_check_tasks=check, recover_host_bring_home=True, rolling_maintenance_one_way=True)
     assert run.code == 0, run.text
     assert set(run.stats["rolling_maintenance_result"].values()) == {"done"}
     assert releases(lab) == [m.NEW_RELEASE] * 3
@@ -100,7 +100,7 @@ def test_a_fleet_is_upgraded_host_by_host_without_a_guest_lost(lab: Lab, older: 
     assert {operator.entry(number)["state"] for number in m.HOSTS} == {"enabled"}
     assert {record["status"] for record in operator.records()} == {"completed"}
 
-    again = change_to(operator, m.NEW_RELEASE, *m.HOSTS, rolling_maintenance_check_tasks=check, recover_host_bring_home=True)
+    again = change_to(operator, m.NEW_RELEASE, *m.HOSTS, rolling_maintenance_check_tasks=check, recover_host_bring_home=True, rolling_maintenance_one_way=True)
     assert again.code == 0, again.text
     assert set(again.stats["rolling_maintenance_result"].values()) == {"nothing to do"}
     assert check_kept(lab, uuids) == names
