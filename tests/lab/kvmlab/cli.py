@@ -84,6 +84,8 @@ def _add_guests(verbs: t.Any) -> None:
     new.add_argument("--bridge", metavar="NAME", help="give it a network card in this bridge of the host")
     new.add_argument("--machine", metavar="TYPE", default=domainxml.MACHINE, help="its machine type, e.g. pc-i440fx-7.2 (%(default)s: QEMU's newest)")
     new.add_argument("--cores", type=int, choices=range(1, 9), default=1, metavar="N", help="its processors, all in one package; it uses the first (1)")
+    new.add_argument("--firmware", choices=tuple(domainxml.FIRMWARE), help="boot with OVMF instead of a BIOS; it runs no program then, and needs 128 MiB")
+    new.add_argument("--tpm", action="store_true", help="give it an emulated TPM 2.0 (swtpm)")
     new.add_argument("--acpi", action="store_true", help="let it switch itself off when it is asked to; without, it does not react")
     new.add_argument("--transient", action="store_true", help="without a persistent definition")
     new.add_argument("--autostart", action="store_true", help="start it with its host")
@@ -175,10 +177,12 @@ def _status(lab: Lab, options: argparse.Namespace) -> None:
 def _guest(lab: Lab, options: argparse.Namespace) -> None:
     if options.integrity and not options.dirty_mib:
         raise UsageError("A guest without a dirty set proves nothing: give --dirty-mib with --integrity.")
+    if options.firmware and options.dirty_mib:
+        raise UsageError("A guest with firmware of its own boots no program, and writes nothing: omit --dirty-mib.")
     program = bootcode.Program(options.mib, options.dirty_mib, options.rate, options.acpi)
     host = lab.require_host(options.host)
     o = options
-    guest.create(lab, guest.Wish(o.name, host, program, o.storage, o.start, o.transient, o.autostart, o.bridge, o.machine, o.cores))
+    guest.create(lab, guest.Wish(o.name, host, program, o.storage, o.start, o.transient, o.autostart, o.bridge, o.machine, o.cores, o.firmware, o.tpm))
 
 
 def _check(lab: Lab, options: argparse.Namespace) -> int:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import pathlib
 import typing as t
 import uuid
 from xml.sax.saxutils import quoteattr
@@ -19,6 +20,17 @@ DISK = """\
       <target dev='vda' bus='virtio'/>
     </disk>
 """
+TPM = """\
+    <tpm model='tpm-crb'><backend type='emulator' version='2.0'/></tpm>
+"""
+FIRMWARE_FOLDER = pathlib.Path("/usr/share/OVMF")
+VARIABLES = FIRMWARE_FOLDER / "OVMF_VARS_4M.fd"
+FIRMWARE = {
+    "efi": f"<loader readonly='yes' type='pflash'>{FIRMWARE_FOLDER}/OVMF_CODE_4M.fd</loader><nvram template='{VARIABLES}'/>",
+    "secure": f"<loader readonly='yes' secure='yes' type='pflash'>{FIRMWARE_FOLDER}/OVMF_CODE_4M.secboot.fd</loader><nvram template='{VARIABLES}'/>",
+}
+"""What a guest boots with instead of a BIOS, as the package ovmf of Debian names it."""
+SECURE_MACHINE = "q35"
 INTERFACE = """\
     <interface type='bridge'>
       <source bridge={bridge}/>
@@ -43,10 +55,24 @@ def interface(bridge: str) -> str:
     return INTERFACE.format(bridge=quoteattr(bridge))
 
 
-def domain(name: str, identity: uuid.UUID, memory_mib: int, kernel: t.Optional[str], devices: str, machine: str = MACHINE, cores: int = 1) -> str:
-    """Return the whole definition of a guest that boots from that kernel, or else from its disk. Its cores are of one processor package."""
+def domain(
+    name: str,
+    identity: uuid.UUID,
+    memory_mib: int,
+    kernel: t.Optional[str],
+    devices: str,
+    machine: str = MACHINE,
+    cores: int = 1,
+    firmware: t.Optional[str] = None,
+) -> str:
+    """Return the whole definition of a guest that boots from that kernel, or else from its disk. Its cores are of one processor package.
+
+    :arg firmware: of L(FIRMWARE), which needs another machine type if it is to be secure.
+    """
     topology = f"<topology sockets='1' cores='{cores}' threads='1'/>" if cores > 1 else ""
-    boot = f"<kernel>{kernel}</kernel>" if kernel else "<boot dev='hd'/>"
+    boot = (FIRMWARE[firmware] if firmware else "") + (f"<kernel>{kernel}</kernel>" if kernel else "<boot dev='hd'/>")
+    machine = SECURE_MACHINE if firmware and machine == MACHINE else machine
+    smm = "<smm state='on'/>" if firmware == "secure" else ""
     return f"""\
 <domain type='qemu'>
   <name>{name}</name>
@@ -57,7 +83,7 @@ def domain(name: str, identity: uuid.UUID, memory_mib: int, kernel: t.Optional[s
     <type arch='x86_64' machine={quoteattr(machine)}>hvm</type>
     {boot}
   </os>
-  <features><acpi/></features>
+  <features><acpi/>{smm}</features>
   <cpu mode='custom' match='exact'><model fallback='forbid'>qemu64</model>{topology}</cpu>
   <clock offset='utc'/>
   <devices>

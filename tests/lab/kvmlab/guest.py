@@ -17,6 +17,7 @@ from . import bootcode, domainxml, questions, storage
 from . import host as hosts
 from .errors import LabError, UsageError
 from .layout import Lab
+from .requirements import require_program
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +34,8 @@ class Wish:
     bridge: t.Optional[str] = None
     machine: str = domainxml.MACHINE
     cores: int = 1
+    firmware: t.Optional[str] = None
+    tpm: bool = False
 
 
 def create(lab: Lab, wish: Wish) -> None:
@@ -50,11 +53,14 @@ def _create(lab: Lab, wish: Wish) -> None:
     identity = uuid.uuid4()
     disk = storage.create(lab, wish.storage, wish.name, wish.host, bootcode.boot_sector(wish.program), _ports(lab))
     _remember(lab, wish, identity, disk.port)
-    devices = disk.xml + (domainxml.interface(wish.bridge) if wish.bridge else "")
-    xml = domainxml.domain(wish.name, identity, wish.program.memory_mib, None if disk.xml else _kernel(lab, wish), devices, wish.machine, wish.cores)
+    devices = disk.xml + (domainxml.interface(wish.bridge) if wish.bridge else "") + (domainxml.TPM if wish.tpm else "")
+    kernel = None if disk.xml or wish.firmware else _kernel(lab, wish)
+    xml = domainxml.domain(wish.name, identity, wish.program.memory_mib, kernel, devices, wish.machine, wish.cores, wish.firmware)
     hosts.ask(lab, wish.host, lambda connection: questions.start(connection, xml, wish.start, wish.transient, wish.autostart))
     if wish.storage == "local":
         hosts.virsh(lab, wish.host, "pool-refresh", "default")
+    if wish.firmware:
+        return
     if wish.start == "running" and not hosts.ask(lab, wish.host, lambda connection: questions.wait(connection, wish.name, wish.program.pages)):
         raise LabError(f"The guest {wish.name} on {wish.host} runs, but does not fill its memory. Look at it with: lab virsh {wish.host} dominfo {wish.name}")
 
@@ -118,6 +124,10 @@ def _require_possible(lab: Lab, wish: Wish) -> None:
         raise UsageError(f"There is a guest {wish.name!r} already. Remove it with: lab --prefix {lab.prefix} rmguest {wish.name}")
     if wish.transient and (wish.start == "off" or wish.autostart):
         raise UsageError("A transient guest has no definition: it can neither be off nor start with its host.")
+    if wish.tpm:
+        require_program("swtpm_setup", "a guest with a TPM")
+    if wish.firmware and not domainxml.FIRMWARE_FOLDER.is_dir():
+        raise UsageError("There is no firmware for guests on this machine. Install it with: apt install -y --no-install-recommends ovmf")
     hosts.command_on(lab, wish.host)
 
 

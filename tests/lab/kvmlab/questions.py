@@ -55,7 +55,8 @@ def remove(connection: libvirt.virConnect, name: str) -> None:
     domain = connection.lookupByName(name)
     with contextlib.suppress(libvirt.libvirtError):
         domain.destroy()
-    domain.undefineFlags(libvirt.VIR_DOMAIN_UNDEFINE_NVRAM | libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE)
+    what_remains = libvirt.VIR_DOMAIN_UNDEFINE_NVRAM | libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE | libvirt.VIR_DOMAIN_UNDEFINE_CHECKPOINTS_METADATA
+    domain.undefineFlags(what_remains)
 
 
 def has_job(connection: libvirt.virConnect, name: str) -> bool:

@@ -27,7 +27,7 @@ PROGRAMS = {
     "virsh": "libvirt-clients",
 }
 MOUNTS = pathlib.Path("/proc/self/mountinfo")
-OPTIONAL_PROGRAMS = {"bindfs": "bindfs", "debootstrap": "debootstrap", "qemu-nbd": "qemu-utils", "sudo": "sudo"}
+OPTIONAL_PROGRAMS = {"bindfs": "bindfs", "debootstrap": "debootstrap", "qemu-nbd": "qemu-utils", "sudo": "sudo", "swtpm_setup": "swtpm swtpm-tools"}
 
 
 def require_root() -> None:
