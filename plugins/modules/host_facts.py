@@ -161,6 +161,9 @@ ansible_facts:
           description:
             - The kinds of guests that can run on the host. C(cpu) is the best CPU that such a guest can get, with all features named; null for an
               architecture other than that of the host. Its C(description) is libvirt's XML of it.
+            - C(firmware) is what such a guest can boot with, null for another architecture. C(loaders) are the firmware images that libvirt knows, and
+              C(secure_boot) states whether one of them enforces secure boot. C(tpm_backends) has C(emulator) if the programs of an emulated TPM (swtpm) are
+              installed; C(tpm_models) and C(tpm_versions) are those of TPMs that a guest can have.
           type: list
           elements: dict
           sample:
@@ -175,6 +178,12 @@ ansible_facts:
                 features: [aes, avx, avx2]
                 usable_models: [EPYC, qemu64]
                 description: <cpu><model fallback="forbid">EPYC</model><vendor>AMD</vendor></cpu>
+              firmware:
+                loaders: [/usr/share/OVMF/OVMF_CODE_4M.ms.fd, /usr/share/OVMF/OVMF_CODE_4M.fd]
+                secure_boot: true
+                tpm_backends: [passthrough, emulator]
+                tpm_models: [tpm-tis, tpm-crb]
+                tpm_versions: ['2.0']
         host_cpu:
           description: The CPU of the host, which C(host-passthrough) passes to guests.
           type: dict
@@ -218,6 +227,13 @@ ansible_facts:
           sample:
             - {name: br0, kind: bridge, mtu: 1500, vlan: null, lower: null, controller: null}
             - {name: eth0.20, kind: vlan, mtu: 1500, vlan: 20, lower: eth0, controller: br0}
+        firmware_files:
+          description:
+            - The folders in which packages install the firmware of guests, and the folders below them, each with the names of its firmware images and templates
+              of firmware variables. A folder that does not exist is empty.
+            - Null if the host was reached through a remote URI.
+          type: dict
+          sample: {/usr/share/OVMF: [OVMF_CODE_4M.fd, OVMF_VARS_4M.fd], /usr/share/edk2: []}
         net_devices:
           description:
             - Network interfaces by the names of libvirt's node devices, in which an underscore replaces every character that is not a letter or digit.
@@ -293,7 +309,9 @@ ansible_facts:
               except for what QEMU itself derives from several threads in a processor package (C(package_threads)); C(shows_threads) states whether this was
               included, null if it is not known. C(blockers) are sentences about features that libvirt or QEMU cannot move to any host. C(shared) of a disk
               states whether other hosts see its data too, null if this is not proved, and C(store) is the name of the disk there. C(boot_files) are the files
-              that QEMU reads when it starts the domain.
+              that QEMU reads when it starts the domain. C(nvram) is the file of its firmware variables, C(nvram_template) the file from which a host creates it,
+              and C(secure_boot) states whether the definition demands firmware that enforces secure boot. C(tpm) states whether it has an emulated TPM, with its
+              C(tpm_model) and C(tpm_version).
           type: list
           elements: dict
           sample:
@@ -350,9 +368,13 @@ ansible_facts:
                     files_problem: null
                 networks: [{type: bridge, source: br0}]
                 nvram: null
+                nvram_template: null
                 loader: null
+                secure_boot: false
                 boot_files: [{what: kernel, path: /srv/boot/vmlinuz}]
                 tpm: false
+                tpm_model: null
+                tpm_version: null
                 traits: []
                 labels: []
                 group: null

@@ -37,6 +37,7 @@ from .._model.policy_documents import OwnPolicy, parse_policy
 from .._model.requests import DomainRequest
 from .._module import is_root
 from .._run_folder import RUN_FOLDER
+from .firmware import list_firmware_files
 from .identity import probe_traits
 from .links import BRIDGES, describe_interfaces, read_links
 from .measurements import DirtyRates, probe_links, read_used_mib
@@ -47,7 +48,7 @@ from .request import build_request
 Own = t.Mapping[str, OwnPolicy]
 
 # Facts that only a host itself can determine: its files, its file systems, its network interfaces.
-_OF_ITSELF = ("machine_id", "mounts", "bridges", "interfaces", "interface_details")
+_OF_ITSELF = ("machine_id", "mounts", "bridges", "interfaces", "interface_details", "firmware_files")
 # Those of them that can be unknown on the host itself, too.
 _OWN_OPEN = ("mounts", "bridges", "interfaces", "interface_details")
 # Facts that are null if they are unknown.
@@ -156,7 +157,7 @@ def _list_null(facts: HostFacts, names: t.Sequence[str]) -> t.List[str]:
 
 
 def _from_afar(facts: HostFacts, host_id: t.Optional[str]) -> HostFacts:
-    return dataclasses.replace(facts, host_id=host_id, machine_id=None, mounts=None, bridges=None, interfaces=None, interface_details=None)
+    return dataclasses.replace(facts, host_id=host_id, machine_id=None, mounts=None, bridges=None, interfaces=None, interface_details=None, firmware_files=None)
 
 
 def _add_own_facts(facts: HostFacts, stores: LocalStores) -> t.Tuple[HostFacts, Reasons, t.List[str]]:
@@ -171,6 +172,7 @@ def _add_own_facts(facts: HostFacts, stores: LocalStores) -> t.Tuple[HostFacts, 
         bridges=None if links is None else tuple(sorted(link.name for link in links if link.kind in BRIDGES)),
         interfaces=None if links is None else tuple(sorted(link.name for link in links)),
         interface_details=None if links is None else describe_interfaces(links),
+        firmware_files=list_firmware_files(),
         remembered=None if moves is None else tuple(moves),
     )
     return itself, reasons, warnings

@@ -19,6 +19,7 @@ from .._model.policies import PLACEMENT_DEFAULTS, features_in, required_traits
 from .._model.policy_documents import OwnPolicy
 from .._model.requests import DomainGroup, DomainRequest, GuestCpu
 from .disks import describe_disks
+from .firmware import read_firmware_needs
 from .mounts import Stores
 from .requirements import NO_CPU, describe_cpu, has_loose_tsc, list_host_devices, list_networks, read_hugepages, read_numa, read_pinning
 
@@ -128,10 +129,8 @@ def build_request(definition: Definition, own: OwnPolicy, versions: t.Mapping[st
         blockers=tuple(list_blockers(root, cpu, versions, definition.has_snapshots, stores)),
         disks=tuple(describe_disks(root, stores, pools)),
         networks=tuple(list_networks(root)),
-        nvram=_find_nvram(root),
-        loader=(root.findtext("os/loader") or "").strip() or None,
         boot_files=tuple(list_boot_files(root)),
-        tpm=info.has_tpm,
+        **read_firmware_needs(root),
     )
 
 
@@ -151,13 +150,6 @@ def _bare_request(definition: Definition, own: OwnPolicy, versions: t.Mapping[st
     )
 
 
-def _find_nvram(root: Element) -> t.Optional[str]:
-    nvram = root.find("os/nvram")
-    source = nvram.find("source") if nvram is not None else None
-    path = (nvram.text or "").strip() if nvram is not None else ""
-    return path or (source.get("file") if source is not None else None)
-
-
 _UNKNOWN = DomainRequest(
     memory_mib=0,
     vcpus=0,
@@ -172,7 +164,11 @@ _UNKNOWN = DomainRequest(
     disks=(),
     networks=(),
     nvram=None,
+    nvram_template=None,
     loader=None,
+    secure_boot=False,
     boot_files=(),
     tpm=False,
+    tpm_model=None,
+    tpm_version=None,
 )

@@ -20,6 +20,7 @@ from .._model.fleet_cpus import CpuFeatures
 from .._model.libvirt_formats import format_pci_address, parse_libvirt_xml, parse_number
 from .._model.watched_moves import CpuVerdict
 from .connection import libvirt_binding, libvirt_errors
+from .firmware import read_firmware
 
 if t.TYPE_CHECKING:
     import libvirt
@@ -153,7 +154,7 @@ def read_hardware(connection: libvirt.virConnect, uri: str, capabilities: Elemen
         arch=arch,
         cpu_ids=tuple(online),
         numa_cells=tuple(cells),
-        platforms=tuple(_add_cpu(connection, uri, platform, arch) for platform in _list_platforms(capabilities)),
+        platforms=tuple(_complete_platform(connection, uri, platform) if platform.arch == arch else platform for platform in _list_platforms(capabilities)),
         host_cpu=read_host_cpu(connection, uri, capabilities),
     )
 
@@ -197,8 +198,9 @@ def _list_platforms(capabilities: Element) -> t.Iterator[Platform]:
                 )
 
 
-def _add_cpu(connection: libvirt.virConnect, uri: str, platform: Platform, own_arch: str) -> Platform:
-    return dataclasses.replace(platform, cpu=read_guest_cpu(connection, uri, platform) if platform.arch == own_arch else None)
+def _complete_platform(connection: libvirt.virConnect, uri: str, platform: Platform) -> Platform:
+    """Return a platform of the host's own architecture with its CPU and its firmware."""
+    return dataclasses.replace(platform, cpu=read_guest_cpu(connection, uri, platform), firmware=read_firmware(connection, uri, platform))
 
 
 S = t.TypeVar("S")

@@ -57,12 +57,30 @@ class CpuFacts:
 
 
 @dataclasses.dataclass(frozen=True)
+class FirmwareFacts:
+    """The firmware and the TPMs that libvirt offers to guests of a platform.
+
+    :arg loaders: the paths of the firmware images that libvirt knows.
+    :arg secure_boot: whether any of them enforces secure boot.
+    :arg tpm_backends: C(emulator) if the programs of an emulated TPM are installed; others by libvirt's names.
+    """
+
+    loaders: t.Tuple[str, ...]
+    secure_boot: t.Union[bool, Absent] = ABSENT
+    tpm_backends: t.Union[t.Tuple[str, ...], Absent] = ABSENT
+    tpm_models: t.Union[t.Tuple[str, ...], Absent] = ABSENT
+    tpm_versions: t.Union[t.Tuple[str, ...], Absent] = ABSENT
+    extra: JsonObject = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
 class Platform:
     """A kind of guest that the host runs.
 
     :arg virt_type: C(kvm) or C(qemu).
     :arg max_vcpus: how many vCPUs a guest can have.
     :arg cpu: the best CPU that the host can give a guest.
+    :arg firmware: what the host can boot a guest with; null if libvirt does not report it.
     """
 
     arch: str
@@ -71,6 +89,7 @@ class Platform:
     machines: t.Union[t.Tuple[str, ...], Absent] = ABSENT
     max_vcpus: Maybe[int] = ABSENT
     cpu: Maybe[CpuFacts] = ABSENT
+    firmware: Maybe[FirmwareFacts] = ABSENT
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
@@ -268,6 +287,7 @@ class HostFacts:
     :arg memory: C(total_bytes) and C(free_bytes).
     :arg unverified: traits and facts, or parts of facts, that could not be determined.
     :arg unverified_reasons: why, for each of them; absent if the host was read with the rights of root.
+    :arg firmware_files: the folders in which packages install firmware, each with the names of its firmware images and templates of firmware variables.
     :arg remembered: the records of moves that the host remembers.
     :arg dirty_rate_seconds: for how long the dirty rates of the domains were measured; absent if they were not.
     :arg links: rate of the link to other hosts in MiB/s, by name or URI; absent if no link was probed.
@@ -297,6 +317,7 @@ class HostFacts:
     bridges: Maybe[t.Tuple[str, ...]] = ABSENT
     interfaces: Maybe[t.Tuple[str, ...]] = ABSENT
     interface_details: Maybe[t.Tuple[InterfaceFacts, ...]] = ABSENT
+    firmware_files: Maybe[t.Mapping[str, t.Tuple[str, ...]]] = ABSENT
     traits: Maybe[t.Tuple[str, ...]] = ABSENT
     unverified: Maybe[t.Tuple[str, ...]] = ABSENT
     unverified_reasons: t.Union[t.Mapping[str, str], Absent] = ABSENT

@@ -191,7 +191,9 @@ class DomainRequest:
     :arg machine: the machine type as it runs, e.g. C(pc-q35-7.2).
     :arg hypervisor: the version of the QEMU that it runs on, as libvirt's number.
     :arg blockers: the reasons why the domain cannot be moved, each a sentence.
-    :arg nvram: the file of its firmware variables.
+    :arg nvram: the file of its firmware variables; C(nvram_template) is the file from which a host creates it.
+    :arg secure_boot: whether its definition demands firmware that enforces secure boot.
+    :arg tpm: whether it has an emulated TPM; C(tpm_model) and C(tpm_version) are as libvirt names them.
     :arg traits: what its policy requires of both hypervisors.
     :arg labels: the labels that the host must have in the inventory.
     :arg drain: what a drain does with the domain: C(migrate), C(shutdown) or C(leave).
@@ -214,9 +216,13 @@ class DomainRequest:
     disks: Maybe[t.Tuple[DiskNeed, ...]] = ABSENT
     networks: Maybe[t.Tuple[NetworkNeed, ...]] = ABSENT
     nvram: Maybe[str] = ABSENT
+    nvram_template: Maybe[str] = ABSENT
     loader: Maybe[str] = ABSENT
+    secure_boot: Maybe[bool] = ABSENT
     boot_files: Maybe[t.Tuple[BootFile, ...]] = ABSENT
     tpm: Maybe[bool] = ABSENT
+    tpm_model: Maybe[str] = ABSENT
+    tpm_version: Maybe[str] = ABSENT
     traits: Maybe[t.Tuple[str, ...]] = ABSENT
     labels: Maybe[t.Tuple[str, ...]] = ABSENT
     group: Maybe[DomainGroup] = ABSENT

@@ -170,6 +170,11 @@ class Hardware:
         return _sort_roots(pool for pool in self.facts.pools or () if pool.active)
 
     @functools.cached_property
+    def firmware_files(self) -> t.Optional[Mapping[str, tuple[str, ...]]]:
+        """The folders in which packages install firmware, with the names of the files in them."""
+        return self.facts.firmware_files if isinstance(self.facts.firmware_files, Mapping) else None
+
+    @functools.cached_property
     def mounts(self) -> t.Optional[Roots[MountFacts]]:
         """Mounted file systems, for L(find_root)."""
         mounts = self.facts.mounts

@@ -169,6 +169,7 @@ def _host_key(state: HostState, networks: set[str], has_devices: bool) -> list[t
         ),
         state.hardware.total_mib,
         [(cell.id, cell.total_mib, encode(cell.pages or ())) for cell in facts.numa_cells or ()],
+        encode(facts.firmware_files or None),
         [(mount.path, mount.kind, mount.store) for mount in facts.mounts or ()],
         [(pool.name, pool.type, pool.active, pool.path) for pool in facts.pools or ()],
         _network_key(facts, networks),

@@ -20,6 +20,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from .filters.base import PASS, Filter, Finding, filters_for_host, relevant_filters
 from .filters.cpu import CpuModel, Cpus, CpuThreads, Hypervisor, MachineType
 from .filters.devices import HostDevices, Networks
+from .filters.firmware import Firmware, Tpm
 from .filters.memory import Hugepages, Memory, Numa
 from .filters.policy import Affinity, AntiAffinity, Enabled, Labels, MaxDomains, MaxMoves, Migratable, NotSource, Traits, Up
 from .filters.return_path import OneWay
@@ -45,6 +46,8 @@ DEFAULT_FILTERS: t.Final[tuple[Filter, ...]] = (
     HostDevices(),
     Storage(),
     BootFiles(),
+    Firmware(),
+    Tpm(),
     Networks(),
     Labels(),
     MaxDomains(),

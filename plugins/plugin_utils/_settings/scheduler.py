@@ -40,6 +40,8 @@ FILTERS: t.Final[Mapping[str, str]] = {
     "host_devices": "another device at the same address may belong to another guest, or have its data",
     "storage": "without its own disks a guest writes to other data, or to none",
     "boot_files": "a guest without its firmware or its variables does not start again",
+    "firmware": "a guest without its firmware or its variables does not start again",
+    "tpm": "a guest without its TPM does not start, and loses what is sealed in it",
     "networks": "",
     "labels": "",
     "max_domains": "",

@@ -22,7 +22,7 @@ from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._sch
     uuid_of,
 )
 
-NOT_OVERRIDABLE = ["not_source", "up", "cpu_model", "cpu_threads", "machine_type"]
+NOT_OVERRIDABLE = ["not_source", "up", "cpu_model", "cpu_threads", "machine_type", "tpm"]
 
 
 def test_filters_and_their_order_are_as_documented() -> None:
@@ -30,6 +30,8 @@ def test_filters_and_their_order_are_as_documented() -> None:
     assert [rule.name for rule in DEFAULT_FILTERS] == [
         *names.split(),
         "boot_files",
+        "firmware",
+        "tpm",
         "networks",
         "labels",
         "max_domains",
