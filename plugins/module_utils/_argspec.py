@@ -65,6 +65,7 @@ def move_spec() -> Spec:
         "on_timeout": {"type": "str", "choices": ["abort", "force_complete"]},
         "stall_seconds": {"type": "int"},
         "queue_timeout_seconds": {"type": "int"},
+        "busy_wait_seconds": {"type": "int"},
         "downtime_ms": {"type": "int", "aliases": ["downtime"]},
         "downtime_steps": {"type": "int"},
         "downtime_delay_seconds_per_gib": {"type": "int"},

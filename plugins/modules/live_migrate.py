@@ -84,6 +84,13 @@ options:
         O(parallel) allows the move. V(0) means no limit.
       - After this time nothing was started, the guest is still on the source, and the record ends as V(cancelled) with the reason V(queue_timeout).
     type: int
+  busy_wait_seconds: &busy_wait_seconds
+    description:
+      - How long the move waits for the end of another job of the domain, for example a backup or the copy of a disk, by default 0. QEMU cannot migrate a guest
+        meanwhile. The time counts from the moment at which the source finds the job, and other moves of the task do not wait for this one.
+      - After this time nothing was started, the guest is still on the source, and the record ends as V(cancelled) with the reason V(busy).
+      - With V(0), a domain with such a job is refused with V(invalid_state), and the job is named.
+    type: int
   downtime_ms: &downtime_ms
     description: Longest downtime of the guest at the end of the move. The default is 500 milliseconds.
     type: int
@@ -218,6 +225,7 @@ options:
       link_mib: *link_mib
       stall_seconds: *stall_seconds
       queue_timeout_seconds: *queue_timeout_seconds
+      busy_wait_seconds: *busy_wait_seconds
       downtime_ms: *downtime_ms
       downtime_steps: *downtime_steps
       downtime_delay_seconds_per_gib: *downtime_delay_seconds_per_gib

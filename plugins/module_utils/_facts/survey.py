@@ -151,7 +151,7 @@ def _survey_domain(
         return SurveyedDomain(False, _find_presence(others, question.uuids))
     listed = source_facts.find_domain(info.uuid)
     request = listed.needs if listed else None
-    is_movable = info.view.active and info.view.job == domain_states.JOB_NONE
+    is_movable = _is_movable(info)
     cpu, paths = _ask_fit(request, others) if request and is_movable else ({}, {})
     return SurveyedDomain(
         found=True,
@@ -163,16 +163,22 @@ def _survey_domain(
         unshared_disks=tuple(disk.target for disk in info.disks if _is_unshared(disk, is_shared)),
         unproved_devices=tuple(unproved_devices(info.disks, request)),
         unshared_files=tuple(unshared_files(request, is_shared)) if request else (),
+        busy_with=source.find_other_job(info.uuid) or ABSENT,
         storage=_examine_storage(source, info, others, examine) if examine and question.copy_storage else {},
         there=_find_presence(others, [info.uuid]),
         name_taken={uri: uuid for uri, uuid in ((uri, _find_name_owner(others[uri].facts, info)) for uri in others) if uuid},
     )
 
 
+def _is_movable(info: domain_states.DomainInfo) -> bool:
+    """Whether the domain can be moved, perhaps after another job of it has ended."""
+    return info.view.active and info.view.job in (domain_states.JOB_NONE, domain_states.JOB_OTHER)
+
+
 def _ask_fit(request: DomainRequest, destinations: _Destinations[H]) -> t.Tuple[t.Dict[str, CpuVerdict], t.Dict[str, t.Dict[str, bool]]]:
     """Return for each destination that answered its verdict about the CPU of the domain, and which paths of its disks and of their backing files exist there.
 
-    Unknown values are left out. A domain that has a job or is off is skipped, because it cannot be moved now.
+    Unknown values are left out. A domain that is being migrated or is off is skipped, because it cannot be moved now.
     """
     others = _find_answering(destinations)
     verdicts = {uri: compare_cpu(host, request) for uri, host in others.items()}
@@ -209,9 +215,9 @@ def _find_paths(host: Host, request: DomainRequest) -> t.Dict[str, bool]:
 def _examine_storage(source: H, info: domain_states.DomainInfo, destinations: _Destinations[H], examine: Examine[H]) -> t.Dict[str, Json]:
     """Return, by URI, what is known of the images, or C(msg) if nothing could be determined.
 
-    A domain that has a job, or is off, cannot be moved now.
+    A domain that is being migrated, or is off, cannot be moved now.
     """
-    if not info.view.active or info.view.job != domain_states.JOB_NONE:
+    if not _is_movable(info):
         return {}
     return {uri: _try_examine(info.uuid, source, host, examine) for uri, host in _find_answering(destinations).items()}
 

@@ -107,6 +107,7 @@ _BY_CODE: t.Dict[int, t.Type[KvmfleetError]] = {
     84: NotSupported,  # OPERATION_UNSUPPORTED
     88: Forbidden,  # ACCESS_DENIED
     91: Conflict,  # CPU_INCOMPATIBLE
+    109: Conflict,  # CHECKPOINT_INCONSISTENT
     94: Forbidden,  # AUTH_UNAVAILABLE: polkit would have to ask a person
 }
 

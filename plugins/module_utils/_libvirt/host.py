@@ -16,9 +16,9 @@ from .._model.codec import JsonObject
 from .._model.errors import Aborted, Conflict, InvalidState, MigrationFailed, NotFound, NotSupported, Unsafe
 from .._model.libvirt_formats import check_migrate_uri, check_uri
 from .._model.policy_documents import CONFIG, LIVE, POLICY_NAMESPACE, POLICY_PREFIX, read_policy_element
+from .backups import LibvirtBackups
 from .connection import Opened, libvirt_binding, libvirt_errors, open_connection, open_for_reading, translate_error
 from .reading import job_stats, job_words, parse_domain_xml
-from .reporting import LibvirtReporter
 
 if t.TYPE_CHECKING:
     import libvirt
@@ -36,14 +36,15 @@ _AFFECT = {LIVE: 1, CONFIG: 2}
 _STOPPED = {0: "shutdown", 1: "destroyed", 2: "crashed", 3: "migrated", 4: "saved", 5: "failed", 6: "from snapshot"}
 # virDomainCreateFlags, virDomainUndefineFlagsValues.
 _START_PAUSED = 1
-_DROP_MANAGED_SAVE, _KEEP_NVRAM, _KEEP_TPM = 1, 8, 64
+_DROP_MANAGED_SAVE, _KEEP_NVRAM, _DROP_CHECKPOINTS, _KEEP_TPM = 1, 8, 16, 64
+_CHECKPOINTS_SINCE = 5006000
 # The folder of saved memory images; libvirt would resume from one instead of starting.
 _SAVED_FOLDER = "/var/lib/libvirt/qemu/save"
 # virDomainXMLFlags: with passwords; what the next start would use.
 _WITH_PASSWORDS, _INACTIVE = 1, 2
 
 
-class LibvirtHost(LibvirtReporter):
+class LibvirtHost(LibvirtBackups):
     """Implements L(Host) over one connection; see L(Host) for what each call does and raises."""
 
     def __init__(self, uri: str, opened: Opened) -> None:
@@ -142,7 +143,8 @@ class LibvirtHost(LibvirtReporter):
             self._look_up_domain(uuid, "destroy").destroy()
 
     def undefine_domain(self, uuid: str) -> None:
-        self._undefine_unless_active(uuid, _DROP_MANAGED_SAVE | self._keeping_flags())
+        knows_checkpoints = self._connection.getLibVersion() >= _CHECKPOINTS_SINCE
+        self._undefine_unless_active(uuid, _DROP_MANAGED_SAVE | (_DROP_CHECKPOINTS if knows_checkpoints else 0) | self._keeping_flags())
 
     def set_autostart(self, uuid: str, autostart: bool) -> None:
         with libvirt_errors(f"set autostart of domain {uuid} on {self.uri}"):

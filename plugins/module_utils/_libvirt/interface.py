@@ -19,6 +19,7 @@ from .._model.codec import JsonObject
 from .._model.domain_states import DomainInfo, DomainView, JobStats
 from .._model.facts import GuestPlatform, HardwareFacts, Surroundings
 from .._model.fleet_cpus import CpuFeatures
+from .._model.record_parts import Checkpoint
 from .._model.watched_moves import CpuVerdict
 
 
@@ -206,7 +207,7 @@ class Host(t.Protocol):
         """Kill this host's copy of the domain."""
 
     def undefine_domain(self, uuid: str) -> None:
-        """Remove an inactive definition; NVRAM and TPM state are kept. Nothing happens if the domain is active or gone."""
+        """Remove an inactive definition and its checkpoints; NVRAM and TPM state are kept. Nothing happens if the domain is active or gone."""
 
     def set_autostart(self, uuid: str, autostart: bool) -> None:
         """Set whether the domain starts with its host."""
@@ -312,6 +313,15 @@ class Host(t.Protocol):
 
     def count_snapshots(self, uuid: str) -> t.Tuple[int, int]:
         """How many snapshots and checkpoints libvirt knows of the domain."""
+
+    def find_other_job(self, uuid: str) -> str:
+        """The job other than a migration that occupies the domain or one of its disks, e.g. C(a backup); empty for none."""
+
+    def list_checkpoints(self, uuid: str) -> t.Tuple[Checkpoint, ...]:
+        """The checkpoints that libvirt has of the domain, parents first. Raises L(NotFound)."""
+
+    def redefine_checkpoint(self, uuid: str, checkpoint: Checkpoint) -> None:
+        """Define a checkpoint whose bitmaps are in the images already. Raises L(KvmfleetError) if they are not, or are damaged."""
 
     def keeps_tpm(self) -> bool:
         """Whether undefining can keep the state of an emulated TPM."""

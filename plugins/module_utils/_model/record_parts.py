@@ -107,12 +107,26 @@ class Sample:
 
 
 @dataclasses.dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint of a domain, on which incremental backups build. libvirt keeps it on one host, and does not move it.
+
+    :arg name: of the checkpoint, the same as that of its bitmap in each image.
+    :arg definition: libvirt's XML of it, without that of the domain.
+    """
+
+    name: str
+    definition: str
+    extra: JsonObject = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
 class Before:
     """The guest before the move; empty until it was read.
 
     :arg state: of the guest; C(reason) is libvirt's.
     :arg max_downtime_ms: the maximum downtime that was set in libvirt; C(bandwidth_mib) likewise, in MiB/s.
     :arg at_destination: whether the destination had a definition of it.
+    :arg checkpoints: those that libvirt had of it, parents first; absent if there were none, or if they were not read.
     :arg state_at: of an evacuation: when the state was seen. C(saved_at) is when the definition was saved, C(disks) are those of it.
     """
 
@@ -124,6 +138,7 @@ class Before:
     max_downtime_ms: t.Union[int, Absent, None] = ABSENT
     bandwidth_mib: t.Union[int, Absent, None] = ABSENT
     at_destination: t.Union[bool, Absent, None] = ABSENT
+    checkpoints: t.Union[t.Tuple[Checkpoint, ...], Absent, None] = ABSENT
     state_at: t.Union[str, Absent, None] = ABSENT
     saved_at: t.Union[str, Absent, None] = ABSENT
     disks: t.Union[t.Tuple[JsonObject, ...], Absent, None] = ABSENT

@@ -165,6 +165,7 @@ class SurveyedDomain:
     :arg name_taken: UUID of another domain that has the name at the destination.
     :arg watch: the state of the domain's last move on the source, and whether its watcher lives.
     :arg seen_devices: by name of a destination, the paths of devices that it has according to the ledger. The control node adds them.
+    :arg busy_with: the job other than a migration that occupies the domain, e.g. C(a backup).
     :arg memory_lock_bytes: how much memory its QEMU process on the source may lock.
     """
 
@@ -183,6 +184,7 @@ class SurveyedDomain:
     watch: t.Union[WatchReport, Absent, None] = ABSENT
     seen_devices: t.Union[t.Mapping[str, t.Tuple[str, ...]], Absent] = ABSENT
     memory_lock_bytes: t.Union[int, Absent] = ABSENT
+    busy_with: t.Union[str, Absent] = ABSENT
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
     @property
@@ -311,6 +313,7 @@ class StartOrder:
     :arg adopt: the move has already begun: it is followed, or settled if its job has ended.
     :arg waits: the move may not begin before its run admits it.
     :arg aborted_by: of an adopted move: the person who aborts it.
+    :arg busy_wait_seconds: how long the move waits for another job of the domain, e.g. a backup.
     """
 
     record: MoveRecord
@@ -321,6 +324,7 @@ class StartOrder:
     adopt: bool
     waits: bool
     aborted_by: t.Union[str, Absent] = ABSENT
+    busy_wait_seconds: t.Union[int, Absent] = ABSENT
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
     @property
@@ -350,4 +354,5 @@ def read_start_order(document: JsonObject) -> StartOrder:
         adopt=bool(document.get("adopt", False)),
         waits=bool(document.get("waits", False)),
         aborted_by=str(document["aborted_by"]) if document.get("aborted_by") else ABSENT,
+        busy_wait_seconds=int(t.cast(int, document["busy_wait_seconds"])) if document.get("busy_wait_seconds") else ABSENT,
     )

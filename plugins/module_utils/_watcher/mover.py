@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import random
@@ -29,6 +30,7 @@ from .._model.records import MoveRecord
 from .._model.watched_moves import StartOrder
 from .._run_folder import Ownership
 from . import control_files
+from .backups import BusyWait
 from .calls import MAX_TRIES, ArrivalEvents, MigrateCall, is_worth_another_try, make_targets, retry_pause_seconds
 from .follow import Follower
 from .journal import ABORT_PREFIX, MIGRATE_ACT, Journal
@@ -76,6 +78,7 @@ class Mover(threading.Thread):
         self._limits = limits_of(order)
         self._follower = Follower(self._open_source, order.uuid, journal, self._limits, terms_of(order), clock)
         self._share_mib: t.Optional[int] = None
+        self._busy_wait = BusyWait(order, journal, self._open_source, clock)
 
     def run(self) -> None:
         follower = self._follower
@@ -138,8 +141,13 @@ class Mover(threading.Thread):
         self.waits = False
         self._why_now = why
 
-    def handle_intents_while_waiting(self) -> bool:
-        """Carry out an abort while the move waits for its admission; return whether the move was cancelled. An adopted move handles it when it is followed."""
+    @property
+    def is_held_up(self) -> bool:
+        """Whether the move waits for another job of its domain."""
+        return self._busy_wait.is_held_up
+
+    def attend_while_waiting(self) -> bool:
+        """Carry out an abort, and look for another job of the domain; return whether the move was cancelled. An adopted move does this when it is followed."""
         if self.is_adopted:
             return False
         try:
@@ -148,7 +156,10 @@ class Mover(threading.Thread):
             self.journal.note_event("abort_end", "The move had not started.")
             self.cancel_move(s.REASON_OPERATOR, error.message)
             return True
-        return False
+        too_long = "" if self.waits else self._busy_wait.poll_domain()
+        if too_long:
+            self.cancel_move(s.REASON_BUSY, too_long)
+        return bool(too_long)
 
     def cancel_move(self, reason: str, detail: str) -> None:
         """End a move that was never started."""
@@ -222,8 +233,9 @@ class Mover(threading.Thread):
     def _prepare_job(self, host: Host, limits: Limits) -> None:
         """Read the guest as it is, and write that down."""
         info = host.find_domain(uuid=self.order.uuid)
-        if not info.view.active or info.view.job != domain_states.JOB_NONE:
-            raise InvalidState(f"Domain {self.order.name} is {info.view.describe()} with job '{info.view.job}' on its source host. Nothing was started.")
+        job = host.find_other_job(self.order.uuid) or info.view.job
+        if not info.view.active or job != domain_states.JOB_NONE:
+            raise InvalidState(f"Domain {self.order.name} is {info.view.describe()} with job '{job}' on its source host. Nothing was started.")
         self.journal.record = dataclasses.replace(self.journal.record, before=self._read_before(host, info))
         self._handle_intents_before_job()
         self._make_targets()
@@ -246,6 +258,7 @@ class Mover(threading.Thread):
             max_downtime_ms=host.max_downtime_ms(self.order.uuid),
             bandwidth_mib=host.bandwidth_mib(self.order.uuid),
             at_destination=self._is_at_destination(),
+            checkpoints=host.list_checkpoints(self.order.uuid) or ABSENT,
         )
         record = self.journal.record
         if not record.has_begun(MIGRATE_ACT):
@@ -310,6 +323,7 @@ class Mover(threading.Thread):
 
     def _adopt_job(self, follower: Follower) -> float:
         """Follow a job to its end; one whose source has not answered for ten minutes is settled as it is then. Return for how long the source was silent."""
+        self._keep_checkpoints()
         if self.order.aborted_by:
             follower.abort_adopted_job(self.order.aborted_by)
         answered_at = self._clock()
@@ -320,6 +334,17 @@ class Mover(threading.Thread):
         if self.order.aborted_by and not self.journal.record.is_aborting:
             self._note_abort_without_job(self.order.aborted_by)
         return 0.0 if follower.is_answering else self._clock() - answered_at
+
+    def _keep_checkpoints(self) -> None:
+        """Keep the checkpoints of a domain whose move this collection did not begin, before they are gone with its source."""
+        record = self.journal.record
+        if record.has_begun(MIGRATE_ACT):
+            return
+        with contextlib.suppress(KvmfleetError), contextlib.closing(self._open_source()) as host:
+            found = host.list_checkpoints(self.order.uuid)
+            if found:
+                self.journal.record = dataclasses.replace(record, before=dataclasses.replace(record.before, checkpoints=found))
+                self.journal.write_state()
 
     def _note_abort_without_job(self, by: str) -> None:
         """Write that the abort found no job: it cancels a move that had none yet, and comes too late for any other."""

@@ -17,8 +17,9 @@ from .._model import statuses as s
 from .._model.clock import utc_now
 from .._model.codec import ABSENT, Absent
 from .._model.domain_states import DomainView
-from .._model.errors import Aborted, KvmfleetError
+from .._model.errors import Aborted, KvmfleetError, Unreachable
 from .._model.records import MoveRecord
+from .backups import redefine_checkpoints
 from .calls import has_made, remove_targets
 from .journal import ABORT_PREFIX, MIGRATE_ACT, SUSPEND_ACT, Journal
 
@@ -117,6 +118,7 @@ POLL_SECONDS = 0.25
 _EVENT_ATTEMPTS = 8
 
 REASON_POST_COPY = "post_copy_failed"
+CHECKPOINTS_ACT = "redefine_checkpoints"
 
 
 def has_job_begun(record: MoveRecord) -> bool:
@@ -214,11 +216,14 @@ class Settlement:
             return self._connect_host(side).view_domain(self._uuid)
         except KvmfleetError as error:
             # An unreadable answer counts as none.
-            self._unanswered.note_failure(side, error)
-            lost = self._hosts.pop(side, None)
-            if lost is not None:
-                lost.close()
+            self._forget_host(side, error)
             return domain_states.NO_ANSWER
+
+    def _forget_host(self, side: str, error: KvmfleetError) -> None:
+        self._unanswered.note_failure(side, error)
+        lost = self._hosts.pop(side, None)
+        if lost is not None:
+            lost.close()
 
     def _connect_host(self, side: str) -> Host:
         if side not in self._hosts:
@@ -231,8 +236,8 @@ class Settlement:
         if readings is None:
             return False
         if verdict.act == outcome.COMPLETED:
-            self._write_completed(readings, elapsed_ms)
-        elif verdict.act == outcome.NOT_MOVED:
+            return self._complete_move(readings, elapsed_ms)
+        if verdict.act == outcome.NOT_MOVED:
             self._write_not_moved(readings, error, elapsed_ms)
         elif verdict.act == outcome.ERROR and verdict.reason != outcome.REASON_UNREACHABLE:
             self._write_error(verdict.reason, readings)
@@ -240,15 +245,40 @@ class Settlement:
             return False
         return True
 
-    def _write_completed(self, readings: Readings, elapsed_ms: t.Optional[int]) -> None:
+    def _complete_move(self, readings: Readings, elapsed_ms: t.Optional[int]) -> bool:
+        """Bring what belongs to the guest to its destination and write the end; return false if the destination is silent in the meantime.
+
+        Checkpoints come before the source's definition is removed. Everything can be repeated by another process.
+        """
         source, destination = readings
+        try:
+            is_lost = not self._redefine_checkpoints()
+        except Unreachable as error:
+            self._forget_host(DESTINATION, error)
+            return False
         kept = source.present and not self._try_act("undefine_source", lambda: self._connect_host("source").undefine_domain(self._uuid))
-        left = "definition_left" if kept else None
         if self._journal.record.before.autostart:
             self._try_act("autostart_destination", lambda: self._connect_host("destination").set_autostart(self._uuid, True))
+        reason = s.REASON_DEFINITION_LEFT if kept else s.REASON_CHECKPOINTS_LOST if is_lost else None
         self._journal.write_completed(
-            self._read_completed_job(), elapsed_ms, f"{destination.describe()} on the destination, {source.describe()} on the source.", left
+            self._read_completed_job(), elapsed_ms, f"{destination.describe()} on the destination, {source.describe()} on the source.", reason
         )
+        return True
+
+    def _redefine_checkpoints(self) -> bool:
+        """Define the checkpoints of the guest at its destination, where libvirt compares them with the images. Return whether all of them can be used."""
+        checkpoints = self._journal.record.before.checkpoints or ()
+        if not checkpoints:
+            return True
+        try:
+            self._journal.intend_act(CHECKPOINTS_ACT, ", ".join(one.name for one in checkpoints))
+            redefine_checkpoints(self._connect_host(DESTINATION), self._uuid, checkpoints)
+        except Unreachable:
+            raise
+        except KvmfleetError as error:
+            self._journal.note_event(f"{CHECKPOINTS_ACT}_failed", str(error))
+            return False
+        return True
 
     def _read_completed_job(self) -> t.Optional[domain_states.JobStats]:
         """Return the figures of the end: those of the source if it has them, because after post-copy only the source does."""

@@ -143,7 +143,7 @@ class Window:
             self._running = [mover for mover in self._running if mover.is_alive()]
             if self._waiting and not self._heartbeat.is_fresh():
                 self._cancel_waiting()
-            self._waiting = [mover for mover in self._waiting if not mover.handle_intents_while_waiting()]
+            self._waiting = [mover for mover in self._waiting if not mover.attend_while_waiting()]
             self._apply_admissions()
             self._start_movers()
             self._pause(TICK_SECONDS)
@@ -166,7 +166,7 @@ class Window:
 
     def _start_movers(self) -> None:
         while True:
-            mover = self._pace.choose_next([mover for mover in self._waiting if not mover.waits], self._running)
+            mover = self._pace.choose_next([mover for mover in self._waiting if not (mover.waits or mover.is_held_up)], self._running)
             if mover is None:
                 return
             self._waiting.remove(mover)

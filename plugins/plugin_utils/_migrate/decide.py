@@ -263,8 +263,12 @@ def _decide_foreign(request: MoveRequest, source: str, domain: SurveyedDomain) -
 
 def _check_movable(request: MoveRequest, source: str, domain: SurveyedDomain, view: domain_states.DomainView) -> None:
     seen = view.describe()
-    if view.job != domain_states.JOB_NONE:
-        raise InvalidState(f"Domain {request.label} on {source} is {seen} and has a job in progress ({view.job}).", "Wait for its end. Nothing was moved.")
+    job = domain.busy_with or (view.job if view.job != domain_states.JOB_NONE else "")
+    if job and not (request.busy_wait_seconds and view.job in (domain_states.JOB_NONE, domain_states.JOB_OTHER)):
+        raise InvalidState(
+            f"Domain {request.label} on {source} is {seen} and has a job in progress ({job}).",
+            "Wait for its end, or let the move wait for it (busy_wait_seconds). Nothing was moved.",
+        )
     if not view.active:
         host = _find_active_host(request, domain)
         where = f"; a copy under the same UUID runs on {host}" if host else ""

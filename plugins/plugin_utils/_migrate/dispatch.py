@@ -54,6 +54,7 @@ def make_order(context: RunContext, job: MoveJob, adopt: bool) -> StartOrder:
         adopt=adopt,
         waits=False,
         aborted_by=(job.decision.aborted_by if isinstance(job.decision, d.Adopt) else None) or ABSENT,
+        busy_wait_seconds=job.request.busy_wait_seconds or ABSENT,
     )
 
 

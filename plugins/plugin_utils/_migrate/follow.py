@@ -20,6 +20,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
     Aborted,
     Conflict,
     Internal,
+    InvalidState,
     KvmfleetError,
     MigrationFailed,
     TimedOut,
@@ -209,6 +210,7 @@ _NEXT_STEPS = {
     s.REASON_STALLED: "Check the network between the two hosts, then run the task again.",
     s.REASON_CONTROLLER_LOST: "Run the task again.",
     s.REASON_QUEUE_TIMEOUT: "Run the task again when those moves have ended. A move whose task was killed counts until that task is run again.",
+    s.REASON_BUSY: "Run the task again when that job has ended, or with a longer busy_wait_seconds.",
     s.REASON_OPERATOR: "The move was cancelled by a person. Run the task again if it is still required.",
 }
 
@@ -234,7 +236,7 @@ def _error_class(status: str, reason: str | None) -> type[KvmfleetError]:
     if status == s.CONFLICT:
         return Conflict
     if status == s.CANCELLED:
-        return TimedOut if reason in _TIMEOUTS else Aborted
+        return InvalidState if reason == s.REASON_BUSY else TimedOut if reason in _TIMEOUTS else Aborted
     return MigrationFailed if status == s.FAILED else Internal
 
 

@@ -72,6 +72,7 @@ class MoveRequest:
     force: bool = False
     one_way: bool = True
     queue_timeout_seconds: int = QUEUE_TIMEOUT_SECONDS
+    busy_wait_seconds: int = 0
     scheduling: Scheduling = DEFAULT_SCHEDULING
 
     def __post_init__(self) -> None:
@@ -108,6 +109,7 @@ class OneMoveOptions(DestinationOptions, total=False):
     uuid: str | None
     migrate_uri: str | None
     queue_timeout_seconds: int | None
+    busy_wait_seconds: int | None
     link_mib: int | None
     override_policy: bool | None
     bandwidth_mib: int | None
@@ -196,6 +198,7 @@ def _read_request(args: OneMoveOptions, settings: Settings, source: str) -> Move
         force=bool(args.get("force")),
         one_way=args.get("one_way") is not False,
         queue_timeout_seconds=_check_queue_timeout(args.get("queue_timeout_seconds")),
+        busy_wait_seconds=_check_busy_wait(args.get("busy_wait_seconds")),
     )
 
 
@@ -245,6 +248,12 @@ def _check_queue_timeout(seconds: int | None) -> int:
     if seconds is not None and seconds < 0:
         raise InvalidArgument(f"queue_timeout_seconds is {seconds}.", "Give a number of seconds; 0 means no limit.")
     return QUEUE_TIMEOUT_SECONDS if seconds is None else seconds
+
+
+def _check_busy_wait(seconds: int | None) -> int:
+    if seconds is not None and seconds < 0:
+        raise InvalidArgument(f"busy_wait_seconds is {seconds}.", "Give a number of seconds; 0 means that a domain with a job is refused.")
+    return seconds or 0
 
 
 def apply_policy(request: MoveRequest, domain: SurveyedDomain, settings: Settings, source: str) -> list[str]:

@@ -28,7 +28,7 @@ GROUPS = (
     ("scheduler",),
     ("endings",),
     ("guard", "recover"),
-    ("storage",),
+    ("storage", "firmware"),
     ("lab", "facts"),
     ("shutdown", "policy"),
     ("awx", "contract"),

@@ -10,6 +10,7 @@ import dataclasses
 import typing as t
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Checkpoint
 
 GIB = 1024**3
 MIB = 1024**2
@@ -44,6 +45,9 @@ class FakeDomain:
     max_downtime_ms: int = DEFAULT_DOWNTIME_MS
     bandwidth_mib: int = NO_CAP_MIB
     completed: t.Optional[domain_states.JobStats] = None
+    # A job other than a migration, as find_other_job names it.
+    other_job: str = ""
+    checkpoints: t.Tuple[Checkpoint, ...] = ()
 
     @property
     def active(self) -> bool:

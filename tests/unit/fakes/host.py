@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Internal, InvalidState, NotSupported
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Checkpoint
 
 from .domain import MIB, NO_CAP_MIB, FakeDomain
 from .machine import FakeMachine
@@ -117,6 +118,12 @@ class FakeHost(FakeReader):
         if not domain.persistent:
             raise InvalidState(f"Failed to set autostart of domain {uuid}: it is transient.")
         domain.autostart = autostart
+
+    def redefine_checkpoint(self, uuid: str, checkpoint: Checkpoint) -> None:
+        domain = self._act("redefine_checkpoint", uuid, checkpoint.name).domain(uuid)
+        if checkpoint.name in self._machine.broken_bitmaps:
+            raise Internal(f"checkpoint inconsistent: missing or broken bitmap '{checkpoint.name}' for disk 'vda'")
+        domain.checkpoints = (*(known for known in domain.checkpoints if known.name != checkpoint.name), checkpoint)
 
     def listen_for_stop(self, uuid: str) -> None:
         self._there("listen_for_stop").domain(uuid)

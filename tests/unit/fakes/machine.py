@@ -36,6 +36,8 @@ class FakeMachine:
         self.paths: t.Dict[str, bool] = {}
         self.lacking: t.Set[str] = set()
         self.is_read_only = False
+        # Checkpoints whose bitmaps the images lack, or that are damaged.
+        self.broken_bitmaps: t.Set[str] = set()
         self.saved_memory: t.Dict[str, str] = {}
         self.answers = True
         self.outages = 0

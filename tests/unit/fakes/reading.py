@@ -14,6 +14,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model import d
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Forbidden, NotFound, Unreachable
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import GuestPlatform, HardwareFacts, Surroundings
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.fleet_cpus import CpuFeatures
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Checkpoint
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import CpuVerdict
 
 from .machine import FakeMachine
@@ -204,6 +205,13 @@ class FakeReader:
     def count_snapshots(self, uuid: str) -> t.Tuple[int, int]:
         self._there("count_snapshots").domain(uuid)
         return 0, 0
+
+    def find_other_job(self, uuid: str) -> str:
+        domain = self._there("find_other_job").domains.get(uuid)
+        return domain.other_job if domain and domain.active else ""
+
+    def list_checkpoints(self, uuid: str) -> t.Tuple[Checkpoint, ...]:
+        return self._there("list_checkpoints").domain(uuid).checkpoints
 
     def keeps_tpm(self) -> bool:
         return self._there("keeps_tpm").versions["libvirt"] >= KEEPS_TPM_SINCE

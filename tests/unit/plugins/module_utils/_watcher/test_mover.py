@@ -20,7 +20,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.down
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Aborted, Internal, MigrationFailed, NotFound, Unreachable
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Before, Connection
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Before, Checkpoint, Connection
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import StartOrder, read_state
 from ansible_collections.kvmfleet.migration.plugins.module_utils._run_folder import AlreadyWatched, Ownership
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher import journal
@@ -590,9 +590,9 @@ def leave_order(order: StartOrder, act: str, folder: pathlib.Path) -> Intent:
 def test_an_abort_of_a_queued_move_connects_to_no_host(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     order = order_of(record_of())
     mover = mover_of(fleet, order, tmp_path)
-    assert mover.handle_intents_while_waiting() is False
+    assert mover.attend_while_waiting() is False
     intent = leave_order(order, ABORT, tmp_path)
-    assert mover.handle_intents_while_waiting() is True
+    assert mover.attend_while_waiting() is True
     state = state_in(tmp_path)
     assert (state["status"], state["reason"], state["answers"][intent.id]) == (s.CANCELLED, "operator", {})
     events = [line["status"] for line in state["history"]]
@@ -608,7 +608,7 @@ def test_a_queued_move_cannot_be_forced_and_stays_queued(fleet: FakeFleet, tmp_p
     order = order_of(record_of())
     mover = mover_of(fleet, order, tmp_path)
     intent = leave_order(order, act, tmp_path)
-    assert mover.handle_intents_while_waiting() is False
+    assert mover.attend_while_waiting() is False
     assert state_in(tmp_path)["answers"][intent.id]["error_code"] == "invalid_state"
     assert state_in(tmp_path)["status"] == s.QUEUED
 
@@ -619,7 +619,7 @@ def test_an_adopted_move_is_cancelled_only_after_its_job_ended(fleet: FakeFleet,
     order = order_of(record_of(status=s.RUNNING), adopt=True)
     mover = mover_of(fleet, order, tmp_path)
     leave_order(order, ABORT, tmp_path)
-    assert mover.handle_intents_while_waiting() is False
+    assert mover.attend_while_waiting() is False
     mover.run()
     state = state_in(tmp_path)
     assert migration.ended.is_set()
@@ -906,3 +906,44 @@ def test_a_share_wakes_a_mover_that_sleeps(fleet: FakeFleet, tmp_path: pathlib.P
     began = time.monotonic()
     mover._sleep(60)
     assert time.monotonic() - began < 30
+
+
+# -- other jobs and checkpoints of the domain -----------------------------------------------------------------------
+
+CHAIN = (Checkpoint("monday", "<domaincheckpoint/>"),)
+
+
+def test_the_checkpoints_of_a_guest_are_written_before_its_job_and_follow_it(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    fleet.guest(checkpoints=CHAIN)
+    before: t.List[t.Dict[str, t.Any]] = []
+    fleet.on_begin = lambda migration: before.append(state_in(tmp_path)["before"])
+    state = carry_out(fleet, tmp_path)
+    assert before[0]["checkpoints"] == [{"name": "monday", "definition": "<domaincheckpoint/>"}]
+    assert (state["status"], state["reason"]) == (s.COMPLETED, None)
+    assert fleet.destination.domain(UUID).checkpoints == CHAIN
+
+
+def test_a_watcher_that_takes_over_after_the_end_of_the_job_defines_the_checkpoints(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    fleet.guest(on="kvm2", reason="migrated")
+    record = dataclasses.replace(record_of(status=s.RUNNING).intend("migrate").intend("redefine_checkpoints"), before=Before(checkpoints=CHAIN))
+    mover_of(fleet, order_of(record, adopt=True), tmp_path).run()
+    assert (state_in(tmp_path)["status"], state_in(tmp_path)["reason"]) == (s.COMPLETED, None)
+    assert fleet.destination.domain(UUID).checkpoints == CHAIN
+
+
+def test_the_checkpoints_of_a_foreign_move_are_read_while_its_source_has_them(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    add_slow_guest(fleet)
+    fleet.source.domain(UUID).checkpoints = CHAIN
+    begin_foreign_job(fleet, 3)
+    fleet.clock.at(5, lambda: fleet.migrations[0].complete())
+    mover_of(fleet, order_of(record_of(status=s.RUNNING), adopt=True), tmp_path).run()
+    assert state_in(tmp_path)["status"] == s.COMPLETED
+    assert fleet.destination.domain(UUID).checkpoints == CHAIN
+
+
+def test_a_job_that_began_in_the_meantime_is_named_and_nothing_is_started(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    fleet.guest(other_job="a copy of disk vda")
+    state = carry_out(fleet, tmp_path)
+    assert state["status"] == s.FAILED
+    assert "with job 'a copy of disk vda' on its source host. Nothing was started." in state["history"][-1]["detail"]
+    assert fleet.migrations == []

@@ -23,7 +23,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
     MigrationFailed,
     Unreachable,
 )
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Before
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Before, Checkpoint
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import record_in
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.journal import Journal
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.settle import (
@@ -452,3 +452,51 @@ def test_only_a_guest_suspended_by_the_watcher_is_resumed(fleet: FakeFleet, tmp_
         journal.intend_act("force: suspend")
     settlement_of(fleet, journal).settle_move(MigrationFailed("reset"), 4000)
     assert (calls(fleet.source), state_in(tmp_path)["status"]) == (expected, s.FAILED)
+
+
+# -- checkpoints ---------------------------------------------------------------------------------------------------
+
+CHAIN = (Checkpoint("monday", "<domaincheckpoint><name>monday</name></domaincheckpoint>"), Checkpoint("tuesday", "<domaincheckpoint/>"))
+
+
+def test_checkpoints_are_defined_at_the_destination_before_the_move_is_completed(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    places(fleet, (domain_states.SHUTOFF, "migrated"), ARRIVED)
+    record = settle(fleet, tmp_path, checkpoints=CHAIN)
+    assert (record["status"], record["reason"]) == (s.COMPLETED, None)
+    assert fleet.destination.domain(UUID).checkpoints == CHAIN
+    assert acts(record) == ["migrate", "redefine_checkpoints", "undefine_source"]
+
+
+def test_checkpoints_that_are_defined_already_stay_as_they_are(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    places(fleet, None, ARRIVED)
+    fleet.destination.domain(UUID).checkpoints = CHAIN[:1]
+    assert settle(fleet, tmp_path, checkpoints=CHAIN)["reason"] is None
+    assert fleet.destination.domain(UUID).checkpoints == CHAIN
+
+
+def test_a_checkpoint_without_its_bitmap_is_named_and_the_move_is_completed(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    places(fleet, None, ARRIVED)
+    fleet.destination.broken_bitmaps.add("monday")
+    record = settle(fleet, tmp_path, checkpoints=CHAIN)
+    assert (record["status"], record["reason"]) == (s.COMPLETED, "checkpoints_lost")
+    assert [line["detail"] for line in record["history"] if line["status"] == "redefine_checkpoints_failed"] == [
+        "monday cannot be used at the destination: checkpoint inconsistent: missing or broken bitmap 'monday' for disk 'vda' "
+        "Begin a new chain with a full backup."
+    ]
+    assert fleet.destination.domain(UUID).checkpoints == CHAIN[1:]
+
+
+def test_a_destination_that_is_lost_while_it_gets_the_checkpoints_is_asked_again(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    places(fleet, None, ARRIVED)
+    go_dark = iter([fleet.destination.go_dark])
+    fleet.before_call = lambda machine, call: next(go_dark, lambda: None)() if call == "redefine_checkpoint" else None
+    fleet.clock.at(20, fleet.destination.come_back)
+    record = settle(fleet, tmp_path, checkpoints=CHAIN)
+    assert (record["status"], record["reason"]) == (s.COMPLETED, None)
+    assert fleet.destination.domain(UUID).checkpoints == CHAIN
+
+
+def test_checkpoints_of_a_guest_that_did_not_move_are_not_touched(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    places(fleet, RUNNING, None)
+    assert settle(fleet, tmp_path, MigrationFailed("no"), checkpoints=CHAIN, at_destination=False)["status"] == s.FAILED
+    assert "redefine_checkpoint" not in calls(fleet.source) + calls(fleet.destination)

@@ -33,6 +33,7 @@ class TimedMove:
         self.abort_at: t.Optional[float] = None
         self.is_adopted = False
         self.waits = False
+        self.is_held_up = False
         self.order = types.SimpleNamespace(record=types.SimpleNamespace(id=name))
         self.arrives_after: t.Optional[float] = None
 
@@ -47,7 +48,7 @@ class TimedMove:
     def has_arrived(self) -> bool:
         return self.started_at is not None and self.arrives_after is not None and self._clock() >= self.started_at + self.arrives_after
 
-    def handle_intents_while_waiting(self) -> bool:
+    def attend_while_waiting(self) -> bool:
         assert self.started_at is None, "only what waits is asked"
         if self.abort_at is None or self._clock() < self.abort_at:
             return False
@@ -76,6 +77,7 @@ class Running:
         adopted: t.Sequence[int] = (),
         arrives_after: t.Optional[float] = None,
         waits: t.Sequence[int] = (),
+        held_up: t.Optional[t.Dict[int, float]] = None,
         told: t.Optional[t.Dict[float, t.Dict[str, t.Dict[str, str]]]] = None,
     ) -> None:
         self.clock = FakeClock()
@@ -90,6 +92,9 @@ class Running:
             self.moves[index].is_adopted = True
         for index in waits:
             self.moves[index].waits = True
+        for index in held_up or ():
+            self.moves[index].is_held_up = True
+        self.held_up = held_up or {}
         self.told = told or {}
         self.turns = pathlib.Path(admissions_path(RUN, str(folder)))
         for move in self.moves:
@@ -100,6 +105,8 @@ class Running:
         ).run_moves()
 
     def _step(self, seconds: float) -> None:
+        for index in [index for index, until in self.held_up.items() if until <= self.clock()]:
+            self.moves[index].is_held_up = False
         alive = [move for move in self.moves if move.is_alive()]
         self.most = max(self.most, len(alive))
         self.most_under_way = max(self.most_under_way, sum(not move.has_arrived for move in alive))
@@ -132,6 +139,19 @@ def test_an_arrived_guest_frees_its_slot_before_the_move_ends(tmp_path: pathlib.
     assert running.most == 6
     assert [round(at) for at in started] == [0, 0, 1, 1, 2, 2]
     assert 6 <= running.clock() < 7, "the window is over when the last one has ended, not when it has arrived"
+
+
+def test_a_move_that_waits_for_another_job_of_its_guest_holds_up_no_other(tmp_path: pathlib.Path) -> None:
+    running = Running(tmp_path, 1, 5, 5, 5, held_up={0: 7})
+    assert running.log == ["start b", "start c", "start a"]
+    started = [move.started_at or 0 for move in running.moves]
+    assert started[1] == 0
+    assert started[2] < 6
+    assert started[0] >= 10
+
+
+def test_a_move_that_waits_for_another_job_is_cancelled_when_its_run_is_gone(tmp_path: pathlib.Path) -> None:
+    assert Running(tmp_path, 1, 5, beats_until=3, held_up={0: 1000}).log == ["cancel a controller_lost"]
 
 
 @pytest.mark.parametrize(("parallel", "most"), [(4, MAX_CALLS), (MAX_CALLS + 4, MAX_CALLS + 4)])

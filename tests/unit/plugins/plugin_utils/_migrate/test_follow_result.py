@@ -6,12 +6,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, InvalidState
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import new_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.remembered import RememberedMove
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.follow import make_result
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.follow import final_error, make_result
 from ansible_collections.kvmfleet.migration.tests.schemas.check import check_document, find_errors
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import UUID
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._migrate.control import Control
@@ -46,6 +49,14 @@ def test_a_move_that_completes_and_the_same_task_again(control: Control) -> None
     assert (done["changed"], done["migrations"][0]["status"], done["diff"]["after"]) == (True, "completed", "web1: kvm2\n")
     assert "failures" not in done
     assert result_of(control, **MOVE)["changed"] is False
+
+
+def test_a_move_that_waited_too_long_for_another_job_is_an_invalid_state() -> None:
+    record = new_record(s.LIVE_MIGRATION, DomainRef(UUID, "web1"), HostRef("kvm1", None, None), HostRef("kvm2", None, None), {}, "test")
+    record = dataclasses.replace(record, status=s.QUEUED).advance(s.CANCELLED, "test", "Domain web1 still has a backup after 60 s.", s.REASON_BUSY)
+    error = final_error(record)
+    assert isinstance(error, InvalidState)
+    assert "cancelled (busy). Domain web1 still has a backup after 60 s. Run the task again when that job has ended" in str(error)
 
 
 def test_a_prediction(control: Control) -> None:

@@ -104,6 +104,29 @@ def test_a_domain_that_cannot_be_moved_fails_before_any_change(
     assert [machine.calls for machine in control.fleet.machines.values()] == [[], [], []]
 
 
+@pytest.mark.parametrize("job", [domain_states.JOB_NONE, domain_states.JOB_OTHER], ids=["of a disk", "of the domain"])
+def test_another_job_of_the_domain_is_named_and_the_move_waits_only_if_it_may(control: Control, job: str) -> None:
+    control.fleet.guest(other_job="a backup", job=job)
+    refused = run_one_move(control)
+    assert isinstance(refused.error, e.InvalidState)
+    assert "has a job in progress (a backup)" in str(refused.error)
+    assert control.records() == []
+    assert run_one_move(control, busy_wait_seconds=60).order.busy_wait_seconds == 60
+
+
+@pytest.mark.parametrize("given", [{}, {"busy_wait_seconds": 60}])
+def test_a_migration_of_another_tool_is_no_job_to_wait_for(control: Control, given: t.Dict[str, t.Any]) -> None:
+    control.fleet.guest(job=domain_states.JOB_INCOMING)
+    assert isinstance(run_one_move(control, **given).error, e.InvalidState)
+    assert control.records() == []
+
+
+def test_a_negative_wait_is_refused(control: Control) -> None:
+    control.fleet.guest()
+    with pytest.raises(e.InvalidArgument, match="busy_wait_seconds is -1"):
+        run_one_move(control, busy_wait_seconds=-1)
+
+
 def test_storage_that_is_not_shared_is_unsafe_unless_unsafe_is_set(control: Control) -> None:
     control.fleet.guest(disks=(domain_states.Disk("vda", "file", "/images/a"),))
     control.source.shared = False
