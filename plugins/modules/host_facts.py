@@ -309,9 +309,10 @@ ansible_facts:
               except for what QEMU itself derives from several threads in a processor package (C(package_threads)); C(shows_threads) states whether this was
               included, null if it is not known. C(blockers) are sentences about features that libvirt or QEMU cannot move to any host. C(shared) of a disk
               states whether other hosts see its data too, null if this is not proved, and C(store) is the name of the disk there. C(boot_files) are the files
-              that QEMU reads when it starts the domain. C(nvram) is the file of its firmware variables, C(nvram_template) the file from which a host creates it,
-              and C(secure_boot) states whether the definition demands firmware that enforces secure boot. C(tpm) states whether it has an emulated TPM, with its
-              C(tpm_model) and C(tpm_version).
+              that QEMU reads when it starts the domain.
+            - In C(request), C(nvram) is the file of the firmware variables, and C(nvram_template) the file from which a host creates it. C(secure_boot) states
+              whether the definition demands firmware that enforces secure boot, and C(tpm) whether the domain has an emulated TPM, with its C(tpm_model) and
+              C(tpm_version).
           type: list
           elements: dict
           sample:

@@ -62,7 +62,7 @@ def _find_nvram(nvram: t.Optional[Element]) -> t.Optional[str]:
 
 def list_firmware_files(folders: t.Sequence[str] = FIRMWARE_FOLDERS) -> t.Dict[str, t.Tuple[str, ...]]:
     """Return these folders and the folders below them with the names of their firmware files; a folder that does not exist is empty."""
-    found: t.Dict[str, t.Tuple[str, ...]] = {folder: () for folder in folders}
+    found: t.Dict[str, t.Tuple[str, ...]] = dict.fromkeys(folders, ())
     for top in folders:
         for folder, _folders, names in os.walk(top):
             chosen = tuple(sorted(name for name in names if _is_firmware(name)))

@@ -47,7 +47,9 @@ _READ_BYTES = 4096
 _RANDOM = random.SystemRandom()
 
 _POOL = "<pool type='dir'><name>kvmfleet-{name}</name><target><path>{path}</path></target></pool>"
-_VOLUME = "<volume><name>{name}</name><capacity unit='bytes'>{capacity}</capacity><target><format type='{format}'/></target></volume>"
+_VOLUME = "<volume><name>{name}</name><capacity unit='bytes'>{capacity}</capacity><target><format type='{format}'/>{compat}</target></volume>"
+# The default of libvirt is the older version of qcow2, which cannot keep the bitmaps of incremental backups.
+_QCOW2_VERSION = "<compat>1.1</compat>"
 
 T = t.TypeVar("T")
 
@@ -181,7 +183,8 @@ class LibvirtFolder:
 
     def create_image(self, name: str, image_format: str, capacity_bytes: int) -> None:
         self.refresh_listing()
-        xml = _VOLUME.format(name=escape_text(name), capacity=capacity_bytes, format=escape_text(image_format))
+        compat = _QCOW2_VERSION if image_format == "qcow2" else ""
+        xml = _VOLUME.format(name=escape_text(name), capacity=capacity_bytes, format=escape_text(image_format), compat=compat)
         try:
             self._pool.call_active(lambda pool: pool.createXML(xml))
         except libvirt_binding().libvirtError as error:

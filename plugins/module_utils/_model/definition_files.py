@@ -91,7 +91,7 @@ def nvram_folder(nvram: t.Optional[str]) -> t.Optional[str]:
 
 
 def list_boot_paths(request: DomainRequest) -> t.List[str]:
-    """Return the paths that decide whether the QEMU of a host can receive a domain with that request: boot files, and where its firmware variables come from."""
+    """Return the paths that decide whether a host can receive a domain with that request: boot files, and where its firmware variables come from."""
     folder = nvram_folder(request.nvram or None)
     variables = [path for path in (folder, request.nvram_template, request.nvram if request.nvram_template else None) if path]
     return [*(file.path for file in request.boot_files or ()), *variables]

@@ -72,13 +72,17 @@ def redefine_checkpoints(host: Host, uuid: str, checkpoints: t.Sequence[Checkpoi
     libvirt compares each with the bitmaps of the images. Raises L(Conflict) that names those that cannot be used, after the others were defined, and
     L(Unreachable).
     """
-    refused: t.Dict[str, str] = {}
-    for checkpoint in checkpoints:
-        try:
-            host.redefine_checkpoint(uuid, checkpoint)
-        except Unreachable:
-            raise
-        except KvmfleetError as error:
-            refused[checkpoint.name] = error.message
+    refused = {one.name: why for one, why in ((one, _redefine_checkpoint(host, uuid, one)) for one in checkpoints) if why}
     if refused:
         raise Conflict(f"{', '.join(refused)} cannot be used at the destination: {next(iter(refused.values()))}", "Begin a new chain with a full backup.")
+
+
+def _redefine_checkpoint(host: Host, uuid: str, checkpoint: Checkpoint) -> str:
+    """Define a checkpoint; return why it is refused, empty if it is not. Raises L(Unreachable)."""
+    try:
+        host.redefine_checkpoint(uuid, checkpoint)
+    except Unreachable:
+        raise
+    except KvmfleetError as error:
+        return error.message
+    return ""

@@ -87,6 +87,7 @@ class Backups:
     def end(self, on: int) -> None:
         self.lab.virsh(on, "domjobabort", self.name)
 
+
 @pytest.fixture
 def backups(lab: Lab, guest: t.Callable[..., str]) -> Backups:
     """A guest with a disk that all hosts see."""

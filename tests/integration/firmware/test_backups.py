@@ -13,7 +13,7 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.tests.integration.firmware.conftest import Backups
 from ansible_collections.kvmfleet.migration.tests.integration.scheduler.support.desk import Desk
-from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab, eventually
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import HELD, Lab, eventually
 
 
 def test_an_incremental_backup_at_the_destination_has_exactly_what_changed(lab: Lab, control: Desk, backups: Backups) -> None:
@@ -89,6 +89,21 @@ def test_a_chain_that_was_broken_before_the_move_is_named(lab: Lab, control: Des
     assert done.ended() == ("completed", "checkpoints_lost"), done.text
     assert "monday cannot be used at the destination" in str(done.record["history"])
     assert lab.places(backups.name) == {2: "running"}
+
+
+@pytest.mark.long
+def test_a_move_that_was_aborted_leaves_the_chain_as_it_was(lab: Lab, control: Desk, guest: t.Callable[..., str]) -> None:
+    name = guest("kept", "--mib", "64", "--dirty-mib", "40", "--storage", "bindfs")
+    backups = Backups(lab, name)
+    backups.checkpoint(1, "monday")
+    running = control.begin_move(name, 2, transport="tcp", **HELD)
+    lab.under_way(lab.uuid(name))
+    backups.write(1, 3)
+    aborted = control.task(1, "migration_abort", {"name": name})
+    assert aborted.code == 0, aborted.text
+    assert running.wait().ended() == ("cancelled", "operator")
+    assert backups.checkpoints(1) == ["monday"]
+    assert backups.changed_since(1, "monday") == [3]
 
 
 @pytest.mark.long

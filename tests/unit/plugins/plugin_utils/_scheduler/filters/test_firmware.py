@@ -70,7 +70,9 @@ def test_variables_in_a_folder_of_their_own_may_be_there_already() -> None:
 def test_facts_of_an_older_version_are_a_warning() -> None:
     finding = judge_with("firmware", request(**EFI, secure_boot=True), host())
     assert finding.reason is None
-    assert [f"has {what}" in warning for what, warning in zip((f"the firmware {CODE}", "the template", "firmware that enforces"), finding.warnings, strict=True)] == [
+    assert [
+        f"has {what}" in warning for what, warning in zip((f"the firmware {CODE}", "the template", "firmware that enforces"), finding.warnings, strict=True)
+    ] == [
         True,
         True,
         True,
