@@ -344,7 +344,7 @@ def read_start_order(document: JsonObject) -> StartOrder:
     Raises L(Internal) if its record is invalid.
     """
     record = read_record(document["record"])
-    begun = record.connection or Connection()
+    begun, busy_wait_seconds = record.connection or Connection(), document.get("busy_wait_seconds")
     return StartOrder(
         record=record,
         source_uri=str(document["source_uri"]),
@@ -354,5 +354,5 @@ def read_start_order(document: JsonObject) -> StartOrder:
         adopt=bool(document.get("adopt", False)),
         waits=bool(document.get("waits", False)),
         aborted_by=str(document["aborted_by"]) if document.get("aborted_by") else ABSENT,
-        busy_wait_seconds=int(t.cast(int, document["busy_wait_seconds"])) if document.get("busy_wait_seconds") else ABSENT,
+        busy_wait_seconds=busy_wait_seconds if isinstance(busy_wait_seconds, int) else ABSENT,
     )

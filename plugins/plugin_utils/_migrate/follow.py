@@ -249,6 +249,16 @@ def conclude_job(job: MoveJob) -> None:
     job.error = final_error(job.record)
 
 
+def describe_lost_checkpoints(record: MoveRecord | None) -> str:
+    """Return the warning about a completed move after which incremental backups do not continue; empty for any other move."""
+    if record is None or record.reason != s.REASON_CHECKPOINTS_LOST:
+        return ""
+    return (
+        f"Not all checkpoints of domain {record.domain.name} can be used on {record.destination.label}; the history of record {record.id} names them. "
+        "Begin a new chain with a full backup."
+    )
+
+
 def needs_new_move(job: MoveJob) -> bool:
     """Whether this was an earlier move that was only settled now, and did not bring the domain to the wanted destination."""
     if job.mirror is None or job.record is None or job.record.status not in s.CLOSED:

@@ -40,7 +40,13 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.remembe
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate import decide as d
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.dispatch import Dispatcher
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.fleet_view import FleetView, RecentMoves
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.follow import ShowRecord, conclude_job, find_arrival, needs_new_move
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.follow import (
+    ShowRecord,
+    conclude_job,
+    describe_lost_checkpoints,
+    find_arrival,
+    needs_new_move,
+)
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.job import MoveJob, RecordMirror, RunContext, run_guarded
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.request import (
     MoveRequest,
@@ -171,6 +177,7 @@ class MoveRun:
         self._actor.dispatch_jobs(view, jobs)
         for job in jobs:
             conclude_job(job)
+        self._context.warnings += [text for text in (describe_lost_checkpoints(job.record) for job in jobs if job.moved) if text]
         return jobs
 
     def _predict_one(self, view: FleetView, job: MoveJob, reservations: Reservations) -> None:

@@ -88,6 +88,7 @@ def test_a_chain_that_was_broken_before_the_move_is_named(lab: Lab, control: Des
     done = control.move(backups.name, 2, transport="tcp")
     assert done.ended() == ("completed", "checkpoints_lost"), done.text
     assert "monday cannot be used at the destination" in str(done.record["history"])
+    assert f"Not all checkpoints of domain {backups.name} can be used" in done.warnings
     assert lab.places(backups.name) == {2: "running"}
 
 

@@ -16,6 +16,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model import d
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import errors as e
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Checkpoint
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord, new_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate import follow
@@ -119,6 +120,16 @@ def test_a_migration_of_another_tool_is_no_job_to_wait_for(control: Control, giv
     control.fleet.guest(job=domain_states.JOB_INCOMING)
     assert isinstance(run_one_move(control, **given).error, e.InvalidState)
     assert control.records() == []
+
+
+def test_checkpoints_that_are_lost_in_a_move_are_a_warning(control: Control) -> None:
+    control.fleet.guest(checkpoints=(Checkpoint("monday", "<domaincheckpoint/>"),))
+    control.fleet.destination.broken_bitmaps.add("monday")
+    job = run_one_move(control)
+    assert (job.error, job.record.reason) == (None, "checkpoints_lost")
+    assert control.warnings == [
+        f"Not all checkpoints of domain web1 can be used on kvm2; the history of record {job.record.id} names them. Begin a new chain with a full backup."
+    ]
 
 
 def test_a_negative_wait_is_refused(control: Control) -> None:
