@@ -188,3 +188,12 @@ def test_an_error_of_the_folder_is_raised_at_once(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(driver, "storagePoolCreateXML", refuse(43))
     with pytest.raises(Internal, match="libvirt error 43"), opened(driver):
         pass
+
+
+@pytest.mark.parametrize(("image_format", "target"), [("qcow2", "<format type='qcow2'/><compat>1.1</compat>"), ("raw", "<format type='raw'/>")])
+def test_an_image_is_created_in_the_version_that_keeps_bitmaps(monkeypatch: pytest.MonkeyPatch, image_format: str, target: str) -> None:
+    created: t.List[str] = []
+    monkeypatch.setattr(Pool, "createXML", lambda _pool, xml: created.append(xml), raising=False)
+    with opened(Driver()) as there:
+        there.create_image("new", image_format, 1024)
+    assert f"<target>{target}</target>" in created[0]
