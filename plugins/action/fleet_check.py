@@ -189,7 +189,8 @@ def _read_inputs(fleet: Sequence[str], settings: Settings, known: _Ledger, work:
             facts[host] = gathered
     variables = ("kvmfleet_scheduler", "kvmfleet_migration_policy", "kvmfleet_profiles")
     scheduler, policies, profiles = ({host: settings.of(host, variable, {}) for host in fleet if settings.is_known(host)} for variable in variables)
-    return DrainInputs(facts, known.entries, read_unsettled(known.ledger), silence, scheduler, policies=policies, profiles=profiles)
+    maps = {host: settings.resource_maps(host) for host in fleet}
+    return DrainInputs(facts, known.entries, read_unsettled(known.ledger), silence, scheduler, policies=policies, profiles=profiles, resource_maps=maps)
 
 
 def _describe_questions(view: FleetView) -> JsonObject:

@@ -128,6 +128,8 @@ class ActionModule(FleetAction):
         settings = self.settings(task_vars)
         ledger = open_if_any(*settings.ledger(target_host, options["ledger"]), create=options["state"] is not None and not self._task.check_mode)
         drain = PreparationRequest.from_work(target_host, work["drain"]) if work.get("drain") else None
+        # Before the host is put into maintenance: an invalid variable changes nothing.
+        variables = read_host_variables(target_host, settings) if drain else None
         warnings: list[str] = []
         if name == target_host:
             # The identity of a host to be drained need not be queried again if its facts are fresh.
@@ -141,7 +143,7 @@ class ActionModule(FleetAction):
         wanted = _wanted_status(options, before, is_drained=drain is not None)
         result = self._read_entry(found) if wanted is None else self._write_entry(ledger, found, identity, wanted, describe_actor(task_vars))
         if drain:
-            result["_drain"] = _prepare_drain(drain, options, before, settings, ledger)
+            result["_drain"] = {**_prepare_drain(drain, options, before, settings, ledger), "settings": encode(variables)}
         if work.get("ledger"):
             # A role's own actions have to use the ledger of its modules, for which module_defaults may name one.
             result["_ledger"] = options["ledger"]
@@ -248,7 +250,6 @@ def _prepare_drain(request: PreparationRequest, options: HostOptions, before: Ho
         "ledger": options["ledger"],
         "cordoned": options["state"] is not None,
         "before": dataclasses.asdict(before),
-        "settings": encode(read_host_variables(request.host, settings)),
         **dataclasses.asdict(survey),
     }
 

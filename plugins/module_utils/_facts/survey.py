@@ -18,18 +18,22 @@ from .._libvirt.host import LibvirtHost, open_host, open_reader
 from .._libvirt.interface import Host
 from .._logins import spread_logins
 from .._migration.outcome import is_running
+from .._migration.renamed_request import rename_request
+from .._migration.rewriting import rewrite_for_move
 from .._migration.shared_storage import inspect_images
 from .._model import domain_states
-from .._model.codec import ABSENT, Json, JsonObject, decode, encode
+from .._model.codec import ABSENT, Absent, Json, JsonObject, decode, encode
 from .._model.definition_files import list_boot_paths
 from .._model.errors import KvmfleetError, NotFound, Unreachable
 from .._model.facts import GuestPlatform, HostFacts
 from .._model.libvirt_formats import check_uri, is_local
 from .._model.policy_documents import parse_policy
 from .._model.requests import DiskFile, DiskNeed, DomainRequest
+from .._model.resource_maps import Renaming
 from .._model.watched_moves import (
     CpuVerdict,
     PresentDomain,
+    RewriteVerdict,
     Survey,
     SurveyedDomain,
     SurveyQuestion,
@@ -143,7 +147,7 @@ def _survey_domain(
     # The source under another name is not another host.
     others = {uri: destinations[uri] for uri in question.destination_uris if not destinations[uri].facts.host.is_same_answer(source_facts.host)}
     if question.request:
-        cpu, paths = _ask_fit(question.request, others)
+        cpu, paths = _ask_fit(question.request, others, question.renamings)
         return SurveyedDomain(False, _find_presence(others, [str(question.uuid)]), request=question.request, cpu=cpu, paths=paths)
     try:
         info = source.find_domain(name=question.name or None, uuid=question.uuid or None)
@@ -152,7 +156,7 @@ def _survey_domain(
     listed = source_facts.find_domain(info.uuid)
     request = listed.needs if listed else None
     is_movable = _is_movable(info)
-    cpu, paths = _ask_fit(request, others) if request and is_movable else ({}, {})
+    cpu, paths = _ask_fit(request, others, question.renamings) if request and is_movable else ({}, {})
     return SurveyedDomain(
         found=True,
         info=info,
@@ -167,6 +171,7 @@ def _survey_domain(
         storage=_examine_storage(source, info, others, examine) if examine and question.copy_storage else {},
         there=_find_presence(others, [info.uuid]),
         name_taken={uri: uuid for uri, uuid in ((uri, _find_name_owner(others[uri].facts, info)) for uri in others) if uuid},
+        rewrites=_try_rewrites(source, info, question.renamings) if is_movable and not source.is_read_only else ABSENT,
     )
 
 
@@ -175,14 +180,30 @@ def _is_movable(info: domain_states.DomainInfo) -> bool:
     return info.view.active and info.view.job in (domain_states.JOB_NONE, domain_states.JOB_OTHER)
 
 
-def _ask_fit(request: DomainRequest, destinations: _Destinations[H]) -> t.Tuple[t.Dict[str, CpuVerdict], t.Dict[str, t.Dict[str, bool]]]:
+def _try_rewrites(source: Host, info: domain_states.DomainInfo, renamings: t.Union[t.Mapping[str, Renaming], Absent]) -> t.Dict[str, RewriteVerdict]:
+    """Return, by URI, what would differ in the definition of a domain at each destination where a name may."""
+    return {uri: _try_rewrite(source, info, renaming) for uri, renaming in (renamings or {}).items()}
+
+
+def _try_rewrite(source: Host, info: domain_states.DomainInfo, renaming: Renaming) -> RewriteVerdict:
+    try:
+        return RewriteVerdict(rewrite_for_move(source, info, renaming).changes)
+    except KvmfleetError as error:
+        return RewriteVerdict((), problem=error.message, error_code=error.error_code)
+
+
+def _ask_fit(
+    request: DomainRequest, destinations: _Destinations[H], renamings: t.Union[t.Mapping[str, Renaming], Absent]
+) -> t.Tuple[t.Dict[str, CpuVerdict], t.Dict[str, t.Dict[str, bool]]]:
     """Return for each destination that answered its verdict about the CPU of the domain, and which paths of its disks and of their backing files exist there.
 
-    Unknown values are left out. A domain that is being migrated or is off is skipped, because it cannot be moved now.
+    Paths are those of the destination. Unknown values are left out. A domain that is being migrated or is off is skipped, because it cannot
+    be moved now.
     """
     others = _find_answering(destinations)
     verdicts = {uri: compare_cpu(host, request) for uri, host in others.items()}
-    return {uri: verdict for uri, verdict in verdicts.items() if verdict}, {uri: _find_paths(host, request) for uri, host in others.items()}
+    renamed = {uri: rename_request(request, renamings[uri]).needs if renamings and uri in renamings else request for uri in others}
+    return {uri: verdict for uri, verdict in verdicts.items() if verdict}, {uri: _find_paths(host, renamed[uri]) for uri, host in others.items()}
 
 
 def _find_answering(destinations: _Destinations[H]) -> t.Dict[str, H]:

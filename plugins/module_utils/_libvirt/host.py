@@ -41,7 +41,7 @@ _CHECKPOINTS_SINCE = 5006000
 # The folder of saved memory images; libvirt would resume from one instead of starting.
 _SAVED_FOLDER = "/var/lib/libvirt/qemu/save"
 # virDomainXMLFlags: with passwords; what the next start would use.
-_WITH_PASSWORDS, _INACTIVE = 1, 2
+_WITH_PASSWORDS, _INACTIVE, _MIGRATABLE = 1, 2, 8
 
 
 class LibvirtHost(LibvirtBackups):
@@ -233,6 +233,15 @@ class LibvirtHost(LibvirtBackups):
         """
         with libvirt_errors(f"read the whole definition of domain {uuid} on {self.uri}"):
             return str(self._connection.lookupByUUIDString(uuid).XMLDesc(_WITH_PASSWORDS | (_INACTIVE if persistent else 0)))
+
+    def read_movable_definition(self, uuid: str, persistent: bool) -> str:
+        """Return the definition that a migrate call would send, with its passwords: the live one, or the inactive one of a persistent domain.
+
+        Raises L(NotFound), or L(Forbidden) on a connection that may only read.
+        """
+        with libvirt_errors(f"read the definition of domain {uuid} for its move from {self.uri}"):
+            flags = _WITH_PASSWORDS | _MIGRATABLE | (_INACTIVE if persistent else 0)
+            return str(self._connection.lookupByUUIDString(uuid).XMLDesc(flags))
 
     def read_definition(self, uuid: str) -> str:
         """Return the inactive definition, without passwords. Raises L(NotFound)."""

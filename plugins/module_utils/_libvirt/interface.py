@@ -302,6 +302,9 @@ class Host(t.Protocol):
     def read_whole_definition(self, uuid: str, persistent: bool) -> str:
         """The definition with its passwords, the inactive one of a persistent domain. Raises L(NotFound)."""
 
+    def read_movable_definition(self, uuid: str, persistent: bool) -> str:
+        """The definition that a migrate call would send, with its passwords: the live one, or the inactive one of a persistent domain. Raises L(NotFound)."""
+
     def read_definition(self, uuid: str) -> str:
         """The inactive definition, without passwords. Raises L(NotFound)."""
 

@@ -173,6 +173,17 @@ def _is_id(text: str) -> bool:
     return text.isdecimal() and len(text) <= _SIZE_DIGITS and int(text) < _MOST_CPUS
 
 
+def format_ids(ids: t.Iterable[int]) -> str:
+    """Return numbers as libvirt writes a set of them, e.g. C(0-3,8)."""
+    runs: t.List[t.List[int]] = []
+    for number in sorted(ids):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in runs)
+
+
 def parse_number(text: t.Optional[str], default: int = 0) -> int:
     """Return a number in a definition. Raises L(Internal) if it is invalid, or has more digits than libvirt writes."""
     given = (text or "").strip()

@@ -162,6 +162,24 @@ class Connection:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
+LIVE, PERSISTENT = "live", "persistent"
+
+
+@dataclasses.dataclass(frozen=True)
+class DefinitionChange:
+    """A name that the definition has on the source, and another one at the destination (L(resource_maps)).
+
+    :arg path: its place in the definition, e.g. C(devices/interface[1]/source/@bridge).
+    :arg definitions: the definitions in which it differs, C(LIVE) and C(PERSISTENT).
+    """
+
+    path: str
+    before: str
+    after: str
+    definitions: t.Tuple[str, ...]
+    extra: JsonObject = dataclasses.field(default_factory=dict)
+
+
 @dataclasses.dataclass(frozen=True)
 class DiskCopy:
     """A disk that the move copies.

@@ -18,7 +18,22 @@ from . import statuses as s
 from .clock import utc_now
 from .codec import ABSENT, Absent, Json, JsonObject, ShapeError, decode
 from .errors import Internal
-from .record_parts import NO_PROGRESS, NO_RESULT, Act, Before, Connection, CopiedStorage, DiskCopy, HistoryLine, PredictedMove, Progress, Result, Sample, Turn
+from .record_parts import (
+    NO_PROGRESS,
+    NO_RESULT,
+    Act,
+    Before,
+    Connection,
+    CopiedStorage,
+    DefinitionChange,
+    DiskCopy,
+    HistoryLine,
+    PredictedMove,
+    Progress,
+    Result,
+    Sample,
+    Turn,
+)
 from .references import DomainRef, HostRef
 from .statuses import check_transition
 
@@ -41,6 +56,7 @@ class MoveRecord:
     :arg turn: of a queued move: what its run reports about its waiting.
     :arg predicted: what was predicted before it began; absent if nothing was.
     :arg filters_off: names of the scheduler's filters that were switched off at the destination; absent if none was.
+    :arg rewritten: what differs in the definition at the destination; absent if nothing does.
     """
 
     IS_LENIENT: t.ClassVar[bool] = True
@@ -74,6 +90,7 @@ class MoveRecord:
     turn: t.Union[Turn, Absent, None] = ABSENT
     filters_off: t.Union[t.Tuple[str, ...], Absent, None] = ABSENT
     predicted: t.Union[PredictedMove, Absent, None] = ABSENT
+    rewritten: t.Union[t.Tuple[DefinitionChange, ...], Absent, None] = ABSENT
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
     def check(self) -> None:
@@ -204,6 +221,10 @@ class MoveRecord:
     def judge_without(self, filters: t.Sequence[str]) -> MoveRecord:
         """Return the record with the filters that did not judge its destination."""
         return dataclasses.replace(self, filters_off=tuple(filters) if filters else ABSENT)
+
+    def rewrite(self, changes: t.Sequence[DefinitionChange]) -> MoveRecord:
+        """Return the record with what differs in the definition at the destination."""
+        return dataclasses.replace(self, rewritten=tuple(changes) if changes else ABSENT)
 
     def copy_disks(self, mode: str, disks: t.Sequence[DiskCopy]) -> MoveRecord:
         """Return the record with the disks that the move copies, and how many bytes that reserves at the destination; none for a move that copies nothing."""

@@ -15,9 +15,10 @@ from .domain_states import DomainInfo
 from .errors import Internal
 from .facts import HostFacts
 from .policy_documents import OwnPolicy
-from .record_parts import Connection
+from .record_parts import Connection, DefinitionChange
 from .records import MoveRecord, read_record
 from .requests import DomainRequest
+from .resource_maps import Renaming
 
 # The number of simultaneous moves that leaves it to the window on the source, and how many of them that starts at most.
 AUTO_PARALLEL = 0
@@ -32,6 +33,7 @@ class SurveyQuestion:
     :arg destination_uris: of the destination, or of all candidates.
     :arg copy_storage: whether disks are to be copied.
     :arg request: a saved request; then only the candidates are queried.
+    :arg renamings: by URI of a destination, the names that differ there.
     """
 
     name: t.Union[str, Absent, None]
@@ -40,6 +42,7 @@ class SurveyQuestion:
     known_uuids: t.Union[t.Tuple[str, ...], Absent] = ABSENT
     copy_storage: t.Union[bool, Absent] = ABSENT
     request: t.Union[DomainRequest, Absent, None] = ABSENT
+    renamings: t.Union[t.Mapping[str, Renaming], Absent] = ABSENT
 
     @property
     def uuids(self) -> t.List[str]:
@@ -150,6 +153,16 @@ class SurveyedDisk:
 
 
 @dataclasses.dataclass(frozen=True)
+class RewriteVerdict:
+    """What would differ in the definition of a domain at a destination; C(problem) states why it cannot be rewritten, C(error_code) classes it."""
+
+    changes: t.Tuple[DefinitionChange, ...]
+    problem: t.Union[str, Absent] = ABSENT
+    error_code: t.Union[str, Absent] = ABSENT
+    extra: JsonObject = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
 class SurveyedDomain:
     """What source and destinations report about one domain. Values that depend on a destination are by its URI.
 
@@ -167,6 +180,7 @@ class SurveyedDomain:
     :arg seen_devices: by name of a destination, the paths of devices that it has according to the ledger. The control node adds them.
     :arg busy_with: the job other than a migration that occupies the domain, e.g. C(a backup).
     :arg memory_lock_bytes: how much memory its QEMU process on the source may lock.
+    :arg rewrites: what would differ in its definition at the destination, where a name may.
     """
 
     found: bool
@@ -185,6 +199,7 @@ class SurveyedDomain:
     seen_devices: t.Union[t.Mapping[str, t.Tuple[str, ...]], Absent] = ABSENT
     memory_lock_bytes: t.Union[int, Absent] = ABSENT
     busy_with: t.Union[str, Absent] = ABSENT
+    rewrites: t.Union[t.Mapping[str, RewriteVerdict], Absent] = ABSENT
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
     @property
@@ -314,6 +329,7 @@ class StartOrder:
     :arg waits: the move may not begin before its run admits it.
     :arg aborted_by: of an adopted move: the person who aborts it.
     :arg busy_wait_seconds: how long the move waits for another job of the domain, e.g. a backup.
+    :arg renaming: the names that differ at the destination. The definitions themselves stay on the source, because they have passwords.
     """
 
     record: MoveRecord
@@ -325,6 +341,7 @@ class StartOrder:
     waits: bool
     aborted_by: t.Union[str, Absent] = ABSENT
     busy_wait_seconds: t.Union[int, Absent] = ABSENT
+    renaming: t.Union[Renaming, Absent] = ABSENT
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
     @property
@@ -355,4 +372,5 @@ def read_start_order(document: JsonObject) -> StartOrder:
         waits=bool(document.get("waits", False)),
         aborted_by=str(document["aborted_by"]) if document.get("aborted_by") else ABSENT,
         busy_wait_seconds=busy_wait_seconds if isinstance(busy_wait_seconds, int) else ABSENT,
+        renaming=decode(Renaming, document["renaming"]) if document.get("renaming") else ABSENT,
     )

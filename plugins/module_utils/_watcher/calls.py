@@ -28,20 +28,24 @@ from .._model.watched_moves import StartOrder
 
 
 class MigrateCall(threading.Thread):
-    """Runs L(Host.migrate_domain); C(error) is what it raised, once it has ended."""
+    """Runs L(Host.migrate_domain); C(error) is what it raised, once it has ended.
 
-    def __init__(self, host: Host, order: StartOrder, flags: t.Optional[t.Sequence[str]] = None) -> None:
+    :arg definitions: parameters with the definitions for the destination, which no record keeps.
+    """
+
+    def __init__(self, host: Host, order: StartOrder, flags: t.Optional[t.Sequence[str]] = None, definitions: t.Optional[t.Mapping[str, str]] = None) -> None:
         super().__init__(name=f"migrate-{order.uuid}", daemon=True)
         self.error: t.Optional[KvmfleetError] = None
         self._host = host
         self._order = order
         self._flags = order.flags if flags is None else flags
+        self._definitions = definitions or {}
 
     def run(self) -> None:
         order = self._order
         try:
             check_call(order.flags, order.parameters)
-            self._host.migrate_domain(order.uuid, order.destination_uri, self._flags, order.parameters)
+            self._host.migrate_domain(order.uuid, order.destination_uri, self._flags, {**order.parameters, **self._definitions})
         except KvmfleetError as error:
             self.error = error
         finally:

@@ -20,6 +20,7 @@ from .._migration.downtime import AdaptiveSchedule, DowntimeSchedule, SteppedSch
 from .._migration.force import ForcingTerms
 from .._migration.monitor import Limits
 from .._migration.policy import resolve_policy
+from .._migration.rewriting import rewrite_for_move
 from .._model import domain_states
 from .._model import statuses as s
 from .._model.codec import ABSENT
@@ -214,11 +215,11 @@ class Mover(threading.Thread):
         """Start the job, on a connection that the call closes."""
         host = self._open_source()
         try:
-            self._prepare_job(host, limits)
+            definitions = self._prepare_job(host, limits)
         except KvmfleetError:
             host.close()
             raise
-        call = MigrateCall(host, self._order_with_share())
+        call = MigrateCall(host, self._order_with_share(), definitions=definitions)
         call.start()
         return call
 
@@ -230,13 +231,14 @@ class Mover(threading.Thread):
         self._follower.note_start_share(mib)
         return dataclasses.replace(self.order, parameters={**self.order.parameters, "bandwidth": mib} if mib else self.order.parameters)
 
-    def _prepare_job(self, host: Host, limits: Limits) -> None:
-        """Read the guest as it is, and write that down."""
+    def _prepare_job(self, host: Host, limits: Limits) -> t.Mapping[str, str]:
+        """Read the guest as it is, and write that down. Return the parameters with its definitions for the destination, none if nothing differs there."""
         info = host.find_domain(uuid=self.order.uuid)
         job = host.find_other_job(self.order.uuid) or info.view.job
         if not info.view.active or job != domain_states.JOB_NONE:
             raise InvalidState(f"Domain {self.order.name} is {info.view.describe()} with job '{job}' on its source host. Nothing was started.")
         self.journal.record = dataclasses.replace(self.journal.record, before=self._read_before(host, info))
+        definitions = self._rewrite_definitions(host, info)
         self._handle_intents_before_job()
         self._make_targets()
         self._keep_connection()
@@ -247,6 +249,15 @@ class Mover(threading.Thread):
         if info.view.state == domain_states.PAUSED:
             # A paused guest stays paused at the destination, which libvirt does not combine with post-copy; it converges anyway.
             self._drop_post_copy()
+        return definitions
+
+    def _rewrite_definitions(self, host: Host, info: domain_states.DomainInfo) -> t.Mapping[str, str]:
+        """Rewrite the definitions as they are now, and write down what differs: the guest may have changed since the move was accepted."""
+        if not self.order.renaming:
+            return {}
+        rewritten = rewrite_for_move(host, info, self.order.renaming)
+        self.journal.record = self.journal.record.rewrite(rewritten.changes)
+        return rewritten.as_parameters()
 
     def _read_before(self, host: Host, info: domain_states.DomainInfo) -> Before:
         """Return the guest as it is. A later try would read what the first one has changed or left behind, so that is kept from the first."""

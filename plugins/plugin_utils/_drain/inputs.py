@@ -22,6 +22,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import NO_COPY, read_copy_mode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource_maps import NO_MAPS, ResourceMaps
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import AUTO_PARALLEL
 
 from .._ledger.documents import HostEntry, pause_collector
@@ -127,6 +128,7 @@ class DrainInputs:
     :arg history: completed records, for the prediction.
     :arg policies: C(kvmfleet_migration_policy) by name.
     :arg profiles: C(kvmfleet_profiles) by name.
+    :arg resource_maps: what each host calls its resources, by name.
     """
 
     facts: Mapping[str, JsonObject]
@@ -137,6 +139,7 @@ class DrainInputs:
     history: Sequence[MoveRecord] = ()
     policies: JsonObject = field(default_factory=dict)
     profiles: JsonObject = field(default_factory=dict)
+    resource_maps: Mapping[str, ResourceMaps] = field(default_factory=dict)
 
     def host_state(self, host: str) -> HostState:
         """Return the host as the scheduler sees it."""
@@ -144,7 +147,7 @@ class DrainInputs:
         entries = [entry for key in (host, ref.host_uuid, ref.host_id) for entry in self._entries_by_key.get(key, ())]
         entry = find_entry(entries, host, ref.host_uuid, ref.host_id)
         facts, settings = self._usable_facts(host), SchedulerSettings.from_variable(self.scheduler.get(host), host)
-        return HostState.from_facts(host, facts, self.records, entry, settings)
+        return HostState.from_facts(host, facts, self.records, entry, settings, resource_maps=self.resource_maps.get(host, NO_MAPS))
 
     def list_domains(self, host: str) -> Sequence[DomainFacts]:
         """Return the domains of a host that answered, as the host reports them and with the additions of their profiles."""

@@ -18,6 +18,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Forbidden, InvalidArgument, NotFound
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import PredictedMove
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource_maps import ResourceMaps
 
 from .._ledger.host_entries import list_entries
 from .._ledger.ledger import Ledger
@@ -128,11 +129,13 @@ class HostVariables:
     :arg scheduler: C(kvmfleet_scheduler).
     :arg policy: C(kvmfleet_migration_policy).
     :arg profiles: C(kvmfleet_profiles).
+    :arg resource_maps: C(kvmfleet_bridge_map) and the like.
     """
 
     scheduler: Json
     policy: Json
     profiles: Json
+    resource_maps: ResourceMaps
 
 
 @dataclass(frozen=True)
@@ -284,12 +287,14 @@ def read_inputs(request: PlanRequest, settings: Settings, ledger: Ledger | None)
         history=() if request.check_saved else read_completed(ledger, HISTORY_SECONDS),
         policies={name: values.policy for name, values in variables.items()},
         profiles={name: values.profiles for name, values in variables.items()},
+        resource_maps={name: values.resource_maps for name, values in variables.items()},
     )
 
 
 def read_host_variables(host: str, settings: Settings) -> HostVariables:
     """Return the variables of a host that a plan depends on."""
-    return HostVariables(*(settings.of(host, variable, {}) for variable in ("kvmfleet_scheduler", "kvmfleet_migration_policy", "kvmfleet_profiles")))
+    scheduler, policy, profiles = (settings.of(host, variable, {}) for variable in ("kvmfleet_scheduler", "kvmfleet_migration_policy", "kvmfleet_profiles"))
+    return HostVariables(scheduler, policy, profiles, settings.resource_maps(host))
 
 
 def save_plan(plan: DrainPlan, path: str, check_mode: bool) -> bool:

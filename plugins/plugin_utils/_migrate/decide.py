@@ -23,6 +23,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
     NotFound,
     NotSupported,
     Unreachable,
+    error_for_code,
 )
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
@@ -326,10 +327,21 @@ def _destination_problem(request: MoveRequest, source: str, survey: Survey, doma
     if other:
         return Conflict(f"{host} has another domain named {domain.source_info.name} ({other}).", "Rename one of the two. Nothing was moved.")
     try:
+        _check_rewrite(request, domain, host)
         check_storage(request, domain, source, host)
     except KvmfleetError as error:
         return error
     return None
+
+
+def _check_rewrite(request: MoveRequest, domain: SurveyedDomain, host: str) -> None:
+    """Raise why the definition of the domain cannot be rewritten for that host."""
+    found = (domain.rewrites or {}).get(request.uris[host])
+    if found and found.problem:
+        raise error_for_code(str(found.error_code))(
+            f"Domain {request.label} cannot get the names of {host}: {found.problem}",
+            "Complete the resource maps of both hosts (kvmfleet_bridge_map and the like). Nothing was moved.",
+        )
 
 
 def _identity_problem(request: MoveRequest, source: str, source_ref: HostRef, host: str, destination_ref: HostRef) -> KvmfleetError | None:

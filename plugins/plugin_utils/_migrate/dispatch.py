@@ -45,16 +45,18 @@ def make_order(context: RunContext, job: MoveJob, adopt: bool) -> StartOrder:
     migrate_uri = job.request.migrate_uri or context.settings.migrate_uri(str(record.destination.host))
     copied = [disk.target for disk in record.disk_copies]
     parameters = migration_parameters(options, copied)
+    destination_uri = _destination_uri(context, record)
     return StartOrder(
         record=record,
         source_uri=context.uri,
-        destination_uri=_destination_uri(context, record),
+        destination_uri=destination_uri,
         flags=tuple(migration_flags(options, persistent, policy.auto_converge, policy.post_copy, copied)),
         parameters={**parameters, "migrate_uri": migrate_uri} if migrate_uri else parameters,
         adopt=adopt,
         waits=False,
         aborted_by=(job.decision.aborted_by if isinstance(job.decision, d.Adopt) else None) or ABSENT,
         busy_wait_seconds=job.request.busy_wait_seconds or ABSENT,
+        renaming=ABSENT if adopt else job.request.renamings.get(destination_uri, ABSENT),
     )
 
 

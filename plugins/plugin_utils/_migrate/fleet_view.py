@@ -331,7 +331,8 @@ class FleetView:
     ) -> HostState:
         entry = find_entry(entries, host, facts.host_uuid or None, facts.host_id or None)
         known = add_profile_groups(facts, lambda name: self._read_profile(host, name))
-        return HostState.from_facts(host, known, records=records, entry=entry, settings=settings, paths=paths, cpu_verdicts=cpu_verdicts)
+        maps = self.settings.resource_maps(host)
+        return HostState.from_facts(host, known, records=records, entry=entry, settings=settings, paths=paths, cpu_verdicts=cpu_verdicts, resource_maps=maps)
 
     def _fresh_facts(self, host: str) -> HostFacts | None:
         """Return the fresh facts of the host. They are read once for the task, because the inventory templates all of them at each access."""

@@ -34,6 +34,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policy_documents import OwnPolicy
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import canonical_uuid
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests import DomainRequest
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource_maps import Renaming
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import SurveyedDomain, SurveyQuestion
 from ansible_collections.kvmfleet.migration.plugins.module_utils._module import check_domain_name
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.rules import check_uuid
@@ -55,6 +56,8 @@ class MoveRequest:
 
     C(policy) is that of task and host; after the survey it includes that of the domain and its profile, and C(scheduling) has its group, labels,
     priority and drain.
+
+    C(renamings) has the names that differ at a destination, by its URI.
     """
 
     name: str | None
@@ -74,6 +77,7 @@ class MoveRequest:
     queue_timeout_seconds: int = QUEUE_TIMEOUT_SECONDS
     busy_wait_seconds: int = 0
     scheduling: Scheduling = DEFAULT_SCHEDULING
+    renamings: t.Mapping[str, Renaming] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Use the name from the task in messages until the domain's name is known."""
@@ -91,6 +95,7 @@ class MoveRequest:
             known_uuids=tuple(self.known_uuids),
             copy_storage=self.options.copy_storage != NO_COPY,
             request=saved or ABSENT,
+            renamings=self.renamings or ABSENT,
         )
 
 
@@ -199,6 +204,7 @@ def _read_request(args: OneMoveOptions, settings: Settings, source: str) -> Move
         one_way=args.get("one_way") is not False,
         queue_timeout_seconds=_check_queue_timeout(args.get("queue_timeout_seconds")),
         busy_wait_seconds=_check_busy_wait(args.get("busy_wait_seconds")),
+        renamings=read_renamings(settings, source, uris),
     )
 
 
@@ -225,6 +231,13 @@ def read_destinations(args: DestinationOptions, settings: Settings, source: str)
     if destination == source:
         raise InvalidArgument(f"The destination {destination} is the host that the domain runs on.", "Name another host. Nothing was moved.")
     return destination, {destination: settings.libvirt_uri(destination, source, args.get("transport"))}
+
+
+def read_renamings(settings: Settings, source: str, uris: t.Mapping[str, str]) -> dict[str, Renaming]:
+    """Return, by URI, the names that differ at each of these hosts. Raises L(InvalidArgument) for an invalid map of one of them, or of the source."""
+    before = settings.resource_maps(source)
+    found = {uri: Renaming(source, host, before, settings.resource_maps(host)) for host, uri in uris.items()}
+    return {uri: renaming for uri, renaming in found.items() if renaming}
 
 
 def name_destination(uri: str, destination: str | None) -> str:

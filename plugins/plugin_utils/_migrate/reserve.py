@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.flags import check_versions, migration_flags
@@ -19,7 +19,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Internal, KvmfleetError, NotSupported, TimedOut
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import SOURCE_HOST, SOURCE_TASK, TRAITS, GivenPolicy
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Before, Connection
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Before, Connection, DefinitionChange
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord, new_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests import DomainRequest
@@ -127,6 +127,11 @@ class CandidateJudge:
             source_id=subject.source_ref.host_id,
             one_way=self.request.one_way,
         )
+
+    def request_at(self, host: str) -> Request:
+        """Return the request with the names of that host, as a record keeps it."""
+        request, renaming = self.build_request(host), self.request.renamings.get(self.request.uris[host])
+        return request.rename(renaming) if renaming else request
 
     def choose_policy(self, host: str) -> GivenPolicy:
         """Return the policy of a move to that host."""
@@ -243,7 +248,8 @@ class Reservations:
         """Open the record of a foreign job."""
         record = add_copies(self._make_record(job, make_judge(self.view, job.request, job.domain), host), job.request, job.domain, host)
         info = job.domain.source_info
-        # The definition at the destination may belong to the tool that moves the domain, and is never removed.
+        # The definition at the destination is what the tool made that moves the domain, and is never removed.
+        record = record.rewrite(())
         before = Before(state=info.view.state, persistent=info.view.persistent, autostart=info.autostart, at_destination=True)
         return self.context.ledger.open_record(replace(record, before=before, forced=None))
 
@@ -256,12 +262,13 @@ class Reservations:
             destination=self._host_ref(host, judge.candidate_facts(host)),
             policy=judge.choose_policy(host).as_json(),
             by=self.context.by,
-            request=judge.build_request(host).as_json(),
+            request=judge.request_at(host).as_json(),
             forced=FORCED_MIGRATE if request.force else None,
         )
         connection = Connection(request.uris[host], request.options.bandwidth_mib, request.link_mib)
         predicted = self.context.predicted.get(info.uuid, ABSENT)
-        return replace(record, ledger_id=self.context.ledger.ledger_id, connection=connection, predicted=predicted)
+        record = replace(record, ledger_id=self.context.ledger.ledger_id, connection=connection, predicted=predicted)
+        return record.rewrite(_list_changes(job, host))
 
     def _write_scheduled(self, stored: Stored, job: MoveJob, judge: CandidateJudge, verdict: Verdict) -> Stored:
         """Write the reservation of the host that passed, which may differ from the one in the opened record."""
@@ -269,7 +276,13 @@ class Reservations:
         self._choose_streams(job, judge, host)
         connection = replace(stored.record.connection or Connection(), destination_uri=job.request.uris[host])
         destination = self._host_ref(host, judge.candidate_facts(host))
-        record = replace(stored.record, destination=destination, connection=connection, policy=judge.choose_policy(host).as_json())
+        record = replace(
+            stored.record,
+            destination=destination,
+            connection=connection,
+            policy=judge.choose_policy(host).as_json(),
+            request=judge.request_at(host).as_json(),
+        ).rewrite(_list_changes(job, host))
         record = add_copies(record, job.request, job.domain, host).judge_without(verdict.filters_off)
         record = record.advance(s.SCHEDULED, self.context.by, _history_text(job, verdict))
         return self.context.ledger.update_record(stored, record)
@@ -287,6 +300,12 @@ class Reservations:
 
     def _add_warnings(self, job: MoveJob, verdict: Verdict) -> None:
         self.context.warnings += [f"Domain {job.request.label} to {verdict.host}: {warning}" for warning in verdict.warnings]
+
+
+def _list_changes(job: MoveJob, host: str) -> Sequence[DefinitionChange]:
+    """Return what differs in the definition at that host, according to the survey."""
+    rewrite = (job.domain.rewrites or {}).get(job.request.uris[host])
+    return rewrite.changes if rewrite else ()
 
 
 def _history_text(job: MoveJob, verdict: Verdict, verb: str = "was") -> str:

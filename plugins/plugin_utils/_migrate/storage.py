@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import typing as t
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.renamed_request import rename_request
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.definition_files import DATA, SEPARATE, SHARED, UNPROVED
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import (
@@ -151,6 +152,7 @@ def _name_disk(disk: SurveyedDisk, domain: str) -> str:
 def check_storage(request: MoveRequest, domain: SurveyedDomain, source: str, host: str) -> None:
     """Raise what L(find_copies) raises, and L(Unsafe) for a disk or backing file that is neither copied nor of a kind that hosts share."""
     copied = copied_bytes(request, domain, host)
+    _check_paths(request, domain, host, copied)
     _check_files(request, domain, source, host, copied)
     _check_devices(request, domain, source, host, copied)
     unshared = [target for target in domain.unshared_disks or () if target not in copied]
@@ -160,6 +162,20 @@ def check_storage(request: MoveRequest, domain: SurveyedDomain, source: str, hos
             "Put the disk on shared storage, or have it copied (copy_storage); or set unsafe: true if both hosts see the same bytes for certain. "
             "Nothing was moved.",
         )
+
+
+def _check_paths(request: MoveRequest, domain: SurveyedDomain, host: str, copied: t.Collection[str]) -> None:
+    """Raise L(NotSupported) for a disk that would be copied to a host where it has another path: a copy is made at the path that it has on its source."""
+    renaming = request.renamings.get(request.uris[host])
+    if not renaming or not domain.request or not copied:
+        return
+    renamed = rename_request(domain.request, renaming).needs.disks or ()
+    for disk, there in zip(domain.request.disks or (), renamed, strict=True):
+        if disk.target in copied and disk.source != there.source:
+            raise NotSupported(
+                f"Disk {disk.target} of domain {request.label} would be copied to {host}, where kvmfleet_image_map gives it another path ({there.source}).",
+                f"Disks that are copied keep their path: give both hosts the same folder, or put the disk on shared storage. {_NOTHING}",
+            )
 
 
 def _check_devices(request: MoveRequest, domain: SurveyedDomain, source: str, host: str, copied: t.Collection[str]) -> None:

@@ -17,6 +17,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource_maps import NO_MAPS, Renaming, ResourceMaps
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import ENABLED
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import CpuVerdict
 
@@ -43,6 +44,7 @@ class HostState:
     :arg seen_devices: paths of the source's devices that this host also has, according to what C(protect) wrote about both.
     :arg cpu_verdicts: libvirt's own comparison by domain UUID.
     :arg vacated: guests that were there when the facts were gathered and have left since: their resources are free in addition to those in the facts.
+    :arg resource_maps: what it calls its resources.
     """
 
     name: str
@@ -62,6 +64,7 @@ class HostState:
     seen_devices: frozenset[str] = _NO_UUIDS
     cpu_verdicts: Mapping[str, CpuVerdict] = field(default_factory=dict, hash=False)
     vacated: tuple[Guest, ...] = ()
+    resource_maps: ResourceMaps = NO_MAPS
 
     @classmethod
     def from_facts(
@@ -73,6 +76,7 @@ class HostState:
         settings: t.Union[SchedulerSettings, JsonObject, None] = None,
         paths: t.Optional[Mapping[str, bool]] = None,
         cpu_verdicts: t.Optional[Mapping[str, CpuVerdict]] = None,
+        resource_maps: ResourceMaps = NO_MAPS,
     ) -> HostState:
         """Return the state of a host.
 
@@ -85,7 +89,7 @@ class HostState:
         known = settings if isinstance(settings, SchedulerSettings) else SchedulerSettings.from_variable(settings, name)
         state, reason = (entry.state, entry.reason or "") if entry else (ENABLED, "")
         if facts is None or facts.answered is False:
-            return cls(name, unanswered=_describe_silence(facts), state=state, state_reason=reason, settings=known)
+            return cls(name, unanswered=_describe_silence(facts), state=state, state_reason=reason, settings=known, resource_maps=resource_maps)
         host_ref, listed = replace(facts.host, host=name), list(records)
         guests = _collect_guests(facts, arriving_records(listed, host_ref))
         return cls(
@@ -103,6 +107,7 @@ class HostState:
             moves_out=list_moves_out(listed, host_ref) | _domains_with_job(facts, JOB_OUTGOING),
             paths=paths or {},
             cpu_verdicts=cpu_verdicts or {},
+            resource_maps=resource_maps,
         )
 
     @functools.cached_property
@@ -202,7 +207,8 @@ class Fleet:
 
     def with_domain(self, request: Request, host: str) -> Fleet:
         """Return the fleet with that domain on that host as well."""
-        return self._with_host(self.states[host], self.states[host].with_domain(request), request.uuid)
+        state = self.states[host]
+        return self._with_host(state, state.with_domain(self.request_at(request, state)), request.uuid)
 
     def without_domain(self, uuid: str, host: str) -> Fleet:
         """Return the fleet with that domain no longer on that host."""
@@ -213,7 +219,7 @@ class Fleet:
         empty = {name: replace(self.states[name], guests={}, used_mib=0, used_vcpus=0) for name in hosts}
         groups = {guest.group.name for name in empty for guest in self.states[name].guests.values() if guest.group}
         fleet = replace(self, states={**self.states, **empty})
-        fleet.__dict__["_by_key"] = self._by_key
+        self._share_constants(fleet)
         fleet.__dict__["_groups"] = {**self._groups, **{group: self._members_elsewhere(group, empty) for group in groups}}
         return fleet
 
@@ -236,6 +242,25 @@ class Fleet:
     @functools.cached_property
     def _sources(self) -> dict[tuple[str, str, str], t.Optional[HostState]]:
         """The source hosts that were found. They are needed for each host of the fleet, and are the same for all of them."""
+        return {}
+
+    def request_at(self, request: Request, host: HostState) -> Request:
+        """Return the request with the names that the host has for what the domain uses. If no host has a map, nothing is compared."""
+        source = self.source_of(request) if self._has_maps and request.at_source is None else None
+        if source is None or source.resource_maps == host.resource_maps:
+            return request
+        key = (request, host.name)
+        if key not in self._requests_at:
+            self._requests_at[key] = request.rename(Renaming(source.name, host.name, source.resource_maps, host.resource_maps))
+        return self._requests_at[key]
+
+    @functools.cached_property
+    def _has_maps(self) -> bool:
+        return any(state.resource_maps for state in self.states.values())
+
+    @functools.cached_property
+    def _requests_at(self) -> dict[tuple[Request, str], Request]:
+        """The requests with the names of other hosts. They are needed for each step of a plan, and are the same for all of them."""
         return {}
 
     def group_members(self, group: str) -> Mapping[str, Mapping[str, Guest]]:
@@ -277,11 +302,17 @@ class Fleet:
 
     def _with_host(self, before: HostState, after: HostState, uuid: str) -> Fleet:
         fleet = replace(self, states={**self.states, after.name: after})
-        # Hosts and their names stay as they are, and of the groups only that of one guest has changed.
-        fleet.__dict__["_by_key"] = self._by_key
+        # Of the groups, only that of one guest has changed.
+        self._share_constants(fleet)
         groups = {guest.group.name for guest in (before.guests.get(uuid), after.guests.get(uuid)) if guest and guest.group}
         fleet.__dict__["_groups"] = self._groups if not groups else {**self._groups, **{group: self._updated_group(group, after) for group in groups}}
         return fleet
+
+    def _share_constants(self, fleet: Fleet) -> None:
+        """Give another state of this fleet what stays as it is: hosts, and their names for their resources."""
+        fleet.__dict__["_by_key"] = self._by_key
+        fleet.__dict__["_has_maps"] = self._has_maps
+        fleet.__dict__["_requests_at"] = self._requests_at
 
     def _updated_group(self, group: str, state: HostState) -> Mapping[str, Mapping[str, Guest]]:
         there = {guest.uuid: guest for name, guest in self._group_guests(state) if name == group}

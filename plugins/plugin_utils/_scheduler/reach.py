@@ -137,6 +137,8 @@ def requirement_key(request: Request, fleet: Fleet) -> str:
     # The processor and the devices of its own host decide about these.
     is_bound = bool(request.devices or (request.cpu and request.cpu.mode not in (None, _CUSTOM_CPU)))
     own = [request.source if is_bound or any(image.shared is False for image in request.images) else "", request.unsafe, dict(request.copied)]
+    source = fleet.source_of(request)
+    own.append(encode(source.resource_maps) if source and source.resource_maps else None)
     whole = {**needs, "disks": images, "nvram": bool(request.nvram), "memory_mib": request.memory_mib, "vcpus": request.vcpus, "own": own}
     return json.dumps(whole, sort_keys=True, default=str)
 
@@ -178,6 +180,7 @@ def _host_key(state: HostState, networks: set[str], has_devices: bool) -> list[t
         [sorted(settings.labels), sorted(settings.filters_off), settings.reserved_memory_mib, settings.reserved_cpus],
         [settings.ram_allocation_ratio, settings.cpu_allocation_ratio],
         [facts.mounts is None, facts.pools is None, facts.devices is None],
+        encode(state.resource_maps) if state.resource_maps else None,
     ]
 
 

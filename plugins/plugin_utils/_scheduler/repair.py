@@ -80,8 +80,9 @@ def build_units(requests: Iterable[Request]) -> list[Unit]:
 def passes_filters(request: Request, fleet: Fleet, host: str, filters: Sequence[Filter]) -> bool:
     """Whether every filter passes the domain on that host; ends at the first filter that does not."""
     state = fleet.states[host]
-    applicable = (rule for rule in filters_for_host(filters, state) if rule.applies_to(request))
-    return all(rule.host_passes(request, state, fleet) for rule in applicable)
+    wanted = fleet.request_at(request, state)
+    applicable = (rule for rule in filters_for_host(filters, state) if rule.applies_to(wanted))
+    return all(rule.host_passes(wanted, state, fleet) for rule in applicable)
 
 
 def unit_key(request: Request) -> tuple[str, str]:

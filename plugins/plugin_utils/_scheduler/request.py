@@ -10,8 +10,9 @@ from __future__ import annotations
 import functools
 import typing as t
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.renamed_request import rename_request
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Json, JsonObject, ShapeError, decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import check_field
@@ -27,6 +28,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests
     HugepageNeed,
     NetworkNeed,
 )
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource_maps import Renaming
 
 _WHERE: t.Final = "request"
 # Fields that a domain's policy has, too.
@@ -135,6 +137,8 @@ class Request:
     :arg copy_paths: target to path at the destination, if that is not the path at the source.
     :arg unsafe: whether the operator confirms storage that is not proved to be shared.
     :arg one_way: whether it may move to a host from which it could not move back.
+    :arg at_source: the request with the names of the host that it leaves, if this one has those of another host.
+    :arg unnamed: what has no name on that other host, each a sentence.
     """
 
     uuid: str
@@ -149,6 +153,8 @@ class Request:
     unsafe: bool = False
     source_id: str = ""
     one_way: bool = True
+    at_source: t.Optional[Request] = field(default=None, hash=False)
+    unnamed: tuple[str, ...] = ()
 
     @classmethod
     def from_needs(
@@ -183,6 +189,11 @@ class Request:
             source_id=source_id or "",
             one_way=one_way,
         )
+
+    def rename(self, renaming: Renaming) -> Request:
+        """Return the request as another host has to fulfil it, with the names of that host."""
+        needs, problems = rename_request(self.needs, renaming)
+        return self if needs == self.needs and not problems else replace(self, needs=needs, at_source=self, unnamed=problems)
 
     @functools.cached_property
     def source_ref(self) -> HostRef:

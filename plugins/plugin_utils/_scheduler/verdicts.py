@@ -19,7 +19,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 
 from .filters.base import PASS, Filter, Finding, filters_for_host, relevant_filters
 from .filters.cpu import CpuModel, Cpus, CpuThreads, Hypervisor, MachineType
-from .filters.devices import HostDevices, Networks
+from .filters.devices import HostDevices, NamedResources, Networks
 from .filters.firmware import Firmware, Tpm
 from .filters.memory import Hugepages, Memory, Numa
 from .filters.policy import Affinity, AntiAffinity, Enabled, Labels, MaxDomains, MaxMoves, Migratable, NotSource, Traits, Up
@@ -48,6 +48,7 @@ DEFAULT_FILTERS: t.Final[tuple[Filter, ...]] = (
     BootFiles(),
     Firmware(),
     Tpm(),
+    NamedResources(),
     Networks(),
     Labels(),
     MaxDomains(),
@@ -224,7 +225,7 @@ class _HostCheck:
 
     def judge_host(self, host: HostState) -> _Answer:
         """Return the verdict of the filters on the host."""
-        request, fleet = self._request, self._fleet
+        request, fleet = self._fleet.request_at(self._request, host), self._fleet
         findings = [(rule, finding) for rule in filters_for_host(self._rules, host) if (finding := rule.judge_host(request, host, fleet)) is not PASS]
         return self._sum_up(findings) if findings else _PASSED
 
@@ -284,7 +285,8 @@ class _PassingHosts:
     def __call__(self, number: int) -> bool:
         if number not in self._known:
             host = self._hosts[number]
-            self._known[number] = all(rule.host_passes(self._request, host, self._fleet) for rule in filters_for_host(self._rules, host))
+            request = self._fleet.request_at(self._request, host)
+            self._known[number] = all(rule.host_passes(request, host, self._fleet) for rule in filters_for_host(self._rules, host))
         return self._known[number]
 
     def find_extremes(self, raw: Sequence[float]) -> t.Optional[tuple[float, float]]:

@@ -22,7 +22,9 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.libvirt_formats import TRANSPORTS, check_address, check_uri, remote_uri
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import DEFAULTS, PROFILE_FIELDS, check_fields
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource_maps import ResourceMaps
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.options import decrypt_values
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.resource_maps import read_maps
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.scheduler import SchedulerSettings
 
 # The fact's key with the moment of receipt.
@@ -167,6 +169,10 @@ class Settings:
         except AnsibleError as error:
             # A template in it is evaluated when its value is read.
             raise InvalidArgument(f"kvmfleet_scheduler of {host} cannot be read: {str(error).rstrip('.')}.") from None
+
+    def resource_maps(self, host: str) -> ResourceMaps:
+        """Return what the host calls its resources. Raises L(InvalidArgument), naming host and variable, for an invalid map."""
+        return read_maps(host, lambda variable: self.of(host, variable))
 
     def profile(self, host: str, name: Json) -> JsonObject:
         """Return that profile from C(kvmfleet_profiles); empty if no name is given.

@@ -46,6 +46,7 @@ class FakeFleet:
         self.machines = {name: FakeMachine(name) for name in names or ("kvm1", "kvm2")}
         self.link_mib = link_mib
         self.migrations: t.List[FakeMigration] = []
+        self.given_parameters: t.List[t.Dict[str, t.Any]] = []
         self.connections: t.List[FakeHost] = []
         self.before_call: Hook = lambda machine, call: None
         self.on_begin: t.Callable[[FakeMigration], None] = lambda migration: None
@@ -107,6 +108,7 @@ class FakeFleet:
                 raise Unsafe(f"Failed to move domain {uuid}: migration without shared storage is unsafe.")
             migration = FakeMigration(source, destination, domain, flags, self.link_mib * MIB, (parameters or {}).get("bandwidth", 0) * MIB)
             self.migrations.append(migration)
+            self.given_parameters.append(dict(parameters or {}))
             self.on_begin(migration)
             return migration
 

@@ -173,6 +173,13 @@ class FakeReader:
         self._refuse_if_read_only("read_whole_definition")
         return self._there("read_whole_definition").domain(uuid).xml()
 
+    def read_movable_definition(self, uuid: str, persistent: bool) -> str:
+        self._refuse_if_read_only("read_movable_definition")
+        domain = self._there("read_movable_definition").domain(uuid)
+        if persistent and not domain.persistent:
+            raise NotFound(f"Domain {uuid} is transient.")
+        return domain.xml()
+
     def iterate_definitions(self) -> t.Iterator[t.Tuple[str, str, str]]:
         for domain in self._there("iterate_definitions").domains.values():
             yield domain.uuid, domain.name, domain.xml()

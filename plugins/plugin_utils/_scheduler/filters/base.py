@@ -11,6 +11,8 @@ import typing as t
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.libvirt_formats import format_ids
+
 from ..fleet import Fleet, HostState
 from ..request import Request
 
@@ -94,14 +96,8 @@ _MAX_NAMES = 8
 
 
 def ids_text(ids: Iterable[int]) -> str:
-    """Return numbers as libvirt writes a set of CPUs or cells, e.g. C(0-3, 6)."""
-    runs: list[list[int]] = []
-    for number in sorted(ids):
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in runs)
+    """Return numbers as a set of CPUs or cells, e.g. C(0-3, 6)."""
+    return format_ids(ids).replace(",", ", ")
 
 
 def names_text(names: Collection[str]) -> str:

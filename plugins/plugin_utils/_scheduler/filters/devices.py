@@ -19,6 +19,17 @@ from ..request import Request
 from .base import PASS, Finding, Rule
 
 
+class NamedResources(Rule):
+    """The host has a name for each bridge, folder or device of the guest for which the host that it leaves has one in a map, and no other use for it."""
+
+    name = "resource_maps"
+    overridable = False
+
+    def judge_host(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
+        """Name what has no name there."""
+        return Finding(" ".join(request.unnamed)) if request.unnamed else PASS
+
+
 class Networks(Rule):
     """Each must exist under the same name; a libvirt network must also be active."""
 
@@ -93,15 +104,18 @@ class HostDevices(Rule):
         """Name the devices that are missing, different or in use."""
         if host.hardware.devices is None:
             return Finding(warnings=(f"Whether {host.name} has the devices that {request.name} holds is not known.",))
-        problems = [problem for problem in (_device_problem(device, request, host, fleet) for device in request.devices) if problem]
+        # A device at another address has to be the same product as the one at the address on the source.
+        pairs = zip(request.devices, (request.at_source or request).devices, strict=True)
+        problems = [problem for problem in (_device_problem(device, own, request, host, fleet) for device, own in pairs) if problem]
         if problems:
             return Finding(" ".join(problems))
         return Finding(warnings=(f"{request.name} holds {_devices_text(request)}: only QEMU can say whether the state of such a device moves to {host.name}.",))
 
 
-def _device_problem(device: DeviceNeed, request: Request, host: HostState, fleet: Fleet) -> str:
+def _device_problem(device: DeviceNeed, own: DeviceNeed, request: Request, host: HostState, fleet: Fleet) -> str:
+    """:arg own: the device on the source."""
     devices = host.hardware.devices or {}
-    key, wanted = device_key(device), _wanted_product(device, request, fleet)
+    key, wanted = device_key(device), _wanted_product(own, request, fleet)
     if not key[1]:
         found = any(kind == key[0] and _product_of(there) == wanted for (kind, _address), there in devices.items())
         return "" if found else f"It has no {_text_of(device, wanted)}."

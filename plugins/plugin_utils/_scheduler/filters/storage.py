@@ -38,7 +38,9 @@ class Storage(Rule):
 
     def judge_host(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
         """Name disk, image and store."""
-        findings = [finding for image in request.images if (finding := _judge_image(image, request, host, fleet)) is not PASS]
+        pairs = zip(request.images, (request.at_source or request).images, strict=True)
+        found = (_judge_image(image, request, host, fleet) if image.source == own.source else _judge_renamed(image, own, request, host) for image, own in pairs)
+        findings = [finding for finding in found if finding is not PASS]
         findings += [Finding(warnings=(_unknown_backing_text(disk),)) for disk in request.uncopied_disks if disk.files_problem and not request.unsafe]
         if not findings:
             return PASS
@@ -61,6 +63,21 @@ def _judge_image(image: DiskImage, request: Request, host: HostState, fleet: Fle
     if present is None:
         return _judge_by_store(image, request, host, fleet)
     return _judge_present(image, request, host) if present else _judge_absent(image)
+
+
+def _judge_renamed(image: DiskImage, own: DiskImage, request: Request, host: HostState) -> Finding:
+    """Judge an image that has another path there. A map that leads to another file would give the guest other data: the file must be proved to be the same."""
+    if host.paths.get(image.source) is False:
+        return _judge_absent(image)
+    if image.is_readonly or request.unsafe:
+        return PASS
+    found = find_store(host.hardware, image.source) if image.store else None
+    if found is not None and found.identity == image.store:
+        return PASS
+    where = f"{_name(image, start=False)}, which is {own.source} on {request.source},"
+    if found is None:
+        return Finding(warnings=(f"Whether {where} is the same file on {host.name} is not known.",))
+    return Finding(f"It is not proved that {where} is the same file: it is {image.store}, and there that path is on {found}.")
 
 
 def _judge_absent(image: DiskImage) -> Finding:

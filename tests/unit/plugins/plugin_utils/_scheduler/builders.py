@@ -15,6 +15,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import CopiedStorage, DiskCopy
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord, new_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource_maps import NO_MAPS, ResourceMaps
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import CpuVerdict
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.filters.base import PASS, Finding
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.fleet import Fleet, HostState
@@ -48,6 +49,7 @@ def host(
     settings: t.Any = None,
     paths: t.Optional[Mapping[str, bool]] = None,
     cpu_verdicts: t.Optional[Mapping[str, CpuVerdict]] = None,
+    maps: ResourceMaps = NO_MAPS,
     **facts: t.Any,
 ) -> HostState:
     """A host that has so much memory for guests beside what is reserved for itself."""
@@ -59,6 +61,7 @@ def host(
         settings,
         paths,
         cpu_verdicts,
+        maps,
     )
 
 

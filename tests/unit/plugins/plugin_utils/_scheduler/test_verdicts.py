@@ -22,7 +22,7 @@ from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._sch
     uuid_of,
 )
 
-NOT_OVERRIDABLE = ["not_source", "up", "cpu_model", "cpu_threads", "machine_type", "tpm"]
+NOT_OVERRIDABLE = ["not_source", "up", "cpu_model", "cpu_threads", "machine_type", "tpm", "resource_maps"]
 
 
 def test_filters_and_their_order_are_as_documented() -> None:
@@ -32,6 +32,7 @@ def test_filters_and_their_order_are_as_documented() -> None:
         "boot_files",
         "firmware",
         "tpm",
+        "resource_maps",
         "networks",
         "labels",
         "max_domains",
