@@ -339,6 +339,15 @@ migrations:
       elements: str
       sample: [labels]
       version_added: 0.2.0
+    rewritten:
+      description:
+        - What differs in the definition at the destination, which has other names there (C(kvmfleet_bridge_map) and the like). Missing if nothing does.
+        - The place of each name, the name before and after, and the definitions in which it differs, V(live) and V(persistent).
+      type: list
+      elements: dict
+      sample:
+        - {path: "devices[1]/interface[1]/source[1]/@bridge", before: br0, after: br-prod, definitions: [live, persistent]}
+      version_added: 0.2.0
     reason:
       description: Reason of the status, for V(cancelled), V(error) and some V(completed).
       type: str

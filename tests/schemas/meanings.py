@@ -89,6 +89,10 @@ MEANINGS = {
         "downtime_ms": "Predicted downtime of the guest in milliseconds; null if it is not known.",
         "bytes": "Bytes that the move is predicted to send in its first pass.",
     },
+    "DefinitionChange": {
+        "before": "The name on the source, before the move.",
+        "after": "The name on the destination, after the move.",
+    },
     "Result": {
         "elapsed_ms": "Duration of the job in milliseconds.",
         "downtime_ms": "Downtime of the guest in milliseconds, as libvirt measured it.",

@@ -169,8 +169,8 @@ LIVE, PERSISTENT = "live", "persistent"
 class DefinitionChange:
     """A name that the definition has on the source, and another one at the destination (L(resource_maps)).
 
-    :arg path: its place in the definition, e.g. C(devices/interface[1]/source/@bridge).
-    :arg definitions: the definitions in which it differs, C(LIVE) and C(PERSISTENT).
+    :arg path: its place in the definition, e.g. C(devices[1]/interface[1]/source[1]/@bridge).
+    :arg definitions: the definitions in which it differs, C(live) and C(persistent).
     """
 
     path: str

@@ -39,7 +39,9 @@ class Storage(Rule):
     def judge_host(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
         """Name disk, image and store."""
         pairs = zip(request.images, (request.at_source or request).images, strict=True)
-        found = (_judge_image(image, request, host, fleet) if image.source == own.source else _judge_renamed(image, own, request, host) for image, own in pairs)
+        found = [
+            _judge_renamed(*pair, request, host, fleet) if pair[0].source != pair[1].source else _judge_image(pair[0], request, host, fleet) for pair in pairs
+        ]
         findings = [finding for finding in found if finding is not PASS]
         findings += [Finding(warnings=(_unknown_backing_text(disk),)) for disk in request.uncopied_disks if disk.files_problem and not request.unsafe]
         if not findings:
@@ -65,19 +67,21 @@ def _judge_image(image: DiskImage, request: Request, host: HostState, fleet: Fle
     return _judge_present(image, request, host) if present else _judge_absent(image)
 
 
-def _judge_renamed(image: DiskImage, own: DiskImage, request: Request, host: HostState) -> Finding:
-    """Judge an image that has another path there. A map that leads to another file would give the guest other data: the file must be proved to be the same."""
+def _judge_renamed(image: DiskImage, own: DiskImage, request: Request, host: HostState, fleet: Fleet) -> Finding:
+    """Judge an image that has another path there. A map that leads to another file would give the guest other data: the file must be proved to be the same.
+
+    On shared storage without an identity, the kinds of both file systems are compared, which proves less and is a warning.
+    """
     if host.paths.get(image.source) is False:
         return _judge_absent(image)
-    if image.is_readonly or request.unsafe:
-        return PASS
-    found = find_store(host.hardware, image.source) if image.store else None
-    if found is not None and found.identity == image.store:
+    source, found = fleet.source_of(request), find_store(host.hardware, image.source)
+    home = find_store(source.hardware, own.source) if source else None
+    if image.is_readonly or request.unsafe or (found is not None and image.store and found.identity == image.store):
         return PASS
     where = f"{_name(image, start=False)}, which is {own.source} on {request.source},"
-    if found is None:
+    if found is None or (not image.store and home is not None and home.mount.kind == found.mount.kind):
         return Finding(warnings=(f"Whether {where} is the same file on {host.name} is not known.",))
-    return Finding(f"It is not proved that {where} is the same file: it is {image.store}, and there that path is on {found}.")
+    return Finding(f"It is not proved that {where} is the same file: it is on {image.store or home or 'storage that is not known'}, and there on {found}.")
 
 
 def _judge_absent(image: DiskImage) -> Finding:

@@ -91,10 +91,23 @@ def test_an_image_with_another_path_must_be_proved_to_be_the_same_file() -> None
     assert reason_of(asked, host(maps=OTHER, mounts=mounts("/data", "nas:/vol"))) == ""
     assert reason_of(asked, host(maps=OTHER, mounts=mounts("/data", "nas:/other"))) == (
         "It is not proved that the image /data/web.qcow2 of disk vda, which is /srv/fast/web.qcow2 on kvm1, is the same file: "
-        "it is nas:/vol/web.qcow2, and there that path is on nas:/other/web.qcow2."
+        "it is on nas:/vol/web.qcow2, and there on nas:/other/web.qcow2."
     )
     assert "is the same file on kvm2 is not known" in warnings_of(asked, host(maps=OTHER, mounts=None))
     assert reason_of(asked, host(maps=OTHER, mounts=None, paths={"/data/web.qcow2": False})) == "The image /data/web.qcow2 of disk vda is not there."
+
+
+def test_on_storage_without_an_identity_the_kinds_of_both_file_systems_are_compared() -> None:
+    def mounts(path: str, kind: str) -> list[dict[str, t.Any]]:
+        return [{"path": path, "kind": kind, "store": None, "capacity_bytes": 10**12, "available_bytes": 10**12}]
+
+    asked, home = request(disks=[{**DISK, "store": None}]), host("kvm1", maps=MAPS, mounts=mounts("/srv/fast", "fuse.glusterfs"))
+    for kind, refused in (("fuse.glusterfs", False), ("ext4", True)):
+        there = host(maps=OTHER, mounts=mounts("/data", kind))
+        verdict = check_host(asked, there, fleet(there, home))
+        assert bool(verdict.reason) is refused
+        assert bool(verdict.warnings) is not refused
+    assert verdict.reason.endswith("it is on fuse.glusterfs at /srv/fast, and there on ext4 at /data.")
 
 
 def test_the_search_for_hosts_and_the_reach_of_a_guest_use_the_same_names() -> None:
