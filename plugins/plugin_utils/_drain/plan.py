@@ -69,7 +69,9 @@ class RemainingHosts:
     def _find_unplaced(self, lost: str, fleet: Fleet, assignment: Mapping[str, str], hosts: Sequence[str]) -> list[Request]:
         source_id, source_uuid = self.refs[lost].host_id or "", self.refs[lost].host_uuid or ""
         gone = [self.leavers[uuid] for uuid, host in assignment.items() if host == lost]
-        arrived = [replace(leaver, source=lost, source_id=source_id, source_uuid=source_uuid) for leaver in gone]
+        renamed = [fleet.request_at(leaver, fleet.states[lost]) for leaver in gone]
+        arrived = [replace(leaver, source=lost, source_id=source_id, source_uuid=source_uuid, at_source=None, unnamed=()) for leaver in renamed]
+        fleet = fleet.with_saved_names()
         units = build_units([*self.there[lost], *arrived])
         for request in (request for unit in units for request in unit.requests):
             fleet = fleet.without_domain(request.uuid, lost)

@@ -34,6 +34,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.reques
     MoveRequest,
     apply_policy,
     name_destination,
+    read_renamings,
 )
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.reserve import CandidateJudge, PlacementSubject, make_subject
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.storage import copied_bytes
@@ -95,6 +96,9 @@ def read_check(args: CheckOptions, settings: Settings, target_host: str) -> Chec
     options = MoveOptions(copy_storage=read_copy_mode(args["copy_storage"]))
     label = name or (saved.name if saved else None) or str(uuid)
     move = MoveRequest(name, uuid, args["destination"], uris, None, options, GivenPolicy(), label=label, one_way=args["one_way"])
+    # A saved request has no host whose names it could have.
+    renamings = read_renamings(settings, source, uris) if saved is None else {}
+    move = MoveRequest(name, uuid, args["destination"], uris, None, options, GivenPolicy(), label=label, renamings=renamings)
     return CheckRequest(source, move, saved, args["scheduler"])
 
 

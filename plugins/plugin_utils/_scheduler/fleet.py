@@ -254,6 +254,12 @@ class Fleet:
             self._requests_at[key] = request.rename(Renaming(source.name, host.name, source.resource_maps, host.resource_maps))
         return self._requests_at[key]
 
+    def with_saved_names(self) -> Fleet:
+        """Return the fleet as an evacuation finds it: a guest is started from its saved definition, with the names of the host that it was on."""
+        if not self._has_maps:
+            return self
+        return replace(self, states={name: replace(state, resource_maps=NO_MAPS) for name, state in self.states.items()})
+
     @functools.cached_property
     def _has_maps(self) -> bool:
         return any(state.resource_maps for state in self.states.values())

@@ -164,6 +164,7 @@ def untouched(lab: Lab, control: Control, name: str) -> t.Iterator[None]:
     assert not any(line["status"] == "scheduled" for record in refused for line in record["history"])
 
 
+@pytest.mark.long
 def test_what_the_maps_cannot_express_is_refused_before_anything_is_booked(lab: Lab, control: Control, other_names: None, guest: Make) -> None:
     name = make_named(lab, guest, "odd")
     maps = maps_of(lab)

@@ -17,7 +17,9 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils import _run_fol
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts import survey
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import Disk
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, NotSupported
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource_maps import Renaming, ResourceMaps
 from ansible_collections.kvmfleet.migration.plugins.module_utils._run_folder import identify_watcher
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI, UUID, FakeFleet
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._watcher.moves import RUN, record_of
@@ -76,3 +78,18 @@ def test_preparing_needs_root_and_a_local_uri(fleet: FakeFleet, monkeypatch: pyt
     with pytest.raises(Forbidden):
         survey.prepare_moves(LOCAL_URI, {"wanted": [WANTED]})
     assert fleet.connections == []
+
+
+def test_what_would_differ_in_the_definition_is_reported_for_each_destination(fleet: FakeFleet) -> None:
+    fleet.guest(disks=(Disk("vda", "file", "/srv/web.raw", False, False),))
+    fleet.destination.paths = {"/srv/web.raw": False, "/data/web.raw": True}
+    before, after = ({"fast": folder} for folder in ("/srv", "/data"))
+    renamings = {
+        uri: encode(Renaming("kvm1", "kvm2", ResourceMaps(images=before), ResourceMaps(images=known))) for uri, known in ((TO_2, after), ("qemu://x", {}))
+    }
+    (domain,) = survey.prepare_moves(LOCAL_URI, {"wanted": [{**WANTED, "renamings": renamings}]})["survey"]["domains"]
+    change = {"path": "devices[1]/disk[1]/source[1]/@file", "before": "/srv/web.raw", "after": "/data/web.raw", "definitions": ["live", "persistent"]}
+    assert domain["rewrites"][TO_2] == {"changes": [change]}
+    assert domain["rewrites"]["qemu://x"]["error_code"] == "not_supported"
+    assert "kvm2 has no folder 'fast'" in domain["rewrites"]["qemu://x"]["problem"]
+    assert domain["paths"][TO_2] == {"/data/web.raw": True}

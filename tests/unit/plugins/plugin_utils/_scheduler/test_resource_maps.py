@@ -10,6 +10,8 @@ import typing as t
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource_maps import ResourceMaps
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.fleet import Fleet, HostState
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.loss_rules import make_loss_rules
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.losses import CAN, CANNOT, LossSearch
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.planner import plan_placements
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.reach import find_reach
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.request import Request
@@ -117,3 +119,12 @@ def test_the_search_for_hosts_and_the_reach_of_a_guest_use_the_same_names() -> N
     assert list(hosts_by_weight(asked, hosts, ["kvm2", "kvm3"], DEFAULT_FILTERS)) == ["kvm2"]
     (reach,) = find_reach([asked], hosts)
     assert reach.hosts == ("kvm1", "kvm2")
+
+
+def test_a_lost_host_is_judged_by_the_saved_definitions_which_have_its_own_names() -> None:
+    """An evacuation starts them as they are: a host that has the bridge under another name cannot take the guest then."""
+    there, alike = host("kvm2", maps=OTHER, bridges=["br-prod"]), host("kvm3", maps=OTHER, bridges=["br0"])
+    home = host("kvm1", domain("web1", networks=BRIDGED), maps=MAPS, bridges=["br0"])
+    for others, verdict in (([there], CANNOT), ([there, alike], CAN)):
+        search = LossSearch(fleet(home, *others), {"kvm1": [request(networks=BRIDGED)]}, make_loss_rules())
+        assert search.judge(["kvm1"]).verdict == verdict
