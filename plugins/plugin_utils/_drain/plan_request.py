@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._files import publish_file
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Json, JsonObject, Maybe, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, Json, JsonObject, Maybe, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Forbidden, InvalidArgument, NotFound
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import PredictedMove
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
@@ -129,13 +129,13 @@ class HostVariables:
     :arg scheduler: C(kvmfleet_scheduler).
     :arg policy: C(kvmfleet_migration_policy).
     :arg profiles: C(kvmfleet_profiles).
-    :arg resource_maps: C(kvmfleet_bridge_map) and the like.
+    :arg resource_maps: C(kvmfleet_bridge_map) and the like, if the host has any.
     """
 
     scheduler: Json
     policy: Json
     profiles: Json
-    resource_maps: ResourceMaps
+    resource_maps: t.Union[ResourceMaps, Absent] = ABSENT
 
 
 @dataclass(frozen=True)
@@ -287,14 +287,14 @@ def read_inputs(request: PlanRequest, settings: Settings, ledger: Ledger | None)
         history=() if request.check_saved else read_completed(ledger, HISTORY_SECONDS),
         policies={name: values.policy for name, values in variables.items()},
         profiles={name: values.profiles for name, values in variables.items()},
-        resource_maps={name: values.resource_maps for name, values in variables.items()},
+        resource_maps={name: values.resource_maps for name, values in variables.items() if values.resource_maps},
     )
 
 
 def read_host_variables(host: str, settings: Settings) -> HostVariables:
     """Return the variables of a host that a plan depends on."""
     scheduler, policy, profiles = (settings.of(host, variable, {}) for variable in ("kvmfleet_scheduler", "kvmfleet_migration_policy", "kvmfleet_profiles"))
-    return HostVariables(scheduler, policy, profiles, settings.resource_maps(host))
+    return HostVariables(scheduler, policy, profiles, settings.resource_maps(host) or ABSENT)
 
 
 def save_plan(plan: DrainPlan, path: str, check_mode: bool) -> bool:

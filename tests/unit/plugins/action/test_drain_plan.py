@@ -154,6 +154,22 @@ def test_settings_of_each_host_come_from_its_own_variables(node: Node) -> None:
     assert [entry["name"] for entry in plan["shutdowns"]] == ["web1"]
 
 
+def test_a_plan_judges_each_host_by_the_names_that_its_guests_would_have_there(node: Node) -> None:
+    """kvm2 has a name for the bridge in no map, although the host of the guest has; kvm3 has the same maps as that host."""
+    same = {"bridges": {"prod": "br0"}, "networks": {}, "images": {}, "devices": {}, "cpus": {}, "numa_nodes": {}, "graphics": {}}
+    node.survey["settings"] = {"scheduler": {}, "policy": {}, "profiles": {}, "resource_maps": same}
+    node.variables["kvm3"] = {"kvmfleet_bridge_map": {"prod": "br0"}}
+    move = node.task()["plan"]["moves"][0]
+    assert move["destination"] == "kvm3"
+    assert "kvm2 has no bridge 'prod' in kvmfleet_bridge_map" in move["rejected"][0]["reason"]
+
+
+def test_a_plan_is_refused_for_an_invalid_map_and_the_host_gets_its_state_back(node: Node) -> None:
+    node.variables["kvm2"] = {"kvmfleet_bridge_map": "br0"}
+    node.refused(InvalidArgument, "kvmfleet_bridge_map of kvm2 is 'br0'")
+    assert node.entry == ("enabled", None)
+
+
 def test_an_unsettled_move_of_an_earlier_run_is_in_the_share(node: Node) -> None:
     node.ledger.open_record(record("gone", "kvm1", "kvm2"))
     assert [move["uuid"] for move in node.task()["shares"]["kvm1"]["moves"]] == [uuid_of("web1"), uuid_of("gone")]

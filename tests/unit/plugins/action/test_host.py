@@ -121,6 +121,17 @@ def test_a_drain_gets_the_hosts_to_ask_and_the_settings_of_the_host(fleet: Fleet
     assert not fleet.folder.exists()
 
 
+def test_a_drain_with_an_invalid_resource_map_changes_no_state(fleet: Fleet) -> None:
+    fleet.task(state="enabled")
+    fleet.variables = {"kvmfleet_bridge_map": {"prod": "br0", "test": "br0"}}
+    with pytest.raises(InvalidArgument, match="kvmfleet_bridge_map of kvm1 gives 'br0' two names"):
+        fleet.task(state="maintenance", _work={"drain": DRAIN})
+    fleet.variables = {"kvmfleet_bridge_map": {"prod": "br0"}}
+    told = fleet.task(_work={"drain": DRAIN})
+    assert told["host"]["state"] == "enabled"
+    assert told["_drain"]["settings"]["resource_maps"]["bridges"] == {"prod": "br0"}
+
+
 def test_a_role_can_refuse_to_run_before_anything_is_read(fleet: Fleet) -> None:
     with pytest.raises(InvalidArgument, match=r"No target was given\. Nothing was changed\."):
         fleet.task(state="maintenance", _work={"drain": DRAIN, "refusal": "No target was given."})
