@@ -159,6 +159,8 @@ def test_a_plan_judges_each_host_by_the_names_that_its_guests_would_have_there(n
     same = {"bridges": {"prod": "br0"}, "networks": {}, "images": {}, "devices": {}, "cpus": {}, "numa_nodes": {}, "graphics": {}}
     node.survey["settings"] = {"scheduler": {}, "policy": {}, "profiles": {}, "resource_maps": same}
     node.variables["kvm3"] = {"kvmfleet_bridge_map": {"prod": "br0"}}
+    bridged = domain("web1", 512, request={"memory_mib": 512, "vcpus": 1, "networks": [{"type": "bridge", "source": "br0"}]})
+    node.facts |= {"kvm1": facts("kvm1", bridged), "kvm3": facts("kvm3", gib=4)}
     move = node.task()["plan"]["moves"][0]
     assert move["destination"] == "kvm3"
     assert "kvm2 has no bridge 'prod' in kvmfleet_bridge_map" in move["rejected"][0]["reason"]
