@@ -95,10 +95,9 @@ def read_check(args: CheckOptions, settings: Settings, target_host: str) -> Chec
     uris = _read_candidates(args, settings, source, saved is not None)
     options = MoveOptions(copy_storage=read_copy_mode(args["copy_storage"]))
     label = name or (saved.name if saved else None) or str(uuid)
-    move = MoveRequest(name, uuid, args["destination"], uris, None, options, GivenPolicy(), label=label, one_way=args["one_way"])
     # A saved request has no host whose names it could have.
     renamings = read_renamings(settings, source, uris) if saved is None else {}
-    move = MoveRequest(name, uuid, args["destination"], uris, None, options, GivenPolicy(), label=label, renamings=renamings)
+    move = MoveRequest(name, uuid, args["destination"], uris, None, options, GivenPolicy(), label=label, one_way=args["one_way"], renamings=renamings)
     return CheckRequest(source, move, saved, args["scheduler"])
 
 
