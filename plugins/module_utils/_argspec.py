@@ -11,6 +11,7 @@ import typing as t
 
 from ._model.libvirt_formats import TRANSPORTS
 from ._model.policies import COMPRESSIONS, COPY_CHOICES, DRAIN_ACTIONS, GROUP_POLICIES, NO_COPY, POLICY_FIELDS, STRATEGIES, TIMEOUT_ACTIONS
+from ._model.record_parts import COLD_METHODS
 from ._model.statuses import HOST_STATES
 
 
@@ -97,6 +98,33 @@ def live_migrate_spec() -> Spec:
         **move_spec(),
         "moves": {"type": "list", "elements": "dict", "options": move_spec()},
         "parallel": {"type": "str", "default": "auto"},
+        "progress": {"type": "str", "choices": ["lines", "none"], "default": "lines"},
+    }
+
+
+def cold_move_spec() -> Spec:
+    """Return the options that each move of C(cold_migrate) has: task-wide, and again in every entry of C(moves)."""
+    return {
+        **domain_spec(),
+        "destination": {"type": "str"},
+        "destination_uri": {"type": "str", "aliases": ["desturi"]},
+        "transport": {"type": "str", "choices": list(TRANSPORTS)},
+        "method": {"type": "str", "choices": list(COLD_METHODS)},
+        "start": {"type": "bool"},
+        "shutdown_wait_seconds": {"type": "int"},
+        "save_folder": {"type": "str"},
+        "unsafe": {"type": "bool"},
+        "force": {"type": "bool"},
+    }
+
+
+def cold_migrate_spec() -> Spec:
+    """Return the options of C(cold_migrate)."""
+    return {
+        **libvirt_spec(),
+        **ledger_spec(),
+        **cold_move_spec(),
+        "moves": {"type": "list", "elements": "dict", "options": cold_move_spec()},
         "progress": {"type": "str", "choices": ["lines", "none"], "default": "lines"},
     }
 

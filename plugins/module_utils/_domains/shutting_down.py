@@ -57,6 +57,7 @@ class DomainShutdown:
 
     :arg wait_seconds: how long to wait until the domain is off.
     :arg start_again: whether to note on the host that it is to be started again.
+    :arg is_own: whether the caller already holds the lock of the domain, for a move of which the shutdown is a part.
     """
 
     host: Host
@@ -67,6 +68,7 @@ class DomainShutdown:
     sleep: t.Callable[[float], None] = time.sleep
     start_again: bool = False
     notes_folder: str = NOTES_FOLDER
+    is_own: bool = False
     _ownership: t.Optional[Ownership] = dataclasses.field(default=None, init=False)
     _started: float = dataclasses.field(default=0.0, init=False)
     _asked: float = dataclasses.field(default=0.0, init=False)
@@ -81,7 +83,7 @@ class DomainShutdown:
     def check_possible(self) -> None:
         """Raise L(InvalidState) if the guest cannot shut itself down now, or would restart."""
         view = self.info.view
-        if self._is_watched():
+        if not self.is_own and self._is_watched():
             raise self._being_moved()
         if view.is_busy:
             raise InvalidState(
@@ -108,7 +110,7 @@ class DomainShutdown:
     def begin_shutdown(self) -> None:
         """Ask the guest. From now on until L(end_shutdown), no move of the domain can begin. Raises L(InvalidState) if one is under way."""
         try:
-            self._ownership = Ownership(self.info.uuid, self.folder)
+            self._ownership = None if self.is_own else Ownership(self.info.uuid, self.folder)
         except AlreadyWatched:
             raise self._being_moved() from None
         try:

@@ -155,7 +155,7 @@ def _survey_domain(
         return SurveyedDomain(False, _find_presence(others, question.uuids))
     listed = source_facts.find_domain(info.uuid)
     request = listed.needs if listed else None
-    is_movable = _is_movable(info)
+    is_movable = _is_movable(info, bool(question.is_cold))
     cpu, paths = _ask_fit(request, others, question.renamings) if request and is_movable else ({}, {})
     return SurveyedDomain(
         found=True,
@@ -175,9 +175,12 @@ def _survey_domain(
     )
 
 
-def _is_movable(info: domain_states.DomainInfo) -> bool:
-    """Whether the domain can be moved, perhaps after another job of it has ended."""
-    return info.view.active and info.view.job in (domain_states.JOB_NONE, domain_states.JOB_OTHER)
+def _is_movable(info: domain_states.DomainInfo, is_cold: bool = False) -> bool:
+    """Whether the domain can be moved, perhaps after another job of it has ended.
+
+    :arg is_cold: whether the domain need not run.
+    """
+    return (info.view.active or is_cold) and info.view.job in (domain_states.JOB_NONE, domain_states.JOB_OTHER)
 
 
 def _try_rewrites(source: Host, info: domain_states.DomainInfo, renamings: t.Union[t.Mapping[str, Renaming], Absent]) -> t.Dict[str, RewriteVerdict]:
@@ -197,8 +200,8 @@ def _ask_fit(
 ) -> t.Tuple[t.Dict[str, CpuVerdict], t.Dict[str, t.Dict[str, bool]]]:
     """Return for each destination that answered its verdict about the CPU of the domain, and which paths of its disks and of their backing files exist there.
 
-    Paths are those of the destination. Unknown values are left out. A domain that is being migrated or is off is skipped, because it cannot
-    be moved now.
+    Paths are those of the destination. Unknown values are left out. A domain that is being migrated is skipped, because it cannot be moved now; so is one that
+    is off, unless it is to be moved cold.
     """
     others = _find_answering(destinations)
     verdicts = {uri: compare_cpu(host, request) for uri, host in others.items()}
@@ -342,14 +345,19 @@ class _PrepareMoves(t.TypedDict):
 @limit_questions
 def prepare_moves(uri: str, work: _PrepareMoves) -> Result:
     """Survey source and destinations of the moves in C(work["wanted"]), with what a watcher has written about each. Changes nothing."""
-    require_root()
     questions = [decode(SurveyQuestion, question, "wanted") for question in work["wanted"]]
+    return {"changed": False, "survey": encode(survey_watched_moves(uri, questions))}
+
+
+def survey_watched_moves(uri: str, questions: t.Sequence[SurveyQuestion]) -> Survey:
+    """Return the survey of these moves away from this host, with what a watcher has written about each. Raises L(Forbidden) without root."""
+    require_root()
     found = survey_moves(require_local(uri), questions, may_examine=True, open_host=open_host)
-    domains = tuple(_add_watch(domain, question) for domain, question in zip(found.domains, questions))
-    return {"changed": False, "survey": encode(dataclasses.replace(found, domains=domains))}
+    domains = tuple(add_watch(domain, question) for domain, question in zip(found.domains, questions))
+    return dataclasses.replace(found, domains=domains)
 
 
-def _add_watch(domain: SurveyedDomain, question: SurveyQuestion) -> SurveyedDomain:
+def add_watch(domain: SurveyedDomain, question: SurveyQuestion) -> SurveyedDomain:
     """Return the domain with the state of its last move on this host, and with how much memory its QEMU may lock."""
     uuids = [domain.uuid] if domain.uuid else question.uuids
     memory_lock = read_memory_lock(domain.at_source.name) if domain.at_source else None

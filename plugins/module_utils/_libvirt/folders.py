@@ -20,7 +20,7 @@ import uuid as uuid_module
 from .._model.errors import Conflict, Internal, KvmfleetError, NotFound, Unreachable
 from .._model.libvirt_formats import escape_text, parse_libvirt_xml, parse_number
 from .connection import libvirt_binding, libvirt_errors, translate_error
-from .interface import Volume
+from .interface import Permissions, Volume
 
 if t.TYPE_CHECKING:
     import libvirt
@@ -50,6 +50,11 @@ _POOL = "<pool type='dir'><name>kvmfleet-{name}</name><target><path>{path}</path
 _VOLUME = "<volume><name>{name}</name><capacity unit='bytes'>{capacity}</capacity><target><format type='{format}'/>{compat}</target></volume>"
 # The default of libvirt is the older version of qcow2, which cannot keep the bitmaps of incremental backups.
 _QCOW2_VERSION = "<compat>1.1</compat>"
+
+_OWNED = "<permissions><mode>{mode:04o}</mode><owner>{uid}</owner><group>{gid}</group></permissions>"
+_OWNED_VOLUME = "<volume><name>{name}</name><capacity unit='bytes'>{capacity}</capacity><target><format type='raw'/>{permissions}</target></volume>"
+_OWNED_POOL = "<pool type='dir'><name>kvmfleet-{name}</name><target><path>{path}</path>{permissions}</target></pool>"
+_SENT_BYTES = 256 * 1024
 
 T = t.TypeVar("T")
 
@@ -198,6 +203,38 @@ class LibvirtFolder:
         except libvirt_binding().libvirtError as error:
             self._check_missing(error, name)
 
+    def write_file(self, name: str, content: bytes, permissions: Permissions) -> None:
+        xml = _describe_new_file(name, len(content), permissions)
+        self._create_volume(name, lambda pool: self._upload(pool.createXML(xml), content))
+
+    def copy_file(self, name: str, new_name: str, permissions: Permissions) -> None:
+        self.refresh_listing()
+        # Libvirt flushes the data of a volume that it copies, and not that of one that it receives.
+        self._create_volume(new_name, lambda pool: self._copy_volume(pool, name, new_name, permissions))
+
+    def _create_volume(self, name: str, create: t.Callable[[libvirt.virStoragePool], None]) -> None:
+        try:
+            self._pool.call_active(create)
+        except libvirt_binding().libvirtError as error:
+            ours = translate_error(error, f"write {os.path.join(self.path, name)}")
+            raise (Conflict(ours.message) if error.get_error_code() == _VOLUME_EXISTS else ours) from error
+
+    @staticmethod
+    def _copy_volume(pool: libvirt.virStoragePool, name: str, new_name: str, permissions: Permissions) -> None:
+        original = pool.storageVolLookupByName(name)
+        pool.createXMLFrom(_describe_new_file(new_name, int(original.info()[1]), permissions), original)
+
+    def _upload(self, volume: libvirt.virStorageVol, content: bytes) -> None:
+        stream = self._connection.newStream()
+        volume.upload(stream, 0, len(content))
+        try:
+            for offset in range(0, len(content), _SENT_BYTES):
+                _send(stream, content[offset : offset + _SENT_BYTES])
+            stream.finish()
+        except libvirt_binding().libvirtError:
+            stream.abort()
+            raise
+
     def _download_piece(self, volume: libvirt.virStorageVol, offset: int, length: int) -> bytes:
         stream = self._connection.newStream()
         volume.download(stream, offset, length)
@@ -236,6 +273,24 @@ def open_folder(connection: libvirt.virConnect, path: str, uri: str) -> t.Iterat
     finally:
         with libvirt_errors(f"stop the pool of {path} on {uri}"):
             pool.close()
+
+
+def make_folder(connection: libvirt.virConnect, path: str, uri: str, permissions: Permissions) -> None:
+    """Make a folder, and those above it; nothing happens if it exists."""
+    owned = _OWNED.format(**permissions._asdict())
+    xml = _OWNED_POOL.format(name=uuid_module.uuid4(), path=escape_text(path), permissions=owned)
+    with libvirt_errors(f"make the folder {path} on {uri}"):
+        _stop_pool(connection.storagePoolCreateXML(xml, libvirt_binding().VIR_STORAGE_POOL_CREATE_WITH_BUILD))
+
+
+def _describe_new_file(name: str, size: int, permissions: Permissions) -> str:
+    return _OWNED_VOLUME.format(name=escape_text(name), capacity=size, permissions=_OWNED.format(**permissions._asdict()))
+
+
+def _send(stream: libvirt.virStream, piece: bytes) -> None:
+    """Send a piece; libvirt may take less of it at a time."""
+    while piece:
+        piece = piece[stream.send(piece) :]
 
 
 def _describe_volume(volume: libvirt.virStorageVol) -> t.Optional[str]:

@@ -13,11 +13,14 @@ import typing as t
 
 from .._model import domain_states
 from .._model.codec import JsonObject
-from .._model.errors import Aborted, Conflict, InvalidState, MigrationFailed, NotFound, NotSupported, Unsafe
+from .._model.errors import Aborted, Conflict, InvalidState, KvmfleetError, MigrationFailed, NotFound, NotSupported, Unreachable, Unsafe
 from .._model.libvirt_formats import check_migrate_uri, check_uri
 from .._model.policy_documents import CONFIG, LIVE, POLICY_NAMESPACE, POLICY_PREFIX, read_policy_element
+from .._time_limits import timed_question
 from .backups import LibvirtBackups
 from .connection import Opened, libvirt_binding, libvirt_errors, open_connection, open_for_reading, translate_error
+from .folders import make_folder
+from .interface import Permissions
 from .reading import job_stats, job_words, parse_domain_xml
 
 if t.TYPE_CHECKING:
@@ -42,6 +45,10 @@ _CHECKPOINTS_SINCE = 5006000
 _SAVED_FOLDER = "/var/lib/libvirt/qemu/save"
 # virDomainXMLFlags: with passwords; what the next start would use.
 _WITH_PASSWORDS, _INACTIVE, _MIGRATABLE = 1, 2, 8
+# The format of saved memory that every version can write and read.
+RAW = "raw"
+_SYSTEM_ERROR = 38
+_RPC_DOMAIN = 7
 
 
 class LibvirtHost(LibvirtBackups):
@@ -171,6 +178,9 @@ class LibvirtHost(LibvirtBackups):
             domain = self._connection.lookupByUUIDString(uuid)
             domain.setMetadata(_METADATA_ELEMENT, xml or None, POLICY_PREFIX if xml else None, POLICY_NAMESPACE, sum(_AFFECT[scope] for scope in scopes))
 
+    def make_folder(self, path: str, permissions: Permissions) -> None:
+        make_folder(self._connection, path, self.uri, permissions)
+
     def find_uuid(self, name: str) -> t.Optional[str]:
         """Return the UUID of the domain that has this name, or null."""
         with contextlib.suppress(NotFound), libvirt_errors(f"look up the name {name!r} on {self.uri}"):
@@ -195,6 +205,27 @@ class LibvirtHost(LibvirtBackups):
         """Start a domain that is defined on this host."""
         with libvirt_errors(f"start domain {uuid} on {self.uri}"):
             self._connection.lookupByUUIDString(uuid).createWithFlags(_START_PAUSED if paused else 0)
+
+    def save_domain(self, uuid: str, path: str, image_format: str) -> None:
+        with _local_errors(f"save the memory of domain {uuid} to {path}"):
+            domain = self._look_up_domain(uuid, "save")
+            if image_format == RAW:
+                domain.save(path)
+            else:
+                domain.saveParams({"file": path, "image_format": image_format})
+
+    def restore_paused(self, path: str) -> None:
+        with _local_errors(f"restore a domain from {path} on {self.uri}"):
+            self._connection.restoreFlags(path, None, libvirt_binding().VIR_DOMAIN_SAVE_PAUSED)
+
+    def read_saved_uuid(self, path: str) -> t.Optional[str]:
+        try:
+            with _local_errors(f"read {path} on {self.uri}"):
+                return parse_domain_xml(self._connection.saveImageGetXMLDesc(path)).findtext("uuid")
+        except Unreachable:
+            raise
+        except KvmfleetError:
+            return None
 
     def create_domain(self, definition: str, paused: bool) -> None:
         """Start a transient domain."""
@@ -319,6 +350,18 @@ class LibvirtHost(LibvirtBackups):
     def _on_lifecycle(self, _connection: libvirt.virConnect, domain: libvirt.virDomain, event: int, detail: int, _opaque: None) -> None:
         if event == libvirt_binding().VIR_DOMAIN_EVENT_STOPPED:
             self._stops[domain.UUIDString()] = _STOPPED.get(detail, "")
+
+
+@contextlib.contextmanager
+def _local_errors(attempt: str) -> t.Iterator[None]:
+    """Turn an error of libvirt into an error of the collection. An error of the host's system, as for a file, is no lost connection."""
+    try:
+        with timed_question(attempt):
+            yield
+    except libvirt_binding().libvirtError as error:
+        ours = translate_error(error, attempt)
+        is_lost = isinstance(ours, Unreachable) and (error.get_error_code() != _SYSTEM_ERROR or error.get_error_domain() == _RPC_DOMAIN)
+        raise (ours if is_lost else MigrationFailed(ours.message)) from error
 
 
 def open_host(uri: str, timeout_seconds: t.Optional[float] = None) -> LibvirtHost:

@@ -92,6 +92,14 @@ class Volume:
     changed_at: float = 0.0
 
 
+class Permissions(t.NamedTuple):
+    """Who may use a file or a folder."""
+
+    mode: int
+    uid: int
+    gid: int
+
+
 class Folder(t.Protocol):
     """A folder of a host, as a storage pool shows it."""
 
@@ -117,6 +125,12 @@ class Folder(t.Protocol):
 
     def remove_file(self, name: str) -> None:
         """Remove a file; nothing happens if it is gone."""
+
+    def write_file(self, name: str, content: bytes, permissions: Permissions) -> None:
+        """Make a new file with that content. Its host may lose it in a power failure. Raises L(Conflict) if the name is taken."""
+
+    def copy_file(self, name: str, new_name: str, permissions: Permissions) -> None:
+        """Make a copy that is on disk when this returns. Raises L(Conflict) if the name is taken."""
 
 
 class Host(t.Protocol):
@@ -266,6 +280,9 @@ class Host(t.Protocol):
     def open_folder(self, path: str) -> t.ContextManager[Folder]:
         """The folder of that path. Raises L(NotFound) if the host cannot open it."""
 
+    def make_folder(self, path: str, permissions: Permissions) -> None:
+        """Make a folder, and those above it; nothing happens if it exists."""
+
     def find_uuid(self, name: str) -> t.Optional[str]:
         """The UUID of the domain that has this name."""
 
@@ -280,6 +297,15 @@ class Host(t.Protocol):
 
     def start_domain(self, uuid: str, paused: bool = False) -> None:
         """Start a domain that is defined on this host."""
+
+    def save_domain(self, uuid: str, path: str, image_format: str) -> None:
+        """Save the memory of the domain to a new file, and stop it. Raises L(MigrationFailed); the domain then continues to run."""
+
+    def restore_paused(self, path: str) -> None:
+        """Restore a domain, paused, from a file with its memory, which stays. Raises L(MigrationFailed)."""
+
+    def read_saved_uuid(self, path: str) -> t.Optional[str]:
+        """The UUID of the domain whose memory is in that file; null if the file is not complete, or cannot be read."""
 
     def create_domain(self, definition: str, paused: bool) -> None:
         """Start a transient domain."""

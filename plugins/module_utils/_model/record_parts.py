@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""The parts of a record of a move: its acts, history, figures, connection and copied disks."""
+"""The parts of a record of a move: its acts, history, figures, connection and copied disks, and what a cold move does."""
 
 from __future__ import annotations
 
@@ -205,6 +205,45 @@ class CopiedStorage:
 
     mode: str
     disks: t.Tuple[DiskCopy, ...]
+    extra: JsonObject = dataclasses.field(default_factory=dict)
+
+
+# How a cold move treats the guest: it is off; its memory is saved and restored; it is shut down.
+COLD_METHODS = (OFFLINE, SAVE, SHUTDOWN) = ("offline", "save", "shutdown")
+
+
+@dataclasses.dataclass(frozen=True)
+class CopiedFile:
+    """A file with state of a guest beside its disks, which a cold move copies to the destination.
+
+    :arg what: C(nvram) for firmware variables, C(tpm) for the state of an emulated TPM.
+    :arg sha256: of its content, which was read again at the destination.
+    """
+
+    what: str
+    path: str
+    bytes: int
+    sha256: str
+    extra: JsonObject = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class ColdMove:
+    """What a cold move does, and what it has done.
+
+    :arg start: whether the guest is started at the destination.
+    :arg shutdown_wait_seconds: how long its shutdown is waited for.
+    :arg image: the path of the saved memory on both hosts; C(image_format) is libvirt's format of it.
+    :arg files: the files that were copied.
+    :arg kept: where the source keeps what it had of the domain: its definition, and these files.
+    """
+
+    start: bool
+    shutdown_wait_seconds: t.Union[int, Absent, None] = ABSENT
+    image: t.Union[str, Absent, None] = ABSENT
+    image_format: t.Union[str, Absent, None] = ABSENT
+    files: t.Union[t.Tuple[CopiedFile, ...], Absent, None] = ABSENT
+    kept: t.Union[t.Tuple[str, ...], Absent, None] = ABSENT
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 

@@ -23,6 +23,7 @@ from .record_parts import (
     NO_RESULT,
     Act,
     Before,
+    ColdMove,
     Connection,
     CopiedStorage,
     DefinitionChange,
@@ -57,6 +58,7 @@ class MoveRecord:
     :arg predicted: what was predicted before it began; absent if nothing was.
     :arg filters_off: names of the scheduler's filters that were switched off at the destination; absent if none was.
     :arg rewritten: what differs in the definition at the destination; absent if nothing does.
+    :arg method: of a cold move: C(offline), C(save) or C(shutdown). C(cold) is what the move does, and what it has done.
     """
 
     IS_LENIENT: t.ClassVar[bool] = True
@@ -91,6 +93,8 @@ class MoveRecord:
     filters_off: t.Union[t.Tuple[str, ...], Absent, None] = ABSENT
     predicted: t.Union[PredictedMove, Absent, None] = ABSENT
     rewritten: t.Union[t.Tuple[DefinitionChange, ...], Absent, None] = ABSENT
+    method: t.Union[str, Absent, None] = ABSENT
+    cold: t.Union[ColdMove, Absent, None] = ABSENT
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
     def check(self) -> None:

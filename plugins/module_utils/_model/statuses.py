@@ -12,8 +12,11 @@ import typing as t
 from .errors import Internal
 
 LIVE_MIGRATION = "live-migration"
+COLD_MIGRATION = "cold-migration"
 EVACUATION = "evacuation"
-TYPES = (LIVE_MIGRATION, EVACUATION)
+TYPES = (LIVE_MIGRATION, COLD_MIGRATION, EVACUATION)
+# The types of records by which a task moves a domain from its host to another one, both of which answer.
+MOVE_TYPES = (LIVE_MIGRATION, COLD_MIGRATION)
 
 HOST_STATES = (ENABLED, MAINTENANCE, FENCED) = ("enabled", "maintenance", "fenced")
 
@@ -79,6 +82,14 @@ _NEXT: t.Dict[str, t.Dict[str, t.Tuple[str, ...]]] = {
         RUNNING: (RUNNING_POST_COPY, COMPLETED) + _END_OF_MOVE,
         RUNNING_POST_COPY: (COMPLETED,) + _END_OF_MOVE,
         ERROR: (RUNNING, RUNNING_POST_COPY, COMPLETED, FAILED, CANCELLED),
+    },
+    COLD_MIGRATION: {
+        # A cold move has no job of libvirt: it is running from before the first act on a host until both hosts were asked for its result.
+        ACCEPTED: (CONFLICT, SCHEDULED, COMPLETED) + _END_OF_MOVE,
+        SCHEDULED: (CONFLICT, QUEUED, COMPLETED) + _END_OF_MOVE,
+        QUEUED: (RUNNING, COMPLETED) + _END_OF_MOVE,
+        RUNNING: (COMPLETED,) + _END_OF_MOVE,
+        ERROR: (RUNNING, COMPLETED, FAILED, CANCELLED),
     },
     EVACUATION: {
         ACCEPTED: (CONFLICT, PRE_MIGRATING, FAILED, ERROR),

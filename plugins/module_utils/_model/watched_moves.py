@@ -34,6 +34,8 @@ class SurveyQuestion:
     :arg copy_storage: whether disks are to be copied.
     :arg request: a saved request; then only the candidates are queried.
     :arg renamings: by URI of a destination, the names that differ there.
+    :arg is_cold: whether the domain may be moved although it is off.
+    :arg save_folder: of a cold move that saves the memory: the folder for it.
     """
 
     name: t.Union[str, Absent, None]
@@ -43,6 +45,8 @@ class SurveyQuestion:
     copy_storage: t.Union[bool, Absent] = ABSENT
     request: t.Union[DomainRequest, Absent, None] = ABSENT
     renamings: t.Union[t.Mapping[str, Renaming], Absent] = ABSENT
+    is_cold: t.Union[bool, Absent] = ABSENT
+    save_folder: t.Union[str, Absent] = ABSENT
 
     @property
     def uuids(self) -> t.List[str]:

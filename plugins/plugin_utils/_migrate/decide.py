@@ -286,7 +286,7 @@ def _check_movable(request: MoveRequest, source: str, domain: SurveyedDomain, vi
 
 def _decide_start(request: MoveRequest, source: str, survey: Survey, domain: SurveyedDomain) -> Start | Refuse:
     """Exclude the candidates that cannot receive the domain whatever the scheduler decides. Raises L(InvalidArgument) if all are the source itself."""
-    problems = {host: _destination_problem(request, source, survey, domain, host) for host in request.uris}
+    problems = {host: find_destination_problem(request, source, survey, domain, host) for host in request.uris}
     return exclude_hosts(request, Start(list(request.uris)), {host: problem for host, problem in problems.items() if problem is not None})
 
 
@@ -314,7 +314,7 @@ def _sum_up_problems(request: MoveRequest, start: Start, problems: Mapping[str, 
     return error(f"No host of the group kvmfleet_hosts can receive domain {request.label}. {group_reasons(reasons)}", "Nothing was moved.")
 
 
-def _destination_problem(request: MoveRequest, source: str, survey: Survey, domain: SurveyedDomain, host: str) -> KvmfleetError | None:
+def find_destination_problem(request: MoveRequest, source: str, survey: Survey, domain: SurveyedDomain, host: str) -> KvmfleetError | None:
     """Return why that host cannot be the destination: silent, the source itself, another domain of that name, or disks that it cannot have."""
     uri = request.uris[host]
     facts = survey.destinations[uri]

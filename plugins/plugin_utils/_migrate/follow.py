@@ -273,8 +273,8 @@ def needs_new_move(job: MoveJob) -> bool:
     return isinstance(job.decision, d.Adopt) and not was_in_flight
 
 
-def find_arrival(context: RunContext, survey: Survey, job: MoveJob, decision: d.AlreadyThere) -> MoveRecord:
-    """Return the record of the move that brought the domain to this host, or a predicted one without an ID."""
+def find_arrival(context: RunContext, survey: Survey, job: MoveJob, decision: d.AlreadyThere, record_type: str = s.LIVE_MIGRATION) -> MoveRecord:
+    """Return the record of the move that brought the domain to this host, or a predicted one of that type without an ID."""
     document = context.ledger.read_domain(decision.uuid)
     last = document.domain.last_record if document else None
     if last:
@@ -283,7 +283,7 @@ def find_arrival(context: RunContext, survey: Survey, job: MoveJob, decision: d.
             return record
     there = survey.destinations[job.request.uris[decision.host]].host
     record = new_record(
-        s.LIVE_MIGRATION,
+        record_type,
         domain=DomainRef(decision.uuid, job.request.name),
         source=HostRef(None, None, None),
         destination=replace(there, host=decision.host),

@@ -38,6 +38,8 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import SurveyedDomain, SurveyQuestion
 from ansible_collections.kvmfleet.migration.plugins.module_utils._module import check_domain_name
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.rules import check_uuid
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.filters.base import Filter
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.verdicts import DEFAULT_FILTERS
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.policies import (
     DEFAULT_SCHEDULING,
     PolicyOwner,
@@ -55,7 +57,7 @@ class MoveRequest:
     """One domain to move. C(uris) has the destination's URI by its name, or those of all candidates.
 
     C(policy) is that of task and host; after the survey it includes that of the domain and its profile, and C(scheduling) has its group, labels,
-    priority and drain.
+    priority and drain. C(filters) are the rules by which a destination is judged.
 
     C(renamings) has the names that differ at a destination, by its URI.
     """
@@ -78,6 +80,7 @@ class MoveRequest:
     busy_wait_seconds: int = 0
     scheduling: Scheduling = DEFAULT_SCHEDULING
     renamings: t.Mapping[str, Renaming] = field(default_factory=dict)
+    filters: t.Sequence[Filter] = DEFAULT_FILTERS
 
     def __post_init__(self) -> None:
         """Use the name from the task in messages until the domain's name is known."""

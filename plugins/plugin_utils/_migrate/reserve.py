@@ -150,7 +150,7 @@ class CandidateJudge:
         uris = {host: self.request.uris[host] for host in names}
         fleet = self.view.build_fleet(self.domain, self.subject.uuid, uris, has_group=bool(self.subject.needs.group), is_binding=is_binding)
         # What is copied differs between hosts, and so may the request that each of them is judged by.
-        verdicts = {host: check_host(self.build_request(host), fleet.states[host], fleet, force=self.request.force) for host in names}
+        verdicts = {host: check_host(self.build_request(host), fleet.states[host], fleet, self.request.filters, self.request.force) for host in names}
         passed = [fleet.states[host] for host, verdict in verdicts.items() if verdict.passed]
         weights = weigh_hosts(self.build_request(passed[0].name), passed, fleet) if passed else {}
         return {host: replace(verdict, weight=weights.get(host, 0.0)) for host, verdict in verdicts.items()}
@@ -189,9 +189,9 @@ class Reservations:
         chosen = best_verdict(list(verdicts.values()))
         if chosen is None:
             raise _refusal_error(job, decision, verdicts)
-        self._choose_streams(job, judge, chosen.host)
+        self.choose_streams(job, judge, chosen.host)
         mark = f"Predicted in check mode. {_history_text(job, chosen, 'would be')}"
-        record = add_copies(self._make_record(job, judge, chosen.host), job.request, job.domain, chosen.host)
+        record = add_copies(self.make_record(job, judge, chosen.host), job.request, job.domain, chosen.host)
         record = record.judge_without(chosen.filters_off).advance(s.SCHEDULED, self.context.by, mark).predict()
         self._add_warnings(job, chosen)
         # A predicted reservation reduces the capacity for the task's other moves.
@@ -204,7 +204,7 @@ class Reservations:
         verdicts = judge.rank_hosts(decision.candidates, is_binding=False)
         chosen = best_verdict(list(verdicts.values()))
         first = chosen.host if chosen else decision.candidates[0]
-        record = add_copies(self._make_record(job, judge, first), job.request, job.domain, first)
+        record = add_copies(self.make_record(job, judge, first), job.request, job.domain, first)
         stored = self.context.ledger.open_record(record.judge_without(verdicts[first].filters_off))
         while chosen is not None:
             booked = self._try_host(stored, job, judge, chosen.host, verdicts)
@@ -221,7 +221,7 @@ class Reservations:
         subject = make_subject(self.view, job.request, job.domain)
         # What would be copied to a host that cannot receive the domain is not determined.
         judge = CandidateJudge(self.view, subject, job.request, job.domain, lambda host: {})
-        stored = self.context.ledger.open_record(self._make_record(job, judge, refusal.host))
+        stored = self.context.ledger.open_record(self.make_record(job, judge, refusal.host))
         refusal.error.result["migrations"] = [encode(self._advance_record(stored, s.CONFLICT, refusal.error.message).record)]
         return refusal.error
 
@@ -246,14 +246,15 @@ class Reservations:
 
     def adopt_foreign(self, job: MoveJob, host: str) -> Stored:
         """Open the record of a foreign job."""
-        record = add_copies(self._make_record(job, make_judge(self.view, job.request, job.domain), host), job.request, job.domain, host)
+        record = add_copies(self.make_record(job, make_judge(self.view, job.request, job.domain), host), job.request, job.domain, host)
         info = job.domain.source_info
         # The definition at the destination is what the tool made that moves the domain, and is never removed.
         record = record.rewrite(())
         before = Before(state=info.view.state, persistent=info.view.persistent, autostart=info.autostart, at_destination=True)
         return self.context.ledger.open_record(replace(record, before=before, forced=None))
 
-    def _make_record(self, job: MoveJob, judge: CandidateJudge, host: str) -> MoveRecord:
+    def make_record(self, job: MoveJob, judge: CandidateJudge, host: str) -> MoveRecord:
+        """Return the record of a move to that host, as it is opened."""
         info, request = job.domain.source_info, job.request
         record = new_record(
             s.LIVE_MIGRATION,
@@ -273,7 +274,7 @@ class Reservations:
     def _write_scheduled(self, stored: Stored, job: MoveJob, judge: CandidateJudge, verdict: Verdict) -> Stored:
         """Write the reservation of the host that passed, which may differ from the one in the opened record."""
         host = verdict.host
-        self._choose_streams(job, judge, host)
+        self.choose_streams(job, judge, host)
         connection = replace(stored.record.connection or Connection(), destination_uri=job.request.uris[host])
         destination = self._host_ref(host, judge.candidate_facts(host))
         record = replace(
@@ -287,7 +288,7 @@ class Reservations:
         record = record.advance(s.SCHEDULED, self.context.by, _history_text(job, verdict))
         return self.context.ledger.update_record(stored, record)
 
-    def _choose_streams(self, job: MoveJob, judge: CandidateJudge, host: str) -> None:
+    def choose_streams(self, job: MoveJob, judge: CandidateJudge, host: str) -> None:
         """Decide about the connections of the move, which depends on the host that was chosen."""
         migrate_uri = job.request.migrate_uri or self.context.settings.migrate_uri(host)
         job.streams = choose_connections(self.view, job.request, job.domain, host, bool(judge.choose_policy(host).post_copy), migrate_uri)

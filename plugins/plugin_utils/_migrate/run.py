@@ -84,7 +84,7 @@ def survey_moves(context: RunContext, requests: t.Sequence[MoveRequest]) -> tupl
 
 
 def _decide_job(context: RunContext, view: FleetView, job: MoveJob) -> None:
-    stored = _find_unsettled(context, job)
+    stored = find_unsettled(context, job)
     # Another record that holds the domain may be settled, which moves nothing.
     if job.domain.found and (stored is None or stored.record.id in {one.id for one in context.missing}):
         check_known(job.request.label, job.domain_uuid, context.missing)
@@ -125,7 +125,8 @@ def _add_policy(context: RunContext, job: MoveJob) -> None:
         context.warnings += warnings
 
 
-def _find_unsettled(context: RunContext, job: MoveJob) -> Stored | None:
+def find_unsettled(context: RunContext, job: MoveJob) -> Stored | None:
+    """Return the unsettled record that holds the domain of a job. Raises L(Conflict) if the name stands for several domains."""
     if job.domain.at_source:
         return context.ledger.find_unsettled(job.domain.at_source.uuid)
     uuids = [job.request.uuid] if job.request.uuid else job.request.known_uuids

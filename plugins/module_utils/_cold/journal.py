@@ -1,0 +1,61 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""The state file of a cold move: its record with every act, which is written before the act. It is lost when the host boots, unlike what the acts have done."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from .._model import statuses as s
+from .._model.record_parts import ColdMove, Result
+from .._model.records import MoveRecord
+from .._model.watched_moves import StateFile, Watcher
+from .._run_folder import RUN_FOLDER, read_state_file, state_path, write_json
+from .steps import ARRIVED, STAYED
+
+_STATUSES = {ARRIVED: s.COMPLETED, STAYED: s.FAILED}
+
+
+class ColdJournal:
+    """:arg record: as the control node sent it, with the generation that this host gave it.
+
+    :arg adopted: an earlier process may have begun the move: what it has written down is continued.
+    """
+
+    def __init__(self, record: MoveRecord, watcher: Watcher, adopted: bool, folder: str = RUN_FOLDER) -> None:
+        self._watcher = watcher
+        self._folder = folder
+        known = read_state_file(record.domain.uuid, folder) if adopted else None
+        self._is_whole = not adopted
+        self.record = record
+        if known is not None and known.record.id == record.id:
+            self._is_whole = True
+            self.record = dataclasses.replace(record, acts=known.record.acts, cold=known.record.cold)
+
+    def may_have_begun(self, act: str) -> bool:
+        """Whether that act was begun in this move, as far as this host knows: without the state file of an earlier process, it may have been."""
+        return not self._is_whole or self.record.has_begun(act)
+
+    def intend(self, act: str) -> None:
+        """Write down an act that is about to be done."""
+        self._write(self.record.intend(act))
+
+    def note_cold(self, **changes: t.Any) -> None:
+        """Write down what the move has done."""
+        self._write(dataclasses.replace(self.record, cold=dataclasses.replace(self.record.cold or ColdMove(False), **changes)))
+
+    def finish(self, end: str, detail: str, result: t.Optional[Result]) -> MoveRecord:
+        """Write the last status, and return the record."""
+        status = _STATUSES.get(end, s.ERROR)
+        by = f"cold mover pid {self._watcher.pid}"
+        ended = self.record.note(status, by, detail) if status == self.record.status else self.record.advance(status, by, detail)
+        self._write(dataclasses.replace(ended, result=result) if result else ended)
+        return self.record
+
+    def _write(self, record: MoveRecord) -> None:
+        self.record = record
+        write_json(state_path(record.domain.uuid, self._folder), StateFile(record, self._watcher).as_json())

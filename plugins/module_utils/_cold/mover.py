@@ -1,0 +1,334 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""One cold move on its source: looks at both hosts, decides about the next step, writes it down, does it, and looks again until the move has ended.
+
+A step that fails is undone where the source is still the owner. A host that no longer answers leaves the result unproved: the next run continues.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+import typing as t
+
+from .._domains.shutting_down import DomainShutdown
+from .._evacuation.quarantine import Quarantine
+from .._facts.mounts import innermost_mount, read_mounts
+from .._host_identity import read_host_id
+from .._libvirt.interface import Host, OpenHost
+from .._model.cleanup import QuarantinedFile
+from .._model.cold_moves import ColdAnswer, ColdOrder
+from .._model.definition_files import list_needed_files
+from .._model.domain_states import NO_ANSWER, RUNNING, DomainView
+from .._model.errors import Internal, KvmfleetError, MigrationFailed, NotSupported, Unreachable, Unsafe
+from .._model.libvirt_formats import parse_libvirt_xml
+from .._model.record_parts import SAVE, ColdMove, CopiedFile, Result
+from .._model.saved_domains import NVRAM, TPM, NeededFile
+from .._run_folder import RUN_FOLDER, note_own_act
+from . import steps as st
+from .definitions import find_lost
+from .journal import ColdJournal
+from .saved_memory import choose_format, find_image, remove_image, spend_image, sync_image
+from .state_files import copy_files, remove_copies
+
+# A job of libvirt that is waited for: saving or restoring the memory of a large guest.
+WAIT_SECONDS = 3600.0
+# How long a host that does not answer is asked again.
+SILENT_SECONDS = 60.0
+_POLL_SECONDS = 0.5
+# A step that has failed is tried once more if nothing else follows from it.
+_MAX_TRIES = 2
+
+
+@dataclasses.dataclass
+class ColdMover:
+    """Carries out one order, whose lock its caller holds.
+
+    :arg open_host: opens both hosts.
+    :arg quarantine_root: the folder for what the source keeps.
+    :arg step: called with the name of each step before and after it; tests end the process at that point.
+    """
+
+    order: ColdOrder
+    journal: ColdJournal
+    open_host: OpenHost
+    source_uri: str
+    run_folder: str = RUN_FOLDER
+    quarantine: t.Optional[Quarantine] = None
+    clock: t.Callable[[], float] = time.monotonic
+    sleep: t.Callable[[float], None] = time.sleep
+    step: t.Callable[[str], None] = lambda name: None
+    _hosts: t.Dict[str, Host] = dataclasses.field(default_factory=dict, init=False)
+    _done: t.Set[str] = dataclasses.field(default_factory=set, init=False)
+    _tries: t.Dict[str, int] = dataclasses.field(default_factory=dict, init=False)
+    _error: t.Optional[KvmfleetError] = dataclasses.field(default=None, init=False)
+    _definition: str = dataclasses.field(default="", init=False)
+    _paused_at: t.Optional[float] = dataclasses.field(default=None, init=False)
+    _runs_at: t.Optional[float] = dataclasses.field(default=None, init=False)
+
+    def carry_out(self) -> ColdAnswer:
+        """Carry the move out, or settle it, and return how it has ended."""
+        begun = self.clock()
+        try:
+            end, seen = self._take_steps()
+        finally:
+            self._close_hosts()
+        record = self.journal.finish(end, self._describe_end(end, seen), self._build_result(begun) if end == st.ARRIVED else None)
+        error = self._final_error(end, seen)
+        return ColdAnswer(self.order.uuid, record, error.error_code if error else None, str(error) if error else "")
+
+    def _take_steps(self) -> t.Tuple[str, st.Seen]:
+        deadline = self.clock() + WAIT_SECONDS
+        while True:
+            seen = self._look()
+            step = st.next_step(self._course(), seen)
+            if step in st.ENDS:
+                return step, seen
+            if step == st.WAIT:
+                if self.clock() > deadline:
+                    return st.DOUBT, seen
+                self.sleep(_POLL_SECONDS)
+                continue
+            if self._tries.get(step, 0) >= _MAX_TRIES:
+                return st.DOUBT, seen
+            self._take_step(step)
+
+    def _take_step(self, step: str) -> None:
+        self._tries[step] = self._tries.get(step, 0) + 1
+        self.journal.intend(step)
+        self.step(f"before {step}")
+        try:
+            self._acts()[step]()
+            self._done.add(step)
+        except KvmfleetError as error:
+            self._error = self._error or error
+        except OSError as error:
+            self._error = self._error or Internal(f"{step}: {error.strerror or error} ({error.filename}).")
+        self.step(f"after {step}")
+
+    def _course(self) -> st.Course:
+        record, cold = self.journal.record, self._cold
+        ran = record.before.state == RUNNING
+        return st.Course(
+            method=str(record.method),
+            runs_after=ran if record.method == SAVE else cold.start,
+            ran_before=ran,
+            autostart=bool(record.before.autostart),
+            adopted=self.order.adopt,
+            undoing=self._error is not None,
+            restore_ordered=self.journal.may_have_begun(st.RESTORE),
+            done=frozenset(self._done),
+        )
+
+    def _acts(self) -> t.Mapping[str, t.Callable[[], None]]:
+        uuid, image = self.order.uuid, str(self._cold.image)
+        return {
+            st.DEFINE: self._define,
+            st.HOLD_AUTOSTART: lambda: self._source.set_autostart(uuid, False),
+            st.SHUT_DOWN: self._shut_down,
+            st.SAVE_MEMORY: self._save_memory,
+            st.COPY_FILES: self._copy_files,
+            st.RESTORE: lambda: self._destination.restore_paused(image),
+            st.SPEND: lambda: spend_image(image, st.SPENT_THERE),
+            st.RESUME: self._resume,
+            st.UNDEFINE_SOURCE: self._undefine_source,
+            st.AUTOSTART: lambda: self._destination.set_autostart(uuid, True),
+            st.START: self._start,
+            st.REMOVE_IMAGE: lambda: remove_image(image),
+            st.KEEP_FILES: self._keep_files,
+            st.RESTORE_BACK: self._restore_back,
+            st.SPEND_BACK: lambda: spend_image(image, st.SPENT_HERE),
+            st.RESUME_BACK: lambda: self._source.resume_domain(uuid),
+            st.START_BACK: self._start_back,
+            st.UNDEFINE_DESTINATION: self._undefine_destination,
+            st.AUTOSTART_BACK: lambda: self._source.set_autostart(uuid, True),
+        }
+
+    # -- what is seen --------------------------------------------------------------------------------------------
+
+    def _look(self) -> st.Seen:
+        """Return what both hosts show now. A host that does not answer is asked again for a while."""
+        source, source_autostart = self._ask(self.source_uri)
+        destination, destination_autostart = self._ask(self.order.destination_uri)
+        image = st.NO_IMAGE
+        if self._cold.image and source.answered:
+            image = find_image(str(self._cold.image), self.order.uuid, self._source)
+        return st.Seen(source, destination, source_autostart, destination_autostart, image)
+
+    def _ask(self, uri: str) -> t.Tuple[DomainView, bool]:
+        deadline = self.clock() + SILENT_SECONDS
+        while True:
+            try:
+                host = self._open(uri)
+                view = host.view_domain(self.order.uuid)
+                return view, view.present and host.find_domain(uuid=self.order.uuid).autostart
+            except Unreachable as error:
+                self._forget(uri)
+                if self.clock() > deadline:
+                    self._error = self._error or error
+                    return NO_ANSWER, False
+            self.sleep(_POLL_SECONDS)
+
+    def _open(self, uri: str) -> Host:
+        host = self._hosts.get(uri)
+        if host is None or not host.is_connected():
+            host = self._hosts[uri] = self.open_host(uri)
+        return host
+
+    def _forget(self, uri: str) -> None:
+        host = self._hosts.pop(uri, None)
+        if host is not None:
+            host.close()
+
+    def _close_hosts(self) -> None:
+        for uri in list(self._hosts):
+            self._forget(uri)
+
+    @property
+    def _source(self) -> Host:
+        return self._open(self.source_uri)
+
+    @property
+    def _destination(self) -> Host:
+        return self._open(self.order.destination_uri)
+
+    @property
+    def _cold(self) -> ColdMove:
+        return self.journal.record.cold or ColdMove(False)
+
+    # -- the acts ------------------------------------------------------------------------------------------------
+
+    def _define(self) -> None:
+        """Define the domain at the destination.
+
+        Raises L(NotSupported) if its libvirt loses a part of the definition, L(Unsafe) if a start there would resume memory.
+        """
+        destination, uuid = self._destination, self.order.uuid
+        definition = self._source.read_whole_definition(uuid, True)
+        destination.define_domain(definition)
+        lost = find_lost(definition, destination.read_whole_definition(uuid, True))
+        if lost:
+            raise NotSupported(f"The libvirt of the destination does not keep {lost} of the definition of domain {self.order.name}.", "Update it.")
+        if destination.has_managed_save(uuid):
+            raise Unsafe(f"The destination has a managed-save image of a domain named {self.order.name}: a start there would resume it.", "Remove that file.")
+
+    def _shut_down(self) -> None:
+        info = self._source.find_domain(uuid=self.order.uuid)
+        wait = self._cold.shutdown_wait_seconds or 1
+        shutdown = DomainShutdown(self._source, info, wait, self.run_folder, self.clock, self.sleep, is_own=True)
+        shutdown.check_possible()
+        shutdown.carry_out()
+        self._paused_at = self.clock()
+
+    def _save_memory(self) -> None:
+        """Save the memory. Until the guest is off, it continues to run on the source if this fails."""
+        uuid, image = self.order.uuid, str(self._cold.image)
+        chosen = choose_format([self._source, self._destination])
+        self.journal.note_cold(image_format=chosen)
+        note_own_act(uuid, self.run_folder)
+        self._paused_at = self.clock()
+        self._source.save_domain(uuid, image, chosen)
+        sync_image(image)
+
+    def _copy_files(self) -> None:
+        files = self._list_files(self._source.read_whole_definition(self.order.uuid, True))
+        copies = copy_files(files, self._destination, self.order.uuid, self.journal.record.record_id)
+        self.journal.note_cold(files=tuple(copies))
+
+    @staticmethod
+    def _list_files(definition: str) -> t.List[NeededFile]:
+        return [file for file in list_needed_files(parse_libvirt_xml(definition, "a domain definition")) if file.what in (NVRAM, TPM)]
+
+    def _resume(self) -> None:
+        self._destination.resume_domain(self.order.uuid)
+        self._runs_at = self.clock()
+
+    def _undefine_source(self) -> None:
+        """Keep the definition in a file, then remove it from libvirt. Firmware variables and TPM state stay."""
+        quarantine = self._keeper
+        definition = self._source.read_whole_definition(self.order.uuid, True)
+        located = [self._locate(file, quarantine) for file in self._copied_files()]
+        quarantine.record_files(self.journal.record.domain, self._own_id(), definition, located)
+        self._source.undefine_inactive(self.order.uuid)
+
+    def _start(self) -> None:
+        self._destination.start_domain(self.order.uuid)
+        self._runs_at = self.clock()
+
+    def _keep_files(self) -> None:
+        """Move the source's files to where it keeps the definition."""
+        quarantine = self._keeper
+        manifest = quarantine.read_manifest()
+        if manifest is None:
+            return
+        for file in [file for file in manifest.items if not _try_move(quarantine, file)]:
+            quarantine.drop_file(file)
+        manifest = quarantine.mark_complete()
+        self.journal.note_cold(kept=tuple(filter(None, [manifest.definition, *(file.destination for file in manifest.items)])))
+
+    def _restore_back(self) -> None:
+        note_own_act(self.order.uuid, self.run_folder)
+        self._source.restore_paused(str(self._cold.image))
+
+    def _start_back(self) -> None:
+        note_own_act(self.order.uuid, self.run_folder)
+        self._source.start_domain(self.order.uuid)
+
+    def _undefine_destination(self) -> None:
+        self._destination.undefine_inactive(self.order.uuid)
+        remove_copies(self._copied_files(), self._destination)
+
+    def _copied_files(self) -> t.Sequence[CopiedFile]:
+        return self._cold.files or ()
+
+    @property
+    def _keeper(self) -> Quarantine:
+        if self.quarantine is None:
+            self.quarantine = Quarantine(self.journal.record.record_id)
+        return self.quarantine
+
+    def _own_id(self) -> str:
+        return read_host_id() or self._source.host_uuid()
+
+    @staticmethod
+    def _locate(file: CopiedFile, quarantine: Quarantine) -> QuarantinedFile:
+        mounts = {mount.path for mount in read_mounts()}
+        return quarantine.locate_file(file.what, None, file.path, innermost_mount(os.path.realpath(file.path), mounts))
+
+    # -- the end -------------------------------------------------------------------------------------------------
+
+    def _describe_end(self, end: str, seen: st.Seen) -> str:
+        if end == st.ARRIVED:
+            off = "" if seen.destination.active or not self._course().runs_after else " Its guest is off."
+            return f"The domain is {seen.destination.describe()} at the destination, and the source has no definition of it.{off}"
+        error = f"{self._error} " if self._error else ""
+        if end == st.STAYED:
+            return f"{error}The domain is {seen.source.describe()} on the source, and the destination has no definition of it."
+        return f"{error}{st.describe_doubt(seen)}"
+
+    def _final_error(self, end: str, seen: st.Seen) -> t.Optional[KvmfleetError]:
+        if end == st.ARRIVED:
+            return None
+        if end == st.DOUBT or self._error is None:
+            return Internal(self._describe_end(end, seen)) if end == st.DOUBT else MigrationFailed(self._describe_end(end, seen))
+        return type(self._error)(self._describe_end(end, seen))
+
+    def _build_result(self, begun: float) -> Result:
+        elapsed = None if self.order.adopt else round((self.clock() - begun) * 1000)
+        downtime = None
+        if self._paused_at is not None and self._runs_at is not None:
+            downtime = round((self._runs_at - self._paused_at) * 1000)
+        return Result(elapsed, downtime, None, None, None, None, mode=None, rung=None)
+
+
+def _try_move(quarantine: Quarantine, file: QuarantinedFile) -> bool:
+    """Move a file to quarantine; return false if it stays where it is, or is gone."""
+    try:
+        quarantine.move_file(file)
+    except (KvmfleetError, OSError):
+        return False
+    return True

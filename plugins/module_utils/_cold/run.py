@@ -1,0 +1,79 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""The phase of C(cold_migrate) that acts: it takes the lock of each domain, and carries out the moves on their source."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import time
+import typing as t
+import uuid
+
+from .._libvirt.host import open_host
+from .._model.codec import Json, decode, encode
+from .._model.cold_moves import ColdAnswer, ColdOrder
+from .._model.errors import Conflict, KvmfleetError
+from .._module import Result, require_local, require_root
+from .._run_folder import AlreadyWatched, Ownership, identify_watcher, prepare_run_folder
+from .journal import ColdJournal
+from .mover import ColdMover
+
+# How many domains move at the same time.
+PARALLEL = 4
+# How long the process of an earlier run is waited for.
+LOCK_SECONDS = 60.0
+_POLL_SECONDS = 0.5
+
+
+class _CarryOut(t.TypedDict):
+    """The input of L(carry_out_moves)."""
+
+    orders: t.Sequence[Json]
+
+
+def carry_out_moves(uri: str, work: _CarryOut) -> Result:
+    """Carry out the moves in C(work["orders"]), each a L(ColdOrder). Returns C(answers)."""
+    require_root()
+    require_local(uri)
+    prepare_run_folder()
+    orders = [decode(ColdOrder, order, "orders") for order in work["orders"]]
+    with concurrent.futures.ThreadPoolExecutor(max_workers=PARALLEL) as pool:
+        answers = list(pool.map(lambda order: carry_out_order(uri, order), orders))
+    return {"changed": any(answer.record is not None for answer in answers), "answers": encode(answers)}
+
+
+def carry_out_order(uri: str, order: ColdOrder) -> ColdAnswer:
+    """Carry out one order under the lock of its domain. An order that came too late, or whose domain another process moves, is refused."""
+    try:
+        ownership = _take_lock(order.uuid)
+        generation = _begin_record(ownership, order)
+    except KvmfleetError as error:
+        return ColdAnswer(order.uuid, None, error.error_code, str(error))
+    try:
+        record = order.record.raise_generation(generation)
+        journal = ColdJournal(record, identify_watcher(str(uuid.uuid4())), order.adopt)
+        return ColdMover(order, journal, open_host, uri).carry_out()
+    finally:
+        ownership.release_lock()
+
+
+def _take_lock(domain_uuid: str) -> Ownership:
+    deadline = time.monotonic() + LOCK_SECONDS
+    while time.monotonic() < deadline:
+        with contextlib.suppress(AlreadyWatched):
+            return Ownership(domain_uuid)
+        time.sleep(_POLL_SECONDS)
+    raise Conflict(f"Another process on this host moves domain {domain_uuid}, or shuts it down.", "Wait for its end, and run the task again.")
+
+
+def _begin_record(ownership: Ownership, order: ColdOrder) -> int:
+    """Write that this process acts for the record; return the generation."""
+    record = order.record
+    if order.adopt:
+        return ownership.take_over(record.record_id, record.generation)
+    ownership.begin_record(record.record_id, record.generation)
+    return record.generation

@@ -1,0 +1,144 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""Firmware variables and TPM state: files beside the disks that hold state of a guest. Libvirt's definition names them, and does not carry them.
+
+They are copied over the connection to libvirt at the destination, as volumes of a temporary pool: this needs no login of its own and no other program. What
+libvirt receives is not flushed to disk, what it copies is: each file is received under a temporary name, copied to its own, and read back.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import typing as t
+
+from .._libvirt.interface import Folder, Host, Permissions
+from .._migration.shared_storage import compare_folders
+from .._model.definition_files import SEPARATE, SHARED, describe_file
+from .._model.errors import Conflict, Internal, NotSupported, Unsafe
+from .._model.record_parts import CopiedFile
+from .._model.saved_domains import TPM, NeededFile
+
+# Firmware variables have up to 64 MiB, on ARM; the state of a TPM has less than one.
+MAX_BYTES = 128 * 1024**2
+# The locks of swtpm are of its host.
+_LOCK = ".lock"
+_PRIVATE = Permissions(0o600, 0, 0)
+
+
+def list_paths(file: NeededFile) -> t.List[str]:
+    """Return the regular files of a needed file, which for a TPM is a folder; none if it does not exist yet, because the guest never ran."""
+    if file.what == TPM and os.path.isdir(file.path):
+        found = [os.path.join(folder, name) for folder, _folders, names in os.walk(file.path) for name in names if name != _LOCK]
+        return sorted(path for path in found if _is_regular(path))
+    return [file.path] if file.kind == "file" and _is_regular(file.path) else []
+
+
+def size_of(path: str) -> int:
+    """Return the size of a file in bytes; 0 if it is gone."""
+    try:
+        return os.lstat(path).st_size
+    except OSError:
+        return 0
+
+
+def _is_regular(path: str) -> bool:
+    try:
+        return stat.S_ISREG(os.lstat(path).st_mode)
+    except OSError:
+        return False
+
+
+def copy_files(files: t.Sequence[NeededFile], destination: Host, uuid: str, record_id: str) -> t.List[CopiedFile]:
+    """Copy these files of a domain that is off to the destination, to the same paths, and return those that it now has.
+
+    A file that both hosts share is not touched. Another file at the path, which no domain there needs, is set aside next to it. Raises L(Conflict) if a domain
+    needs that file, L(Unsafe) if it is not proved that the hosts do not share it, L(Internal) if what arrived is not what was sent.
+    """
+    copies = (_copy_file(file, path, destination, uuid, record_id) for file in files for path in list_paths(file))
+    return [copied for copied in copies if copied is not None]
+
+
+def _copy_file(file: NeededFile, path: str, destination: Host, uuid: str, record_id: str) -> t.Optional[CopiedFile]:
+    folder_path, name = os.path.split(path)
+    destination.make_folder(folder_path, _permissions_of(folder_path))
+    with destination.open_folder(folder_path) as folder:
+        finding = compare_folders(path, folder)
+        if finding.verdict == SHARED:
+            return None
+        if finding.verdict != SEPARATE:
+            raise Unsafe(f"{describe_file(file.what, path)} may be the file of the destination: {finding.why}.", "Nothing was copied.")
+        content = _read_content(path)
+        folder.refresh_listing()
+        existing = _read_existing(folder, name)
+        if existing != content:
+            if existing is not None:
+                _set_aside(folder, name, path, destination, uuid, record_id)
+            _write_copy(folder, name, content, _permissions_of(path), record_id)
+        return _verify_copy(CopiedFile(file.what, path, len(content), _checksum(content)), folder, name)
+
+
+def remove_copies(copies: t.Sequence[CopiedFile], destination: Host) -> None:
+    """Remove files that a move has copied and that are still what it copied. Another file, or one that is gone, is left alone."""
+    for copied in copies:
+        folder_path, name = os.path.split(copied.path)
+        with destination.open_folder(folder_path) as folder:
+            folder.refresh_listing()
+            content = _read_existing(folder, name)
+            if content is not None and _checksum(content) == copied.sha256:
+                folder.remove_file(name)
+
+
+def _permissions_of(path: str) -> Permissions:
+    found = os.stat(path)
+    return Permissions(stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid)
+
+
+def _read_content(path: str) -> bytes:
+    with open(path, "rb") as stream:
+        content = stream.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        raise NotSupported(f"{path} is larger than {MAX_BYTES // 1024**2} MiB.", "It was not copied.")
+    return content
+
+
+def _read_existing(folder: Folder, name: str) -> t.Optional[bytes]:
+    """Return what the destination has under that name; null for nothing."""
+    return folder.read_piece(name, 0, MAX_BYTES + 1) if folder.find_volume(name) is not None else None
+
+
+def _set_aside(folder: Folder, name: str, path: str, destination: Host, uuid: str, record_id: str) -> None:
+    users = [other for known, other, xml in destination.iterate_definitions() if known != uuid and path in xml]
+    if users:
+        raise Conflict(f"The destination has a file {path}, which domain {users[0]} needs.", "Give one of the two another path. Nothing was copied.")
+    folder.copy_file(name, f"{name}.before-{record_id}", _PRIVATE)
+    folder.remove_file(name)
+
+
+def _write_copy(folder: Folder, name: str, content: bytes, permissions: Permissions, record_id: str) -> None:
+    received = f".{name}.{record_id}.new"
+    folder.remove_file(received)
+    folder.write_file(received, content, _PRIVATE)
+    try:
+        folder.copy_file(received, name, permissions)
+    finally:
+        folder.remove_file(received)
+
+
+def _verify_copy(copied: CopiedFile, folder: Folder, name: str) -> CopiedFile:
+    """Return the copy. Raises L(Internal) if the destination does not have what was sent."""
+    folder.refresh_listing()
+    found = _read_existing(folder, name)
+    if found is None or _checksum(found) != copied.sha256:
+        raise Internal(
+            f"{copied.path} at the destination is not what was sent there.", "The source has kept its file. Look for a fault of the destination's disk."
+        )
+    return copied
+
+
+def _checksum(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

@@ -1,0 +1,209 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""Which step of a cold move comes next, given what both hosts and the folder of the saved memory show. Pure functions.
+
+The same functions decide for a move that was just ordered and for one whose process was killed: what was done before shows in what is seen now. The owner
+of the domain follows from that too:
+
+- as long as the source has the definition, and its guest is not active at the destination, the source is the owner;
+- the memory in an image can run only once. A guest is restored paused, then the image is renamed (spent), and only then the guest is resumed. An image that is
+  not spent has never run, so it may be restored, again and on either host; one that is spent never is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from .._model.domain_states import PAUSED, STARTING_UP, STOPPED_REASONS, DomainView
+from .._model.record_parts import OFFLINE, SAVE, SHUTDOWN
+
+# What is in the folder of the saved memory: nothing, an image that is not complete or cannot be read, one that can be restored, or one that was restored.
+NO_IMAGE, UNREADABLE, READY, SPENT_THERE, SPENT_HERE = "none", "unreadable", "ready", "spent at the destination", "spent at the source"
+
+# The steps. The names are written to the record before the step is done.
+DEFINE, HOLD_AUTOSTART, SHUT_DOWN, SAVE_MEMORY, COPY_FILES = "define", "hold_autostart", "shut_down", "save", "copy_files"
+RESTORE, SPEND, RESUME, UNDEFINE_SOURCE, AUTOSTART, START = "restore", "spend_image", "resume", "undefine_source", "autostart", "start"
+REMOVE_IMAGE, KEEP_FILES = "remove_image", "keep_files"
+# Those that undo a move.
+RESTORE_BACK, SPEND_BACK, RESUME_BACK, START_BACK = "restore_back", "spend_image_back", "resume_back", "start_back"
+UNDEFINE_DESTINATION, AUTOSTART_BACK = "undefine_destination", "autostart_back"
+# A job occupies the domain.
+WAIT = "wait"
+# The ends: the domain is at the destination; it is on the source as before; the hosts do not show which of both.
+ARRIVED, STAYED, DOUBT = "arrived", "stayed", "doubt"
+ENDS = (ARRIVED, STAYED, DOUBT)
+
+
+# Reasons of a pause that ends by itself.
+_PASSING = (STARTING_UP, "saving")
+# Reasons of a stop that cannot be a save.
+_STOPPED = ("shutdown", "destroyed", "crashed", "failed")
+
+
+@dataclasses.dataclass(frozen=True)
+class Seen:
+    """What is seen at one moment.
+
+    :arg source_autostart: whether the domain starts with its source; C(destination_autostart) likewise.
+    :arg image: what is in the folder of the saved memory.
+    """
+
+    source: DomainView
+    destination: DomainView
+    source_autostart: bool = False
+    destination_autostart: bool = False
+    image: str = NO_IMAGE
+
+
+@dataclasses.dataclass(frozen=True)
+class Course:
+    """What the move is to do, and what its process has done.
+
+    :arg runs_after: whether the guest is to run at the end; a paused one stays paused.
+    :arg ran_before: whether the guest ran before the move.
+    :arg autostart: whether the domain started with its host before the move.
+    :arg adopted: an earlier process has begun it: the guest is neither shut down nor saved any more.
+    :arg undoing: a step has failed.
+    :arg restore_ordered: whether the destination may have been told to restore the memory.
+    :arg done: steps of this process that leave nothing to be seen.
+    """
+
+    method: str
+    runs_after: bool
+    ran_before: bool
+    autostart: bool
+    adopted: bool = False
+    undoing: bool = False
+    restore_ordered: bool = True
+    done: t.FrozenSet[str] = frozenset()
+
+
+def next_step(course: Course, seen: Seen) -> str:
+    """Return the next step, or the end."""
+    source, destination = seen.source, seen.destination
+    if not source.answered:
+        return DOUBT
+    if not destination.answered:
+        return _step_alone(course, seen)
+    if source.active and destination.active:
+        return DOUBT
+    if _is_busy(source) or _is_busy(destination):
+        return WAIT
+    if destination.active or not source.present:
+        return _finish(course, seen)
+    return _undo(course, seen) if course.undoing else _advance(course, seen)
+
+
+def _is_busy(view: DomainView) -> bool:
+    """Whether a job occupies the domain; one that is being saved or restored may not show it."""
+    return view.is_busy or (view.active and view.reason in _PASSING)
+
+
+def _step_alone(course: Course, seen: Seen) -> str:
+    """Return the step while the destination does not answer. A guest whose memory it was never told to restore may run on its source again."""
+    if course.method == SAVE and not course.restore_ordered and not _is_busy(seen.source):
+        if seen.source.active:
+            return _wake_up(course, seen) or DOUBT
+        if seen.image == READY:
+            return RESTORE_BACK
+    return DOUBT
+
+
+def _advance(course: Course, seen: Seen) -> str:
+    """Return the next step of a move whose source has the definition, and whose guest is not active at the destination."""
+    if course.method == SAVE:
+        return _advance_save(course, seen)
+    if seen.source.active:
+        return _undo(course, seen) if course.method == OFFLINE or course.adopted else _prepare(seen) or SHUT_DOWN
+    return _prepare(seen) or _copy(course) or UNDEFINE_SOURCE
+
+
+def _advance_save(course: Course, seen: Seen) -> str:
+    if seen.source.active:
+        # An image beside a guest that runs on the source is of no use any more.
+        return _undo(course, seen) if course.adopted or seen.image != NO_IMAGE else _prepare(seen) or SAVE_MEMORY
+    if seen.image == READY:
+        return _prepare(seen) or _copy(course) or RESTORE
+    if seen.image == SPENT_THERE:
+        # The guest ran at the destination, and has stopped there.
+        return UNDEFINE_SOURCE if seen.destination.present else DOUBT
+    return _undo(course, seen)
+
+
+def _prepare(seen: Seen) -> t.Optional[str]:
+    """Return the step without which nothing else begins; null if both were done."""
+    if not seen.destination.present:
+        return DEFINE
+    return HOLD_AUTOSTART if seen.source_autostart else None
+
+
+def _copy(course: Course) -> t.Optional[str]:
+    return None if COPY_FILES in course.done else COPY_FILES
+
+
+def _finish(course: Course, seen: Seen) -> str:
+    """Return the next step of a move whose destination is the owner."""
+    destination = seen.destination
+    if not destination.present or seen.image == SPENT_HERE:
+        return DOUBT
+    if not destination.active and seen.image == READY:
+        return RESTORE
+    if destination.active and seen.image == READY:
+        return SPEND
+    if destination.active and seen.image == SPENT_THERE and destination.state == PAUSED and course.runs_after:
+        return RESUME
+    if seen.source.present:
+        return UNDEFINE_SOURCE
+    if course.autostart and not seen.destination_autostart:
+        return AUTOSTART
+    if course.method == SHUTDOWN and course.runs_after and not destination.active and destination.reason not in STOPPED_REASONS:
+        return START
+    if seen.image == SPENT_THERE and destination.active:
+        return REMOVE_IMAGE
+    return ARRIVED if KEEP_FILES in course.done else KEEP_FILES
+
+
+def _undo(course: Course, seen: Seen) -> str:
+    """Return the next step back of a move whose source has the definition, and whose guest is not active at the destination."""
+    source = seen.source
+    if source.active:
+        step = _wake_up(course, seen)
+        if step:
+            return step
+    elif course.method == SAVE:
+        if seen.image == READY:
+            return RESTORE_BACK
+        if seen.image == SPENT_THERE:
+            return UNDEFINE_SOURCE if seen.destination.present else DOUBT
+        if seen.image == UNREADABLE or (seen.image == NO_IMAGE and source.reason not in _STOPPED):
+            # The image may be the only copy of the guest's memory, or its folder is not mounted now.
+            return DOUBT
+    if seen.destination.present:
+        return UNDEFINE_DESTINATION
+    if course.autostart and not seen.source_autostart:
+        return AUTOSTART_BACK
+    if source.active and seen.image != NO_IMAGE:
+        return REMOVE_IMAGE
+    if course.method == SHUTDOWN and course.ran_before and course.runs_after and not source.active and START_BACK not in course.done:
+        return START_BACK
+    return STAYED
+
+
+def _wake_up(course: Course, seen: Seen) -> t.Optional[str]:
+    """Return the step after which a guest that is active on the source again needs its image no more; null if it was done."""
+    if course.method != SAVE:
+        return None
+    if seen.image == READY:
+        return SPEND_BACK
+    is_asleep = seen.image == SPENT_HERE and seen.source.state == PAUSED
+    return RESUME_BACK if is_asleep and course.ran_before else None
+
+
+def describe_doubt(seen: Seen) -> str:
+    """Return what both hosts show, for the history of a record whose result is not proved."""
+    image = f", and the image of its memory is {seen.image}" if seen.image != NO_IMAGE else ""
+    return f"The domain is {seen.source.describe()} on the source, and {seen.destination.describe()} at the destination{image}."

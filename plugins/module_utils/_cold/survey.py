@@ -1,0 +1,106 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""What the source reports about a domain that is to move cold, in addition to the survey of live moves. Nothing is changed."""
+
+from __future__ import annotations
+
+import os
+import typing as t
+
+from .._facts.survey import survey_watched_moves
+from .._libvirt.host import open_host
+from .._libvirt.interface import Host, OpenHost
+from .._migration.shared_storage import compare_folders
+from .._model.codec import Json, decode, encode
+from .._model.cold_moves import ColdSurvey, ColdTraits, FolderProof
+from .._model.definition_files import UNPROVED, list_needed_files
+from .._model.errors import KvmfleetError
+from .._model.libvirt_formats import parse_libvirt_xml
+from .._model.saved_domains import NVRAM, TPM, NeededFile
+from .._model.watched_moves import SurveyedDomain, SurveyQuestion
+from .._module import Result
+from .._time_limits import limit_questions
+from .state_files import MAX_BYTES, list_paths, size_of
+
+_MIB = 1024**2
+# The token of a folder is looked for next to a file of this name, which need not exist.
+_ANY_NAME = "kvmfleet.save"
+
+
+class _PrepareMoves(t.TypedDict):
+    """The input of L(prepare_cold_moves)."""
+
+    wanted: t.Sequence[Json]
+
+
+@limit_questions
+def prepare_cold_moves(uri: str, work: _PrepareMoves) -> Result:
+    """Return the C(survey) of the moves in C(work["wanted"]), as L(ColdSurvey). Changes nothing."""
+    questions = [decode(SurveyQuestion, question, "wanted") for question in work["wanted"]]
+    survey = survey_watched_moves(uri, questions)
+    host = open_host(uri)
+    try:
+        traits = tuple(read_traits(host, domain, question, open_host) for domain, question in zip(survey.domains, questions))
+    finally:
+        host.close()
+    return {"changed": False, "survey": encode(ColdSurvey(survey, traits))}
+
+
+def read_traits(host: Host, domain: SurveyedDomain, question: SurveyQuestion, open_other: OpenHost) -> t.Optional[ColdTraits]:
+    """Return what the source reports about a surveyed domain; null if it does not have the domain.
+
+    :arg open_other: opens a destination.
+    """
+    info = domain.at_source
+    if info is None:
+        return None
+    snapshots, checkpoints = host.count_snapshots(info.uuid)
+    needed = list_needed_files(parse_libvirt_xml(host.read_definition(info.uuid), "a domain definition"))
+    files = tuple(file for file in needed if file.what in (NVRAM, TPM))
+    folder = question.save_folder
+    return ColdTraits(
+        managed_save=host.has_managed_save(info.uuid),
+        snapshots=snapshots,
+        checkpoints=checkpoints,
+        on_poweroff=host.on_poweroff(info.uuid),
+        files=files,
+        file_bytes=_total_size(files),
+        problem=find_problem(files, host),
+        folders={uri: prove_folder(folder, uri, open_other) for uri in question.destination_uris} if folder else {},
+    )
+
+
+def _total_size(files: t.Sequence[NeededFile]) -> int:
+    return sum(size_of(path) for file in files for path in list_paths(file))
+
+
+def find_problem(files: t.Sequence[NeededFile], host: Host) -> str:
+    """Return why these files cannot be copied to another host; empty if they can."""
+    for file in files:
+        if file.what == TPM and file.kind == "device":
+            return f"its TPM is the device {file.path} of this host."
+        if file.kind == "block":
+            return f"its firmware variables are on the device {file.path}."
+        if file.what == TPM and not host.keeps_tpm():
+            return "this host's libvirt would delete the state of its TPM when it is undefined (libvirt 8.9 keeps it)."
+    size = _total_size(files)
+    if size > MAX_BYTES:
+        return f"its firmware variables and TPM state have {-(-size // _MIB)} MiB, more than {MAX_BYTES // _MIB} MiB."
+    return ""
+
+
+def prove_folder(folder: str, uri: str, open_other: OpenHost) -> FolderProof:
+    """Return whether this host and the one of that URI see one folder, by tokens from both sides. Nothing is left in it."""
+    try:
+        other = open_other(uri)
+        try:
+            with other.open_folder(folder) as opened:
+                finding = compare_folders(os.path.join(folder, _ANY_NAME), opened)
+        finally:
+            other.close()
+    except KvmfleetError as error:
+        return FolderProof(UNPROVED, error.message)
+    return FolderProof(finding.verdict, finding.why)

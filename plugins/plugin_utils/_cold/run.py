@@ -1,0 +1,241 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""All cold moves of one task: survey, decide, reserve, order, conclude. If an earlier move had to be settled first, this runs twice.
+
+Also the settling of one record without a new move, for a person's decision.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field, replace
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.cold_moves import ColdAnswer, ColdOrder, ColdSurvey, ColdTraits
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, KvmfleetError, Unreachable, error_for_code
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._cold.decide import decide_cold_move
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._cold.request import ColdRequest
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._cold.reserve import ColdReservations, filters_for
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Stored
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.remembered import check_known, find_missing_records, missing_text
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate import decide as d
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.fleet_view import FleetView, RecentMoves
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.follow import ShowRecord, final_error, find_arrival
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.job import MoveJob, RecordMirror, RunContext, run_guarded
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.request import apply_policy, check_unique
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.run import find_unsettled
+
+ORDERED = "Both hosts are changed from now on. The source acts, and reports when both were asked for the result."
+
+
+@dataclass
+class ColdJob(MoveJob):
+    """One request during a run.
+
+    :arg traits: what the source reports about the domain in addition to the survey.
+    """
+
+    traits: ColdTraits | None = None
+
+    @property
+    def cold(self) -> ColdRequest:
+        """The request."""
+        return t.cast(ColdRequest, self.request)
+
+    @property
+    def is_adopted(self) -> bool:
+        """Whether an earlier move of the domain is settled."""
+        return isinstance(self.decision, d.Adopt)
+
+
+@dataclass
+class ColdRun:
+    """Carries out the requests of one task on one source host.
+
+    :arg show: receives each state of a move, for progress lines.
+    """
+
+    context: RunContext
+    show: ShowRecord
+
+    def predict_moves(self, requests: list[ColdRequest]) -> list[MoveJob]:
+        """Return what L(run_moves) would do, with the records it would write. Changes nothing."""
+        view, jobs = self._survey_moves(requests)
+        reservations = ColdReservations(self.context, view)
+        for job in jobs:
+            run_guarded(job, lambda job: self._predict_one(view, job, reservations))
+        return list(jobs)
+
+    def run_moves(self, requests: list[ColdRequest]) -> list[MoveJob]:
+        """Carry the requests out; each job has its record or its error at the end."""
+        jobs = self._run_once(requests)
+        again = [index for index, job in enumerate(jobs) if _needs_new_move(job)]
+        if again:
+            fresh = self._run_once([jobs[index].cold for index in again])
+            for index, job in zip(again, fresh, strict=True):
+                job.moved = job.moved or jobs[index].moved
+                jobs[index] = job
+        return list(jobs)
+
+    def _run_once(self, requests: list[ColdRequest]) -> list[ColdJob]:
+        view, jobs = self._survey_moves(requests)
+        reservations = ColdReservations(self.context, view)
+        for job in jobs:
+            run_guarded(job, lambda job: self._prepare_one(view, job, reservations))
+        order_moves(self.context, [job for job in jobs if job.mirror and not job.error], self.show)
+        return jobs
+
+    def _survey_moves(self, requests: list[ColdRequest]) -> tuple[FleetView, list[ColdJob]]:
+        """Return the fleet in its current state, and a job with its decision or its error for each request."""
+        context, arrivals = self.context, RecentMoves(self.context.ledger)
+        for request in requests:
+            known = context.ledger.find_domains(request.name) if request.name else []
+            request.known_uuids = [document.domain.uuid for document in known]
+        found = survey_domains(context, requests)
+        jobs = [ColdJob(request, domain=domain, traits=traits) for request, domain, traits in zip(requests, found.survey.domains, found.traits, strict=True)]
+        for job in jobs:
+            if job.domain.at_source:
+                job.request.label = job.domain.at_source.name
+        uuids = [job.domain.at_source.uuid for job in jobs if job.domain.at_source]
+        check_unique(uuids)
+        uris = {host: uri for request in requests for host, uri in request.uris.items()}
+        view = FleetView(context.ledger, context.settings, context.source.name, found.survey, uris, arrivals, frozenset(uuids))
+        context.missing = find_missing_records(context.ledger, view.remembered_moves())
+        context.warnings += [text for text in map(missing_text, context.missing) if text not in context.warnings]
+        for job in jobs:
+            run_guarded(job, lambda job: self._decide_one(view, t.cast(ColdJob, job)))
+        view.check_settings({host for job in jobs if isinstance(job.decision, d.Start) for host in job.decision.candidates})
+        return view, jobs
+
+    def _decide_one(self, view: FleetView, job: ColdJob) -> None:
+        context = self.context
+        stored = find_unsettled(context, job)
+        if job.domain.found and (stored is None or stored.record.id in {one.id for one in context.missing}):
+            check_known(job.request.label, job.domain_uuid, context.missing)
+        job.domain = replace(job.domain, seen_devices=view.seen_devices(job.domain, job.request.uris))
+        job.decision = decide_cold_move(job.cold, context.source.name, view.survey, job.domain, job.traits, stored)
+        if isinstance(job.decision, d.Refuse) and isinstance(job.decision.error, Unreachable) and not context.settings.is_known(job.decision.host):
+            raise job.decision.error
+        if isinstance(job.decision, (d.Start, d.Refuse)):
+            job.request.filters = filters_for(job.cold)
+            try:
+                apply_policy(job.request, job.domain, context.settings, context.source.name)
+            except InvalidArgument as error:
+                job.error = error
+
+    def _predict_one(self, view: FleetView, job: MoveJob, reservations: ColdReservations) -> None:
+        decision = job.decision
+        if isinstance(decision, d.Start):
+            job.record, job.moved = reservations.predict_record(job, decision), True
+        elif isinstance(decision, d.Refuse):
+            raise decision.error
+        elif isinstance(decision, d.Adopt):
+            job.record, job.moved = decision.stored.record, True
+        elif isinstance(decision, d.AlreadyThere):
+            job.record = find_arrival(self.context, view.survey, job, decision, s.COLD_MIGRATION)
+
+    def _prepare_one(self, view: FleetView, job: MoveJob, reservations: ColdReservations) -> None:
+        """Write what the ledger needs before the source is ordered to act."""
+        context, decision = self.context, job.decision
+        if isinstance(decision, d.Start):
+            job.mirror = RecordMirror(context.ledger, reservations.reserve_destination(job, decision), owner=True)
+            job.mirror.write_record(job.mirror.record.advance(s.RUNNING, context.by, ORDERED))
+        elif isinstance(decision, d.Refuse):
+            raise reservations.record_refusal(job, decision)
+        elif isinstance(decision, d.Adopt):
+            job.mirror = RecordMirror(context.ledger, decision.stored, owner=True)
+        elif isinstance(decision, d.AlreadyThere):
+            job.record = find_arrival(context, view.survey, job, decision, s.COLD_MIGRATION)
+
+
+def survey_domains(context: RunContext, requests: t.Sequence[ColdRequest]) -> ColdSurvey:
+    """Return what the source, and the destinations as the source sees them, report about these domains. Changes nothing."""
+    work = {"wanted": encode([request.survey_question() for request in requests])}
+    return decode(ColdSurvey, context.source.run_phase("prepare", work)["survey"])
+
+
+@dataclass(frozen=True)
+class MoveAnswer:
+    """What the phase C(move) returns."""
+
+    answers: tuple[ColdAnswer, ...]
+    extra: t.Mapping[str, t.Any] = field(default_factory=dict)
+
+
+def order_moves(context: RunContext, jobs: t.Sequence[ColdJob], show: ShowRecord) -> None:
+    """Let the source carry out, or settle, the moves whose records these jobs have; each has its record or its error afterwards."""
+    if not jobs:
+        return
+    for job in jobs:
+        show(t.cast(RecordMirror, job.mirror).record, None)
+    orders = [make_order(context, t.cast(RecordMirror, job.mirror).record, job.is_adopted) for job in jobs]
+    try:
+        answers = decode(MoveAnswer, {"answers": context.source.run_phase("move", {"orders": encode(orders)})["answers"]}).answers
+    except KvmfleetError as error:
+        for job in jobs:
+            record = t.cast(RecordMirror, job.mirror).record
+            job.error = type(error)(error.message, error.next_step, migrations=[encode(record)])
+        return
+    by_uuid = {answer.uuid: answer for answer in answers}
+    for job in jobs:
+        run_guarded(job, lambda job: _conclude_job(context, t.cast(ColdJob, job), by_uuid[job.uuid], show))
+
+
+def make_order(context: RunContext, record: MoveRecord, adopt: bool) -> ColdOrder:
+    """Return the order for the source."""
+    recorded = record.connection.destination_uri if record.connection else None
+    return ColdOrder(record, str(recorded or context.settings.libvirt_uri(str(record.destination.host), context.source.name)), adopt)
+
+
+def _conclude_job(context: RunContext, job: ColdJob, answer: ColdAnswer, show: ShowRecord) -> None:
+    """Write the answer of the source to the ledger."""
+    mirror = t.cast(RecordMirror, job.mirror)
+    if answer.record is None:
+        error = error_for_code(str(answer.error_code))(answer.msg)
+        if not job.is_adopted:
+            mirror.write_record(mirror.record.advance(s.FAILED, context.by, f"Nothing was changed: {error}"))
+        error.result["migrations"] = [encode(mirror.record)]
+        raise error
+    mirror.write_record(answer.record)
+    job.record = mirror.record
+    job.moved = job.record.status == s.COMPLETED
+    show(job.record, None)
+    if job.record.status != s.COMPLETED and answer.error_code and answer.error_code != "internal":
+        raise error_for_code(answer.error_code)(answer.msg, migrations=[encode(job.record)])
+    job.error = final_error(job.record)
+
+
+def _needs_new_move(job: ColdJob) -> bool:
+    """Whether this was an earlier move that was only settled now, and did not bring the domain to the wanted destination."""
+    if not job.is_adopted or job.mirror is None or job.mirror.record.status not in s.CLOSED:
+        return False
+    record = job.mirror.record
+    return record.status != s.COMPLETED or job.request.destination not in (None, record.destination.host)
+
+
+@dataclass
+class ColdSettlement:
+    """Settles one unsettled record of a cold move by asking its hosts, on its source. It finishes or undoes that move, and never starts another."""
+
+    context: RunContext
+    stored: Stored
+
+    def predict_end(self) -> MoveRecord:
+        """Return the record as it is: only its hosts can tell. Changes nothing."""
+        return self.stored.record
+
+    def settle_move(self) -> MoveRecord:
+        """Return the record in its last status. Raises L(Conflict) if another host is its source, and what the source reports."""
+        record = self.stored.record
+        mirror = RecordMirror(self.context.ledger, self.stored, owner=True)
+        request = ColdRequest(None, record.domain.uuid, None, {}, None, t.cast(t.Any, None), t.cast(t.Any, None), label=record.domain.name or "")
+        job = ColdJob(request, decision=d.Adopt(self.stored), mirror=mirror)
+        order_moves(self.context, [job], lambda record, waits_for: None)
+        if job.error and mirror.record.status not in s.CLOSED:
+            raise job.error
+        return mirror.record
