@@ -30,7 +30,7 @@ GROUPS = (
     ("guard", "recover"),
     ("storage", "firmware"),
     ("lab", "facts"),
-    ("shutdown", "policy"),
+    ("shutdown", "policy", "cold"),
     ("awx", "contract"),
     ("evacuate", "fencing", "ledger"),
     ("faults", "protect", "cleanup", "guides"),

@@ -24,7 +24,8 @@ _ACTIVE = (domain_states.RUNNING, domain_states.PAUSED)
 class FakeDomain:
     """One host's copy of a domain. C(dirty_bytes) is what the guest writes over and over, at C(dirty_rate_bytes) a second.
 
-    C(unsafe): it has a disk that libvirt does not count as shared.
+    C(unsafe): it has a disk that libvirt does not count as shared. C(definition): what it was defined by, if that is kept.
+    C(restored_from): the content of the file from which its memory was restored, until it stops.
     """
 
     uuid: str
@@ -48,6 +49,8 @@ class FakeDomain:
     # A job other than a migration, as find_other_job names it.
     other_job: str = ""
     checkpoints: t.Tuple[Checkpoint, ...] = ()
+    definition: str = ""
+    restored_from: str = ""
 
     @property
     def active(self) -> bool:
@@ -56,6 +59,8 @@ class FakeDomain:
     def enter(self, state: str, reason: str) -> None:
         """Give the domain that state, as an event at its host would."""
         self.state, self.reason = state, reason
+        if not self.active:
+            self.restored_from = ""
 
     def view(self) -> domain_states.DomainView:
         return domain_states.DomainView(True, True, self.active, self.persistent, self.state, self.reason, self.job if self.active else domain_states.JOB_NONE)
@@ -65,6 +70,8 @@ class FakeDomain:
 
     def xml(self) -> str:
         """Return the definition, as far as the fake has one."""
+        if self.definition:
+            return self.definition
         disks = "".join(_disk(disk) for disk in self.disks)
         features = "".join(f"<feature policy='require' name='{feature}'/>" for feature in self.cpu_features)
         return (

@@ -12,7 +12,7 @@ import os
 import pathlib
 import typing as t
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.interface import Image, Volume
+from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.interface import Image, Permissions, Volume
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, KvmfleetError, NotFound
 
 
@@ -57,6 +57,15 @@ class DirectoryFolder:
         self.made.append(name)
         put_image(self._place / name, image_format, capacity_bytes)
         self._seen.add(name)
+
+    def write_file(self, name: str, content: bytes, permissions: Permissions) -> None:
+        if (self._place / name).exists():
+            raise Conflict(f"{name} exists already.")
+        (self._place / name).write_bytes(content)
+        self._seen.add(name)
+
+    def copy_file(self, name: str, new_name: str, permissions: Permissions) -> None:
+        self.write_file(new_name, (self._place / name).read_bytes(), permissions)
 
     def remove_file(self, name: str) -> None:
         with contextlib.suppress(FileNotFoundError):

@@ -6,9 +6,12 @@
 
 from __future__ import annotations
 
+import json
 import typing as t
+import uuid as uuid_module
 from xml.etree import ElementTree
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.interface import Permissions
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Internal, InvalidState, NotSupported
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Checkpoint
@@ -140,13 +143,39 @@ class FakeHost(FakeReader):
     def define_domain(self, definition: str) -> None:
         root = ElementTree.fromstring(definition)
         uuid, name = str(root.findtext("uuid")), str(root.findtext("name"))
-        self._act("define", uuid).put(FakeDomain(uuid, name, domain_states.SHUTOFF, ""))
+        machine = self._act("define", uuid)
+        known = machine.domains.get(uuid)
+        if known is None or not known.active:
+            machine.put(FakeDomain(uuid, name, domain_states.SHUTOFF, "", definition=definition))
 
     def start_domain(self, uuid: str, paused: bool = False) -> None:
         domain = self._act("start", uuid).domain(uuid)
         if domain.active:
             raise InvalidState(f"Failed to start domain {uuid}: it is running already.")
         domain.enter(domain_states.PAUSED if paused else domain_states.RUNNING, "user" if paused else "booted")
+
+    def save_domain(self, uuid: str, path: str, image_format: str) -> None:
+        domain = self._act("save", uuid, image_format).domain(uuid)
+        if not domain.active:
+            raise InvalidState(f"Failed to save domain {uuid}: it is not running.")
+        with open(path, "x", encoding="utf-8") as stream:
+            json.dump({"uuid": uuid, "name": domain.name, "definition": domain.xml(), "image": str(uuid_module.uuid4())}, stream)
+        domain.enter(domain_states.SHUTOFF, "saved")
+
+    def restore_paused(self, path: str) -> None:
+        machine = self._act("restore")
+        with open(path, encoding="utf-8") as stream:
+            saved = json.load(stream)
+        domain = machine.domains.get(saved["uuid"]) or machine.put(FakeDomain(saved["uuid"], saved["name"], persistent=False))
+        if domain.active:
+            raise InvalidState(f"Failed to restore domain {domain.uuid}: it is running already.")
+        domain.enter(domain_states.PAUSED, domain_states.MIGRATION)
+        domain.restored_from = saved["image"]
+
+    def make_folder(self, path: str, permissions: Permissions) -> None:
+        machine = self._act("make_folder", path)
+        if path not in machine.folders:
+            raise Internal(f"Failed to make the folder {path} on {self.uri}: the test gives it no place.")
 
     def create_domain(self, definition: str, paused: bool) -> None:
         self.define_domain(definition)

@@ -13,13 +13,14 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model import d
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import NotFound
 
 from .domain import GIB, FakeDomain
+from .folder import DirectoryFolder
 
 
 class FakeMachine:
     """A hypervisor host. C(calls) is the list of acts that were asked of it, in order.
 
     C(paths): the files of which it can tell whether it has them. C(saved_memory): files with the memory of domains, by their names.
-    C(lacking): features that its CPU does not have. C(is_read_only): whether its libvirt gives this user only a connection that reads.
+    C(folders): the folders of this machine behind its paths. C(lacking): features that its CPU does not have. C(is_read_only): whether its libvirt gives this user only a connection that reads.
     """
 
     def __init__(self, name: str, libvirt_version: int = 9000000, hypervisor_version: int = 7002022) -> None:
@@ -39,6 +40,7 @@ class FakeMachine:
         # Checkpoints whose bitmaps the images lack, or that are damaged.
         self.broken_bitmaps: t.Set[str] = set()
         self.saved_memory: t.Dict[str, str] = {}
+        self.folders: t.Dict[str, DirectoryFolder] = {}
         self.answers = True
         self.outages = 0
         self.listeners: t.List[t.Callable[[str, domain_states.JobStats], None]] = []

@@ -6,6 +6,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import pathlib
 import typing as t
 from xml.etree import ElementTree
 
@@ -198,9 +201,20 @@ class FakeReader:
     def users_of(self, path: str) -> t.List[str]:
         return [domain.name for domain in self._there("users_of").domains.values() if any(disk.source == path for disk in domain.disks)]
 
-    def open_folder(self, path: str) -> t.ContextManager[Folder]:
-        self._there("open_folder")
-        raise NotFound(f"Failed to open the folder {path} on {self.uri}: a fake host has none.")
+    @contextlib.contextmanager
+    def open_folder(self, path: str) -> t.Iterator[Folder]:
+        folders = self._there("open_folder").folders
+        if path not in folders:
+            raise NotFound(f"Failed to open the folder {path} on {self.uri}: the fake host does not have it.")
+        folders[path].refresh_listing()
+        yield folders[path]
+
+    def read_saved_uuid(self, path: str) -> t.Optional[str]:
+        self._there("read_saved_uuid")
+        try:
+            return str(json.loads(pathlib.Path(path).read_text())["uuid"])
+        except (OSError, ValueError, KeyError):
+            return None
 
     def saved_memory(self, name: str) -> t.Optional[str]:
         return self._there("saved_memory").saved_memory.get(name)

@@ -1,0 +1,107 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Cold moves: definitions with what belongs to them, memory that is saved and restored, and guests that are shut down."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.tests.integration.support.control import Control, Outcome
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
+
+Make = t.Callable[..., str]
+WRITER = ("--mib", "96", "--dirty-mib", "32", "--rate", "2000", "--integrity")
+# SeaBIOS serves as firmware in flash memory as well, and needs no further package.
+FIRMWARE = "/usr/share/seabios/bios-256k.bin"
+VARIABLES = "/var/lib/libvirt/qemu/nvram"
+MARK = "<metadata><note:owner xmlns:note='urn:example:note'>ann</note:owner></metadata>"
+
+
+def move_cold(control: Control, name: str, method: str, *options: str, on: int = 1, to: int = 2, **arguments: t.Any) -> Outcome:
+    given = {"name": name, "destination": control.lab.host(to), "method": method, **arguments}
+    return control.task(on, "cold_migrate", given, *options)
+
+
+def saved(lab: Lab) -> list[str]:
+    """Return the files of saved memory in the folder that all hosts share."""
+    return [path.name for path in lab.path(1, str(lab.layout.shared)).glob("kvmfleet-*")]
+
+
+def add_variables(lab: Lab, name: str, content: str) -> str:
+    """Give a guest that is off firmware variables of its own, and a mark of a person."""
+    path = f"{VARIABLES}/{name}_VARS.fd"
+    lab.on(1, "sh", "-c", f"mkdir -p {VARIABLES} && head -c 131072 /dev/zero > {path} && printf %s {content} | dd of={path} conv=notrunc status=none")
+    system = f"<loader readonly='yes' type='pflash'>{FIRMWARE}</loader><nvram>{path}</nvram></os>"
+    text = lab.virsh(1, "dumpxml", "--inactive", name).replace("</os>", f"{system}{MARK}")
+    lab("virsh", lab.host(1), "define", "/dev/stdin", stdin=text)
+    return path
+
+
+def test_a_definition_moves_with_its_variables_metadata_and_autostart(lab: Lab, control: Control, guest: Make) -> None:
+    name = guest("archive", "--off", "--autostart")
+    path = add_variables(lab, name, "first")
+    predicted = move_cold(control, name, "offline", "--check")
+    assert (predicted.changed, predicted.ended(), predicted.record["id"]) == (True, ("scheduled", None), None), predicted.text
+    assert lab.places(name) == {1: "shut off"}
+    moved = move_cold(control, name, "offline")
+    assert (moved.code, moved.changed, moved.ended()) == (0, True, ("completed", None)), moved.text
+    record = moved.record
+    assert (record["type"], record["method"]) == ("cold-migration", "offline")
+    assert lab.places(name) == {2: "shut off"}
+    assert lab.info(name, 2)["Autostart"] == "enable"
+    assert "urn:example:note" in lab.virsh(2, "dumpxml", "--inactive", name)
+    assert lab.on(2, "head", "-c", "5", path) == "first"
+    assert [(one["what"], one["path"], one["bytes"]) for one in record["cold"]["files"]] == [("nvram", path, 131072)]
+    assert len(record["cold"]["kept"]) == 2
+    for kept in record["cold"]["kept"]:
+        assert lab.path(1, kept).is_file(), kept
+    assert not lab.path(1, path).exists()
+    again = move_cold(control, name, "offline")
+    assert (again.code, again.changed, again.record["id"]) == (0, False, record["id"]), again.text
+    back = move_cold(control, name, "offline", on=2, to=1)
+    assert back.ended() == ("completed", None), back.text
+    assert (lab.places(name), lab.info(name, 1)["Autostart"]) == ({1: "shut off"}, "enable")
+    assert lab.on(1, "head", "-c", "5", path) == "first"
+
+
+def test_memory_is_saved_and_restored_without_a_loss(lab: Lab, control: Control, guest: Make) -> None:
+    name = guest("busy", *WRITER)
+    before = lab.check(name)
+    assert move_cold(control, name, "save", "--check", save_folder=str(lab.layout.shared)).changed
+    moved = move_cold(control, name, "save", save_folder=str(lab.layout.shared))
+    assert (moved.code, moved.changed, moved.ended()) == (0, True, ("completed", None)), moved.text
+    assert lab.places(name) == {2: "running"}
+    after = lab.check(name)
+    assert after["intact"]
+    assert after["increments"] > before["increments"]
+    assert saved(lab) == []
+    assert 0 < moved.record["result"]["downtime_ms"] <= moved.record["result"]["elapsed_ms"]
+    acts = [act["act"] for act in moved.record["acts"]]
+    assert acts == ["define", "save", "copy_files", "restore", "spend_image", "resume", "undefine_source", "remove_image", "keep_files"]
+
+
+@pytest.mark.long
+def test_a_paused_guest_stays_paused(lab: Lab, control: Control, guest: Make) -> None:
+    name = guest("halted", *WRITER, "--paused")
+    moved = move_cold(control, name, "save", save_folder=str(lab.layout.shared))
+    assert moved.ended() == ("completed", None), moved.text
+    assert (lab.places(name), saved(lab)) == ({2: "paused"}, [])
+
+
+def test_a_guest_is_shut_down_and_started_at_the_destination(lab: Lab, control: Control, guest: Make) -> None:
+    name = guest("polite", "--acpi", "--autostart")
+    moved = move_cold(control, name, "shutdown", start=True, shutdown_wait_seconds=60)
+    assert (moved.code, moved.changed, moved.ended()) == (0, True, ("completed", None)), moved.text
+    assert (lab.places(name), lab.info(name, 2)["Autostart"]) == ({2: "running"}, "enable")
+
+
+@pytest.mark.long
+def test_a_guest_that_does_not_shut_down_stays(lab: Lab, control: Control, guest: Make) -> None:
+    name = guest("deaf", "--autostart")
+    refused = move_cold(control, name, "shutdown", shutdown_wait_seconds=2)
+    assert (refused.code != 0, refused.result["error_code"], refused.ended()) == (True, "timeout", ("failed", None)), refused.text
+    assert (lab.places(name), lab.info(name, 1)["Autostart"]) == ({1: "running"}, "enable")

@@ -1,0 +1,148 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Two fake hosts and a domain that moves cold between them. Its process can be killed before any call to a host and at each side of any step."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._cold import mover as mover_module
+from ansible_collections.kvmfleet.migration.plugins.module_utils._cold.journal import ColdJournal
+from ansible_collections.kvmfleet.migration.plugins.module_utils._cold.mover import ColdMover
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.quarantine import Quarantine
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.mounts import Mount
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states as ds
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.cold_moves import ColdAnswer, ColdOrder
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import SAVE, Before, ColdMove
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord, new_record
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import Watcher
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.domain import FakeDomain
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI, UUID, FakeFleet
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.folder import DirectoryFolder
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.machine import FakeMachine
+
+THERE = "qemu+tcp://kvm2/system"
+VARIABLES = b"boot entries of web1"
+
+
+class Killed(BaseException):
+    """The process of a move was killed."""
+
+
+class Pair:
+    """C(kvm1) with the domain, and C(kvm2). C(die_at) is the moment at which the process of the next move is killed; moments are counted in C(moment)."""
+
+    def __init__(
+        self,
+        folder: pathlib.Path,
+        monkeypatch: pytest.MonkeyPatch,
+        method: str,
+        state: str = ds.RUNNING,
+        autostart: bool = True,
+        start: bool = False,
+    ) -> None:
+        self.fleet = FakeFleet("kvm1", "kvm2")
+        self.folder = folder
+        self.shared = folder / "shared"
+        self.moment = 0
+        self.die_at: int | None = None
+        self.on_moment: t.Callable[[int], None] = lambda moment: None
+        self.executed: list[str] = []
+        for name in ("shared", "run", "kvm1", "kvm2"):
+            (folder / name).mkdir()
+        self.variables = folder / "kvm1/web1_VARS.fd"
+        self.variables.write_bytes(VARIABLES)
+        self.fleet.destination.folders[str(folder / "kvm1")] = DirectoryFolder(folder / "kvm2")
+        self.guest = self.fleet.guest(state=state, autostart=autostart, definition=self._definition())
+        self.guest.reason = "booted" if self.guest.active else "shutdown"
+        self.fleet.before_call = lambda machine, call: self._pass_moment()
+        self.record = self._make_record(method, start)
+        self.answers: list[ColdAnswer] = []
+        monkeypatch.setattr(mover_module, "read_mounts", lambda: [Mount(str(folder), "ext4", "/dev/vda")])
+        monkeypatch.setattr(mover_module, "read_host_id", lambda: None)
+
+    @property
+    def source(self) -> FakeMachine:
+        return self.fleet.source
+
+    @property
+    def destination(self) -> FakeMachine:
+        return self.fleet.destination
+
+    def run(self, die_at: int | None = None) -> ColdAnswer | None:
+        """Let a process carry the move out, or settle it if there was one before; None if it was killed."""
+        adopt = self.moment > 0
+        self.moment, self.die_at = 0, die_at
+        journal = ColdJournal(self.record, Watcher(4711, 1, self.record.record_id), adopt, str(self.folder / "run"))
+        order = ColdOrder(self.record, THERE, adopt)
+        quarantine = Quarantine(self.record.record_id, str(self.folder / "quarantine"))
+        clock = self.fleet.clock
+        mover = ColdMover(
+            order, journal, self.fleet.open, LOCAL_URI, str(self.folder / "run"), quarantine, clock, clock.sleep, lambda name: self._pass_moment()
+        )
+        try:
+            answer = mover.carry_out()
+        except Killed:
+            return None
+        finally:
+            self.moment = max(1, self.moment)
+        self.answers.append(answer)
+        if answer.record is not None and answer.record.status != s.ERROR:
+            self.record = answer.record
+        return answer
+
+    def forget_state(self) -> None:
+        """Lose the state file, as when the source boots."""
+        for path in (self.folder / "run").glob("*.json"):
+            path.unlink()
+
+    def at(self, machine: FakeMachine) -> FakeDomain | None:
+        return machine.domains.get(UUID)
+
+    def images(self) -> list[str]:
+        return sorted(path.name.partition(".save")[2] for path in self.shared.iterdir())
+
+    def places(self) -> dict[str, str]:
+        """Return the hosts that have a definition, with the state of the domain there."""
+        found = {machine.name: self.at(machine) for machine in self.fleet.machines.values()}
+        return {name: domain.state for name, domain in found.items() if domain is not None}
+
+    def check(self) -> None:
+        """Check what holds at every moment: one running guest at most, from memory that never ran before, a definition, and one autostart at most."""
+        domains = [domain for domain in map(self.at, self.fleet.machines.values()) if domain is not None]
+        assert domains, "the definition is lost"
+        assert sum(domain.state == ds.RUNNING for domain in domains) <= 1, "two guests run"
+        assert sum(domain.autostart for domain in domains) <= 1, "two hosts start the domain"
+        for domain in domains:
+            if domain.state == ds.RUNNING and domain.restored_from and domain.restored_from not in self.executed[-1:]:
+                assert domain.restored_from not in self.executed, "memory ran twice"
+                self.executed.append(domain.restored_from)
+
+    def _pass_moment(self) -> None:
+        self.check()
+        self.moment += 1
+        self.on_moment(self.moment)
+        if self.moment == self.die_at:
+            raise Killed
+
+    def _definition(self) -> str:
+        system = f"<os><type>hvm</type><nvram>{self.variables}</nvram></os>"
+        return f"<domain type='kvm'><name>web1</name><uuid>{UUID}</uuid>{system}<metadata><a>b</a></metadata></domain>"
+
+    def _make_record(self, method: str, start: bool) -> MoveRecord:
+        hosts = [HostRef(machine.name, None, machine.host_uuid) for machine in (self.source, self.destination)]
+        record = new_record(s.COLD_MIGRATION, DomainRef(UUID, "web1"), hosts[0], hosts[1], {}, "root@control pid 1")
+        image = {"image": str(self.shared / f"kvmfleet-{record.id}.save")} if method == SAVE else {}
+        before = Before(state=self.guest.state, persistent=True, autostart=self.guest.autostart, at_destination=False)
+        record = dataclasses.replace(record, method=method, cold=ColdMove(start, shutdown_wait_seconds=30, **image), before=before, generation=1)
+        for status in (s.SCHEDULED, s.QUEUED, s.RUNNING):
+            record = record.advance(status, "root@control pid 1")
+        return record

@@ -1,0 +1,122 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Cold moves whose process is killed: at every moment of each kind of move, and 1,000 drawn ones with further faults."""
+
+from __future__ import annotations
+
+import pathlib
+import random
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states as ds
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import MigrationFailed
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._cold.pair import VARIABLES, Pair
+
+KINDS: list[tuple[str, dict[str, t.Any]]] = [
+    ("offline", {"state": ds.SHUTOFF}),
+    ("offline", {"state": ds.SHUTOFF, "autostart": False}),
+    ("save", {}),
+    ("save", {"state": ds.PAUSED}),
+    ("shutdown", {}),
+    ("shutdown", {"start": True}),
+    ("shutdown", {"state": ds.SHUTOFF, "start": True}),
+]
+
+
+def make_pair(folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch, kind: tuple[str, dict[str, t.Any]], name: str) -> Pair:
+    (folder / name).mkdir()
+    return Pair(folder / name, monkeypatch, kind[0], **kind[1])
+
+
+def check_end(pair: Pair, kind: tuple[str, dict[str, t.Any]], what: str) -> None:
+    """Check that the domain is in one place, as the record says, with all that belongs to it."""
+    method, how = kind
+    before, autostart, start = how.get("state", ds.RUNNING), how.get("autostart", True), how.get("start", False)
+    assert pair.record.status in (s.COMPLETED, s.FAILED), what
+    machine = pair.destination if pair.record.status == s.COMPLETED else pair.source
+    domain = pair.at(machine)
+    assert list(pair.places()) == [machine.name], what
+    assert domain is not None, what
+    assert (domain.autostart, domain.persistent) == (autostart, True), what
+    assert "<a>b</a>" in domain.xml(), what
+    if method == "save":
+        assert (domain.state, pair.images()) == (before, []), what
+    elif pair.record.status == s.COMPLETED:
+        assert domain.state == (ds.RUNNING if method == "shutdown" and start else ds.SHUTOFF), what
+    kept = [path.read_bytes() for path in pair.folder.rglob("*web1_VARS.fd") if "shared" not in path.parts]
+    assert VARIABLES in kept, what
+    assert (pair.folder / machine.name / "web1_VARS.fd").read_bytes() == VARIABLES, what
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_move_arrives(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, kind: tuple[str, dict[str, t.Any]]) -> None:
+    pair = make_pair(tmp_path, monkeypatch, kind, "pair")
+    answer = pair.run()
+    assert answer is not None
+    assert (pair.record.status, answer.error_code) == (s.COMPLETED, None), answer.msg
+    check_end(pair, kind, "not killed")
+
+
+@pytest.mark.parametrize("lost", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_move_that_is_killed_at_any_moment_is_settled(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, kind: tuple[str, dict[str, t.Any]], lost: bool
+) -> None:
+    whole = make_pair(tmp_path, monkeypatch, kind, "whole")
+    whole.run()
+    moments = whole.moment
+    assert moments > 20
+    for moment in range(1, moments + 1):
+        pair = make_pair(tmp_path, monkeypatch, kind, f"killed-{moment}")
+        assert pair.run(die_at=moment) is None
+        if lost:
+            pair.forget_state()
+        pair.run()
+        check_end(pair, kind, f"killed at moment {moment} of {moments}")
+
+
+def draw_fault(pair: Pair, dice: random.Random) -> None:
+    """Let something else go wrong during the next run: the destination refuses a call, or does not answer from some moment on."""
+    kind, moment = dice.choice(("none", "refusal", "silence")), dice.randint(1, 40)
+    pair.destination.refuse.clear()
+    pair.on_moment = lambda now: None
+    if kind == "refusal":
+        call = dice.choice(("define", "restore", "undefine", "set_autostart", "make_folder", "resume", "start"))
+        pair.destination.refuse[call] = MigrationFailed(f"Failed to {call}.")
+    elif kind == "silence":
+        pair.on_moment = lambda now: pair.destination.go_dark() if now == moment else None
+
+
+def clear_faults(pair: Pair) -> None:
+    pair.destination.refuse.clear()
+    pair.on_moment = lambda now: None
+    pair.destination.come_back()
+
+
+@pytest.mark.parametrize("hundred", range(10))
+def test_of_1000_moves_with_kills_and_faults_none_starts_twice_or_loses_a_definition(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, hundred: int
+) -> None:
+    kills = 0
+    for seed in range(hundred * 100, hundred * 100 + 100):
+        dice = random.Random(seed)
+        kind = dice.choice(KINDS)
+        pair = make_pair(tmp_path, monkeypatch, kind, f"seed-{seed}")
+        for _run in range(dice.randint(1, 3)):
+            if pair.record.status in s.CLOSED:
+                break
+            draw_fault(pair, dice)
+            kills += pair.run(die_at=dice.randint(1, 45)) is None
+            clear_faults(pair)
+            pair.check()
+            if dice.random() < 0.5:
+                pair.forget_state()
+        if pair.record.status not in s.CLOSED:
+            pair.run()
+        check_end(pair, kind, f"seed {seed}")
+    assert kills >= 50
