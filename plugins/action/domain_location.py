@@ -253,7 +253,7 @@ class RecordSearch:
             )
         record = stored.record
         if record.type != s.LIVE_MIGRATION:
-            raise InvalidArgument(f"Record {record_id} is an {record.type}, not a migration.", _UNCHANGED)
+            raise InvalidArgument(f"Record {record_id} is of the type {record.type}, not a live migration.", _UNCHANGED)
         if (self._domain.uuid and self._domain.uuid != record.domain.uuid) or (self._domain.name and self._domain.name != record.domain.name):
             raise InvalidArgument(f"Record {record_id} is about domain {record.domain.name}, not about {self._domain.label}.", _UNCHANGED)
         if record.status in s.UNSETTLED or self._missing_ok:

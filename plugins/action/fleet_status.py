@@ -44,6 +44,12 @@ LAG_SECONDS = 60
 MOST_NAMES = 12
 NOTE, LOOK = "note", "look"
 SILENT, UNKNOWN = "silent", "not in the ledger"
+# What closes an unsettled record of each type of which its source reports nothing.
+_CLOSING_STEPS = {
+    s.LIVE_MIGRATION: "kvmfleet.migration.abort -e id={id}",
+    s.COLD_MIGRATION: "run its task again, or settle record {id} (docs/ledger.md)",
+    s.EVACUATION: "kvmfleet.migration.evacuate again",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -304,7 +310,7 @@ class StatusReport:
             age = age_seconds(record.updated_at)
             if record.source.host in (*self.silent, *self._unread) or (age is not None and age < LAG_SECONDS):
                 return
-            again = f"kvmfleet.migration.abort -e id={record.id}" if record.type == s.LIVE_MIGRATION else "kvmfleet.migration.evacuate again"
+            again = _CLOSING_STEPS[record.type].format(id=record.id)
             yield (
                 f"{name}: record {record.id} is '{record.status}' since {_time_text(record.updated_at)}, and {record.source.label} does not report the move."
                 f" To close the record: {again}"
@@ -396,7 +402,7 @@ def _read_move(host: str, migration: JsonObject, open_records: Sequence[MoveReco
 
 
 def _error_text(record: MoveRecord) -> str:
-    what = "its result is not proved" if record.type == s.LIVE_MIGRATION else "the evacuation is not finished"
+    what = "its result is not proved" if record.type in s.MOVE_TYPES else "the evacuation is not finished"
     why = ", ".join(part for part in (f"{record.source.label} -> {record.destination.label}", record.reason, record.last_detail.rstrip(".")) if part)
     return (
         f"{record.domain.name or record.domain.uuid}: {what} since {_time_text(record.updated_at)} ({why})."

@@ -21,8 +21,9 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 )
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import IdentityAnswer
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import ENABLED
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import COLD_MIGRATION, ENABLED, LIVE_MIGRATION
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, describe_actor
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._cold.run import ColdSettlement
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.plan_request import read_host_variables
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.preparation import HostStatus, PreparationRequest, prepare_host, readable_facts
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger import host_decisions
@@ -48,7 +49,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_en
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_if_any, open_ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.job import RunContext
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.run import RecordDecision
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.run import MakeSettlement, MoveSettlement, RecordDecision
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.source_host import SourceHost
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import TaskSettings
 
@@ -164,9 +165,15 @@ class ActionModule(FleetAction):
 
         reason, check, by = str(options["reason"]), self._task.check_mode, describe_actor(task_vars)
         if options["settle"]:
-            source, wanted = SourceHost(self, task_vars, options["uri"], "live_migrate"), options["settle"]
-            context = RunContext(ledger, settings, source, options["uri"], by)
-            result = _settle_record(RecordDecision(context, wanted["id"], name, reason, check, phase if is_target else None), wanted["status"])
+            live, cold = (SourceHost(self, task_vars, options["uri"], module) for module in ("live_migrate", "cold_migrate"))
+            context = RunContext(ledger, settings, live, options["uri"], by)
+            settlements: dict[str, MakeSettlement] = {
+                LIVE_MIGRATION: lambda stored: MoveSettlement(context, stored),
+                COLD_MIGRATION: lambda stored: ColdSettlement(dataclasses.replace(context, source=cold), stored),
+            }
+            wanted = options["settle"]
+            decision_about = RecordDecision(context, wanted["id"], name, reason, check, phase if is_target else None, settlements)
+            result = _settle_record(decision_about, wanted["status"])
             result["warnings"] = context.warnings
         elif decision == "adopt_identity":
             result = _adopt_identity(

@@ -27,6 +27,7 @@ from .._model.domain_states import NO_ANSWER, RUNNING, DomainView
 from .._model.errors import Internal, KvmfleetError, MigrationFailed, NotSupported, Unreachable, Unsafe
 from .._model.libvirt_formats import parse_libvirt_xml
 from .._model.record_parts import SAVE, ColdMove, CopiedFile, Result
+from .._model.references import HostRef
 from .._model.saved_domains import NVRAM, TPM, NeededFile
 from .._run_folder import RUN_FOLDER, note_own_act
 from . import steps as st
@@ -176,7 +177,16 @@ class ColdMover:
     def _open(self, uri: str) -> Host:
         host = self._hosts.get(uri)
         if host is None or not host.is_connected():
-            host = self._hosts[uri] = self.open_host(uri)
+            host = self._hosts[uri] = self._check_identity(self.open_host(uri), uri)
+        return host
+
+    def _check_identity(self, host: Host, uri: str) -> Host:
+        """Return the host. Raises L(Unreachable) if another host than the one in the record answers under its URI."""
+        record = self.journal.record
+        end = record.source if uri == self.source_uri else record.destination
+        if not end.may_be(HostRef(None, host.host_id(), host.host_uuid())):
+            host.close()
+            raise Unreachable(f"Another host than {end.label} answers at {uri}.")
         return host
 
     def _forget(self, uri: str) -> None:

@@ -14,11 +14,13 @@ import typing as t
 import uuid
 
 from .._libvirt.host import open_host
+from .._libvirt.interface import Host, OpenHost
 from .._model.codec import Json, decode, encode
 from .._model.cold_moves import ColdAnswer, ColdOrder
 from .._model.errors import Conflict, KvmfleetError
+from .._model.references import HostRef
 from .._module import Result, require_local, require_root
-from .._run_folder import AlreadyWatched, Ownership, identify_watcher, prepare_run_folder
+from .._run_folder import RUN_FOLDER, AlreadyWatched, Ownership, identify_watcher, prepare_run_folder
 from .journal import ColdJournal
 from .mover import ColdMover
 
@@ -46,26 +48,38 @@ def carry_out_moves(uri: str, work: _CarryOut) -> Result:
     return {"changed": any(answer.record is not None for answer in answers), "answers": encode(answers)}
 
 
-def carry_out_order(uri: str, order: ColdOrder) -> ColdAnswer:
+def carry_out_order(uri: str, order: ColdOrder, open_one: OpenHost = open_host, folder: str = RUN_FOLDER) -> ColdAnswer:
     """Carry out one order under the lock of its domain. An order that came too late, or whose domain another process moves, is refused."""
     try:
-        ownership = _take_lock(order.uuid)
+        _check_source(open_one(uri), order)
+        ownership = _take_lock(order.uuid, folder)
         generation = _begin_record(ownership, order)
     except KvmfleetError as error:
         return ColdAnswer(order.uuid, None, error.error_code, str(error))
     try:
         record = order.record.raise_generation(generation)
-        journal = ColdJournal(record, identify_watcher(str(uuid.uuid4())), order.adopt)
-        return ColdMover(order, journal, open_host, uri).carry_out()
+        journal = ColdJournal(record, identify_watcher(str(uuid.uuid4())), order.adopt, folder)
+        return ColdMover(order, journal, open_one, uri, folder).carry_out()
     finally:
         ownership.release_lock()
 
 
-def _take_lock(domain_uuid: str) -> Ownership:
+def _check_source(host: Host, order: ColdOrder) -> None:
+    """Raise L(Conflict) if this host is not the source of the record: it could take a domain that it does not have for one that has moved."""
+    try:
+        own = HostRef(None, host.host_id(), host.host_uuid())
+    finally:
+        host.close()
+    source = order.record.source
+    if not source.may_be(own):
+        raise Conflict(f"This host is not {source.label}, which is the source of record {order.record.id}.", f"Run the task on {source.label}.")
+
+
+def _take_lock(domain_uuid: str, folder: str) -> Ownership:
     deadline = time.monotonic() + LOCK_SECONDS
     while time.monotonic() < deadline:
         with contextlib.suppress(AlreadyWatched):
-            return Ownership(domain_uuid)
+            return Ownership(domain_uuid, folder)
         time.sleep(_POLL_SECONDS)
     raise Conflict(f"Another process on this host moves domain {domain_uuid}, or shuts it down.", "Wait for its end, and run the task again.")
 

@@ -74,8 +74,8 @@ def _why_age_unknown(record: t.Optional[MoveRecord], record_id: str, host_id: t.
     """Return why the record does not show how long ago its cleanup ended; empty if it does, or if the cleanup is still in progress."""
     if record is None:
         return f"the ledger has no record {record_id}, so its age is not known: delete it by hand when it is no longer needed"
-    if not host_id or record.type != s.EVACUATION or host_id not in (record.source.host_id, record.destination.host_id):
-        return f"the record {record_id} is not of an evacuation of this host"
+    if not host_id or record.type not in (s.EVACUATION, s.COLD_MIGRATION) or host_id not in (record.source.host_id, record.destination.host_id):
+        return f"the record {record_id} is not of an evacuation or a cold move of this host"
     latest = max(_list_times(record), default=None)
     if latest is None:
         return f"the record {record_id} has no valid time"

@@ -140,7 +140,7 @@ def decide_record(job: EvacuationJob, fleet: FleetAnswers) -> None:
         job.older = None if job.rejoin else record
     elif record.type == s.EVACUATION and record.status in _BEGUN_STATUSES and fleet.has_answered(record.destination):
         raise _unsettled_error(record, f"Run the task on {record.destination.host}, which answers: it settles the record by querying that host.")
-    elif record.destination.is_same(destination) and record.type == s.LIVE_MIGRATION and job.uuid in fleet.own_domains:
+    elif record.destination.is_same(destination) and record.type in s.MOVE_TYPES and job.uuid in fleet.own_domains:
         raise _unsettled_error(record, "An incomplete copy of the domain is on this host. Run the same migration again, or remove that copy.")
     else:
         job.older = record

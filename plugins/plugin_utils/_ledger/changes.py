@@ -108,7 +108,7 @@ PossibleHosts = tuple[HostRef, ...]
 
 def next_possible_hosts(record: MoveRecord, old_status: str, before: PossibleHosts) -> PossibleHosts:
     """Return the possible hosts after the record went from C(old_status) to its own."""
-    if record.type == s.LIVE_MIGRATION:
+    if record.type in s.MOVE_TYPES:
         return _after_move(record, before)
     return _after_evacuation(record, old_status, before)
 

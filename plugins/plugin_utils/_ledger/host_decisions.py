@@ -191,7 +191,7 @@ def list_discarded(ledger: Ledger, host_id: str | None, statement: str, by: str)
 
 
 def _ask_hosts_step(record: MoveRecord) -> str:
-    is_open = record.type == s.LIVE_MIGRATION and record.is_unsettled
+    is_open = record.type in s.MOVE_TYPES and record.is_unsettled
     return f"{f'Run the task on {record.source.label}, which asks the hosts of the move. ' if is_open else ''}Nothing was changed."
 
 

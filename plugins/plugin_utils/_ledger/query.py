@@ -82,7 +82,7 @@ def _query_error(expression: str, error: Exception) -> InvalidArgument:
     return InvalidArgument(f"Failed to run the JMESPath query {str(expression)!r}: {reason}.", "See https://jmespath.org for the syntax.")
 
 
-_RECORD_TYPES = {"migrations": s.LIVE_MIGRATION, "evacuations": s.EVACUATION}
+_RECORD_TYPES = {"migrations": s.MOVE_TYPES, "evacuations": (s.EVACUATION,)}
 _TERM_CONDITIONS = {
     "migrations": {"status", "host", "domain", "since", "until", "forced"},
     "evacuations": {"status", "host", "domain", "since", "until", "forced"},
@@ -160,7 +160,7 @@ def _read_documents(ledger: Ledger, term: str, conditions: Conditions) -> list[J
 
 def _select_records(ledger: Ledger, term: str, conditions: Conditions) -> Iterator[Document]:
     """Yield documents one by one: a list of them would have each record twice, as JSON and decoded."""
-    selection = make_selection([_RECORD_TYPES[term]], conditions.status, conditions.host, conditions.domain, conditions.since, conditions.until)
+    selection = make_selection(_RECORD_TYPES[term], conditions.status, conditions.host, conditions.domain, conditions.since, conditions.until)
     found = ledger.list_record_documents(selection)
     return (document for document in found if conditions.forced is None or bool(document.record.forced) is conditions.forced)
 

@@ -210,7 +210,7 @@ def restore_record(recalled: JsonObject, status: str, host: str, statement: str,
     """
     known = read_record(recalled["record"])
     # Only the ledger knew how an evacuation ended.
-    if recalled["watched"] or (known.type == s.LIVE_MIGRATION and known.status not in s.FINAL):
+    if recalled["watched"] or (known.type in s.MOVE_TYPES and known.status not in s.FINAL):
         raise InvalidState(f"The host {host} remembers {describe_record(known)} as '{known.status}'.", "Wait for its end there. Nothing was changed.")
     if not may_follow(known.type, s.ERROR, status):
         raise InvalidArgument(f"The record {known.id} cannot become '{status}'.", "Nothing was changed.")

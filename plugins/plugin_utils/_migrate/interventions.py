@@ -103,7 +103,7 @@ class Intervention:
             )
         record = stored.record
         if record.type != s.LIVE_MIGRATION:
-            raise InvalidArgument(f"Record {record_id} is an {record.type}, not a migration.", "Nothing was changed.")
+            raise InvalidArgument(f"Record {record_id} is of the type {record.type}, not a live migration.", "Nothing was changed.")
         if (request.uuid and request.uuid != record.domain.uuid) or (request.name and request.name != record.domain.name):
             raise InvalidArgument(f"Record {record_id} is about domain {record.domain.name}, not about {request.label}.", "Nothing was changed.")
         return stored

@@ -261,6 +261,20 @@ class MoveSettlement:
             )
 
 
+class Settlement(t.Protocol):
+    """Settles one unsettled record of a move by asking its hosts."""
+
+    def predict_end(self) -> MoveRecord:
+        """Return the record as it would be settled, or as it is if only its hosts can tell. Changes nothing."""
+
+    def settle_move(self) -> MoveRecord:
+        """Return the record in its last status."""
+
+
+# Returns the settlement of a record.
+MakeSettlement = t.Callable[[Stored], Settlement]
+
+
 # A person's status and the one that the hosts prove, if both say that the guest is on its source.
 _ON_SOURCE = (s.FAILED, s.CANCELLED)
 
@@ -271,6 +285,7 @@ class RecordDecision:
 
     :arg name: the host that the decision is about.
     :arg phase: runs a phase of the module C(host) on that host; null if the task runs on another one.
+    :arg settlements: what settles the records of moves, by their type.
     """
 
     context: RunContext
@@ -279,6 +294,7 @@ class RecordDecision:
     reason: str
     check: bool
     phase: t.Callable[[str, JsonObject], JsonObject] | None
+    settlements: t.Mapping[str, MakeSettlement]
 
     def settle_record(self, status: str) -> tuple[Stored | None, MoveRecord | None]:
         """Return the record as the ledger has it, and as it was settled, or would be in check mode; null if it has that status already.
@@ -298,7 +314,7 @@ class RecordDecision:
                 f"There is no record {self.record_id}, neither in the ledger nor in what {self.name} remembers.", "Run the task on the host that remembers it."
             )
         record = stored.record
-        if self.phase and record.type == s.LIVE_MIGRATION and record.is_unsettled and record.status != s.ERROR:
+        if self.phase and record.type in self.settlements and record.is_unsettled and record.status != s.ERROR:
             return stored, self._settle_by_asking(stored, status)
         settled = settle_record(stored, status, self.reason, by)
         return stored, ledger.update_record(stored, settled).record if settled and not self.check else settled
@@ -317,7 +333,7 @@ class RecordDecision:
 
         Raises L(Conflict), with the record, if the answers contradict the status: the record is closed by the answers.
         """
-        settlement, ledger = MoveSettlement(self.context, stored), self.context.ledger
+        settlement, ledger = self.settlements[stored.record.type](stored), self.context.ledger
         found = settlement.predict_end() if self.check else settlement.settle_move()
         if found.status == s.ERROR:
             now = replace(stored, record=found) if self.check else ledger.read_record(found.record_id)

@@ -63,7 +63,7 @@ def read_present(ledger: Ledger, open_records: list[MoveRecord]) -> PresentState
     protects = [moment for moment in protected if moment is not None]
     unsettled = [_parse_time(record.created_at) for record in open_records if record.is_unsettled]
     return PresentState(
-        open_moves=_count_words(MOVE_STATUSES, (record.status for record in open_records if record.type == s.LIVE_MIGRATION)),
+        open_moves=_count_words(MOVE_STATUSES, (record.status for record in open_records if record.type in s.MOVE_TYPES)),
         open_evacuations=_count_words(EVACUATION_STATUSES, (record.status for record in open_records if record.type == s.EVACUATION)),
         hosts=_count_words(s.HOST_STATES, (host.state for host in hosts)),
         protected_domains=sum(bool(document.domain.protected) for document in ledger.list_domains()),

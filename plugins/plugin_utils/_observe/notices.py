@@ -60,7 +60,7 @@ class NoticeData:
     """What happened to a record, or to a domain by an act of others, which has no record.
 
     :arg record: its ID in the ledger; null for an act of others.
-    :arg record_type: C(live-migration) or C(evacuation); null for an act of others.
+    :arg record_type: C(live-migration), C(cold-migration) or C(evacuation); null for an act of others.
     :arg generation: of the record.
     :arg status: of the record with this event, or the word of its line of history; for an act of others, the state of the domain that was found.
     :arg reason: of the status; null while the record is not closed.
@@ -132,7 +132,7 @@ def make_event(record: MoveRecord, kind: str, line: HistoryLine, ledger_id: str)
         destination=NoticeHost(record.destination.host, record.destination.host_id),
         by=line.writer,
         detail=(line.detail or "")[:_MAX_DETAIL_CHARACTERS],
-        result=record.result if is_last_word and record.type == s.LIVE_MIGRATION else None,
+        result=record.result if is_last_word and record.type in s.MOVE_TYPES else None,
     )
     return _encode_notice(record.record_id, f"{kind} {line.at}", record.domain.uuid, kind, line.at, data, ledger_id)
 
@@ -185,7 +185,7 @@ def _data_of(event: JsonObject) -> JsonObject:
 def _event_kinds(record: MoveRecord, number: int) -> list[str]:
     earlier, status = record.history[:number], record.history[number].status
     words = [line.status for line in earlier]
-    return _move_kinds(status, words, is_aborting(earlier)) if record.type == s.LIVE_MIGRATION else _evacuation_kinds(status, words)
+    return _move_kinds(status, words, is_aborting(earlier)) if record.type in s.MOVE_TYPES else _evacuation_kinds(status, words)
 
 
 def _move_kinds(status: str, earlier: list[str], aborting: bool) -> list[str]:

@@ -20,7 +20,8 @@ class FakeMachine:
     """A hypervisor host. C(calls) is the list of acts that were asked of it, in order.
 
     C(paths): the files of which it can tell whether it has them. C(saved_memory): files with the memory of domains, by their names.
-    C(folders): the folders of this machine behind its paths. C(lacking): features that its CPU does not have. C(is_read_only): whether its libvirt gives this user only a connection that reads.
+    C(folders): the folders of this machine behind its paths.
+    C(lacking): features that its CPU does not have. C(is_read_only): whether its libvirt gives this user only a connection that reads.
     """
 
     def __init__(self, name: str, libvirt_version: int = 9000000, hypervisor_version: int = 7002022) -> None:

@@ -256,6 +256,7 @@ def count_outcomes(moves: Sequence[ReportedMove]) -> dict[str, int]:
     return {
         "records": len(moves),
         "live_migrations": sum(1 for move in moves if move.type == s.LIVE_MIGRATION),
+        "cold_migrations": sum(1 for move in moves if move.type == s.COLD_MIGRATION),
         "evacuations": sum(1 for move in moves if move.type == s.EVACUATION),
         **{outcome.replace(" ", "_"): sum(1 for move in moves if move.outcome == outcome) for outcome in OUTCOMES},
         "forced": sum(1 for move in moves if move.forced),

@@ -1,0 +1,81 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Cold moves whose process on the source is killed: the next run, or a person, settles them by what both hosts show."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.tests.integration.support.control import Control, Outcome
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab, eventually
+
+Make = t.Callable[..., str]
+# Only the first host has it.
+BRIDGE = "cold0"
+BIG = ("--mib", "256", "--dirty-mib", "160", "--rate", "20000", "--integrity")
+
+
+def kill_at(lab: Lab, control: Control, name: str, act: str, **arguments: t.Any) -> Outcome:
+    """Begin a cold move, kill its process on the source as soon as this act has begun, and return how the task ended."""
+    uuid = lab.uuid(name)
+    running = control.begin(1, "cold_migrate", {"name": name, "destination": lab.host(2), **arguments})
+
+    def acting() -> int | None:
+        state = lab.state_file(uuid)
+        begun = state is not None and act in [one["act"] for one in state["acts"]]
+        return int(state["watcher"]["pid"]) if state is not None and begun else None
+
+    lab.on(1, "kill", "-KILL", str(eventually(acting, f"{act} of {name}")))
+    return running.wait()
+
+
+def test_a_move_that_was_killed_while_memory_is_saved_is_finished(lab: Lab, control: Control, guest: Make) -> None:
+    name = guest("busy", *BIG)
+    folder = str(lab.layout.shared)
+    killed = kill_at(lab, control, name, "save", method="save", save_folder=folder)
+    assert (killed.code != 0, killed.result["error_code"], killed.ended()) == (True, "internal", ("running", None)), killed.text
+    settled = control.task(1, "cold_migrate", {"name": name, "destination": lab.host(2), "method": "save", "save_folder": folder})
+    assert (settled.code, settled.changed, settled.ended()) == (0, True, ("completed", None)), settled.text
+    assert settled.record["id"] == killed.record["id"]
+    assert lab.places(name) == {2: "running"}
+    assert lab.check(name)["intact"]
+    assert list(lab.path(1, folder).glob("kvmfleet-*")) == []
+
+
+@pytest.mark.long
+def test_a_person_settles_a_move_that_was_killed_while_memory_is_saved(lab: Lab, control: Control, guest: Make) -> None:
+    name = guest("busy", *BIG, "--autostart")
+    killed = kill_at(lab, control, name, "save", method="save", save_folder=str(lab.layout.shared))
+    decision = {"settle": {"id": killed.record["id"], "status": "completed"}, "reason": "its task was killed"}
+    settled = control.task(1, "host", decision)
+    assert (settled.code, settled.changed) == (0, True), settled.text
+    assert settled.result["records"][0]["status"] == "completed"
+    assert (lab.places(name), lab.info(name, 2)["Autostart"]) == ({2: "running"}, "enable")
+    assert lab.check(name)["intact"]
+
+
+@pytest.mark.long
+def test_a_move_that_was_killed_while_its_guest_shuts_down_is_undone_and_begun_anew(lab: Lab, control: Control, guest: Make) -> None:
+    name = guest("deaf", "--autostart")
+    killed = kill_at(lab, control, name, "shut_down", method="shutdown")
+    assert lab.places(name) == {1: "running", 2: "shut off"}
+    assert (lab.info(name, 1)["Autostart"], lab.info(name, 2)["Autostart"]) == ("disable", "disable")
+    again = control.task(1, "cold_migrate", {"name": name, "destination": lab.host(3), "method": "save", "save_folder": str(lab.layout.shared)})
+    assert (again.code, again.ended()) == (0, ("completed", None)), again.text
+    assert lab.places(name) == {3: "running"}
+    assert [(record["id"] == killed.record["id"], record["status"]) for record in control.records()] == [(True, "failed"), (False, "completed")]
+
+
+@pytest.mark.long
+def test_memory_is_restored_on_the_source_if_the_destination_cannot_restore_it(lab: Lab, control: Control, guest: Make) -> None:
+    lab.on(1, "sh", "-c", f"ip link show {BRIDGE} > /dev/null 2>&1 || ip link add {BRIDGE} up type bridge")
+    name = guest("busy", "--mib", "96", "--dirty-mib", "32", "--rate", "2000", "--integrity", "--bridge", BRIDGE, "--autostart")
+    moved = control.task(1, "cold_migrate", {"name": name, "destination": lab.host(2), "method": "save", "save_folder": str(lab.layout.shared), "force": True})
+    assert (moved.code != 0, moved.ended()) == (True, ("failed", None)), moved.text
+    assert (lab.places(name), lab.info(name, 1)["Autostart"]) == ({1: "running"}, "enable")
+    assert lab.check(name)["intact"]
+    assert list(lab.path(1, str(lab.layout.shared)).glob("kvmfleet-*")) == []

@@ -1,0 +1,207 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Whole tasks of cold moves on the control node: what they write to the ledger, and how killed ones are settled."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states as ds
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import errors as e
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import UUID
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._cold.control import ColdControl
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._migrate.situations import another_move, close_host, room_for
+
+
+def off(control: ColdControl, **how: t.Any) -> None:
+    control.fleet.guest(state=ds.SHUTOFF, reason="shutdown", **how)
+
+
+def test_a_definition_that_moved_has_a_record_of_all_its_steps(control: ColdControl) -> None:
+    off(control, autostart=True)
+    job = control.move(method="offline")
+    assert (job.moved, job.error, control.places()) == (True, None, {"kvm2": ds.SHUTOFF})
+    (record,) = control.records()
+    assert (record.type, record.method, record.status) == (s.COLD_MIGRATION, "offline", s.COMPLETED)
+    assert [line.status for line in record.history] == [s.ACCEPTED, s.SCHEDULED, s.QUEUED, s.RUNNING, s.COMPLETED]
+    document = control.ledger.read_domain(UUID)
+    assert document is not None
+    assert [host.host for host in document.domain.possible_hosts] == ["kvm2"]
+    assert control.fleet.machines["kvm2"].domains[UUID].autostart
+
+
+def test_a_second_run_changes_nothing(control: ColdControl) -> None:
+    off(control)
+    first = control.move(method="offline").record
+    again = control.move(method="offline")
+    assert first is not None
+    assert again.record is not None
+    assert (again.moved, again.error, again.record.id) == (False, None, first.id)
+
+
+def test_check_mode_predicts_the_record_and_changes_nothing(control: ColdControl) -> None:
+    off(control)
+    job = control.move(method="offline", check=True)
+    assert job.record is not None
+    assert (job.moved, job.record.id, job.record.status, job.record.method) == (True, None, s.SCHEDULED, "offline")
+    assert (control.records(), control.places(), control.source.phases) == ([], {"kvm1": ds.SHUTOFF}, ["prepare"])
+
+
+def test_a_domain_that_stays_off_needs_no_memory_and_one_that_is_started_does(control: ColdControl) -> None:
+    off(control)
+    room_for(control, "kvm2", 0.5)
+    refused = control.move(method="shutdown", start=True)
+    assert isinstance(refused.error, e.Conflict)
+    assert "short of memory" in str(refused.error) or "the whole host has" in str(refused.error)
+    assert control.move(method="offline").moved
+    assert control.records()[-1].request == {}
+
+
+def test_a_started_guest_books_its_memory(control: ColdControl) -> None:
+    control.fleet.guest()
+    assert control.move(method="shutdown", start=True).moved
+    assert control.records()[0].memory_bytes > 0
+    assert control.places() == {"kvm2": ds.RUNNING}
+
+
+def test_a_host_in_maintenance_is_refused_with_a_record(control: ColdControl) -> None:
+    off(control)
+    close_host(control, "kvm2", "disk")
+    job = control.move(method="offline")
+    assert isinstance(job.error, e.Conflict)
+    assert "disk" in str(job.error)
+    assert [record.status for record in control.records()] == [s.CONFLICT]
+
+
+def test_memory_is_saved_to_a_folder_that_both_hosts_share(control: ColdControl) -> None:
+    control.fleet.guest()
+    job = control.move(method="save", save_folder=str(control.shared))
+    assert (job.error, control.places(), list(control.shared.iterdir())) == (None, {"kvm2": ds.RUNNING}, [])
+    assert job.record is not None
+    assert job.record.cold
+    assert job.record.cold.image == f"{control.shared}/kvmfleet-{job.record.id}.save"
+
+
+@pytest.mark.parametrize("destination", ["kvm3", None])
+def test_without_a_shared_folder_no_memory_is_saved(control: ColdControl, destination: str | None) -> None:
+    """The scheduler chooses among the hosts that share it."""
+    control.fleet.guest()
+    job = control.move(method="save", save_folder=str(control.shared), destination=destination)
+    if destination is None:
+        assert control.places() == {"kvm2": ds.RUNNING}
+    else:
+        assert isinstance(job.error, e.Unsafe)
+        assert control.places() == {"kvm1": ds.RUNNING}
+
+
+@pytest.mark.parametrize("die_at", range(3, 60, 4))
+def test_a_task_whose_source_is_lost_is_settled_by_the_next_one(control: ColdControl, die_at: int) -> None:
+    control.fleet.guest()
+    control.source.die_at = die_at
+    lost = control.move(method="save", save_folder=str(control.shared))
+    if lost.error is None:
+        assert die_at > 40
+        return
+    assert isinstance(lost.error, e.Unreachable)
+    assert [record.status for record in control.unsettled()] == [s.RUNNING]
+    control.source.die_at = None
+    again = control.move(method="save", save_folder=str(control.shared))
+    assert (again.error, again.moved) == (None, True)
+    assert control.places() == {"kvm2": ds.RUNNING}
+    assert control.unsettled() == []
+
+
+def test_a_person_settles_a_lost_move(control: ColdControl) -> None:
+    off(control, autostart=True)
+    control.source.die_at = 20
+    assert control.move(method="offline").error is not None
+    control.source.die_at = None
+    (record,) = control.unsettled()
+    stored = control.ledger.find_unsettled(UUID)
+    assert stored is not None
+    assert control.settlement(stored).predict_end() == record
+    assert control.settlement(stored).settle_move().status == s.COMPLETED
+    assert (control.places(), control.unsettled()) == ({"kvm2": ds.SHUTOFF}, [])
+
+
+def test_the_move_of_another_record_is_not_touched(control: ColdControl) -> None:
+    off(control)
+    another_move(control, "kvm2", 512, s.SCHEDULED, s.RUNNING, domain=UUID)
+    job = control.move(method="offline")
+    assert isinstance(job.error, e.Conflict)
+    assert "live-migration record" in str(job.error)
+    assert control.places() == {"kvm1": ds.SHUTOFF}
+
+
+def test_of_several_moves_one_that_is_refused_does_not_stop_the_others(control: ColdControl) -> None:
+    off(control)
+    control.fleet.guest("web2", "7b7e8cf2-6f4e-4d53-b1a7-0a7d2b1f0c02")
+    moves = [{"name": name, "destination": "kvm2", "method": "offline"} for name in ("web2", "web1")]
+    refused, moved = control.moves(moves)
+    assert isinstance(refused.error, e.InvalidState)
+    assert (moved.error, moved.moved) == (None, True)
+
+
+REFUSALS: list[tuple[dict[str, t.Any], dict[str, t.Any], type[e.KvmfleetError], str]] = [
+    ({}, {"method": "offline"}, e.InvalidState, "the method offline moves a domain that is shut off"),
+    ({"state": ds.SHUTOFF}, {"method": "save"}, e.InvalidState, "Use the method offline"),
+    ({"state": ds.PAUSED}, {"method": "shutdown"}, e.InvalidState, "its guest cannot shut down"),
+    ({"persistent": False}, {"method": "save"}, e.NotSupported, "transient"),
+]
+
+
+@pytest.mark.parametrize(("how", "given", "error", "text"), REFUSALS)
+def test_a_domain_that_the_method_cannot_move_is_refused(
+    control: ColdControl, how: dict[str, t.Any], given: dict[str, t.Any], error: type[e.KvmfleetError], text: str
+) -> None:
+    control.fleet.guest(**how)
+    job = control.move(**given, save_folder=str(control.shared))
+    assert isinstance(job.error, error)
+    assert text in str(job.error)
+    assert (control.records(), control.source.phases) == ([], ["prepare"])
+
+
+def test_a_managed_save_image_is_refused(control: ColdControl) -> None:
+    off(control)
+    control.fleet.source.saved_memory["web1"] = "/var/lib/libvirt/qemu/save/web1.save"
+    job = control.move(method="offline")
+    assert isinstance(job.error, e.InvalidState)
+    assert "managed-save image" in str(job.error)
+
+
+@pytest.mark.parametrize("state", [ds.SHUTOFF, ds.RUNNING])
+def test_a_destination_that_has_the_domain_is_refused(control: ColdControl, state: str) -> None:
+    off(control)
+    control.fleet.guest(on="kvm2", state=state)
+    job = control.move(method="offline")
+    assert isinstance(job.error, e.InvalidState if state == ds.RUNNING else e.Conflict)
+    assert control.places() == {"kvm1": ds.SHUTOFF, "kvm2": state}
+
+
+def test_an_unknown_domain_is_not_found(control: ColdControl) -> None:
+    job = control.move(name="nobody", method="offline")
+    assert isinstance(job.error, e.NotFound)
+
+
+BAD: list[tuple[dict[str, t.Any], str]] = [
+    ({}, "has no method"),
+    ({"method": "save"}, "needs save_folder"),
+    ({"method": "save", "save_folder": "saved"}, "save_folder is 'saved'"),
+    ({"method": "shutdown", "shutdown_wait_seconds": 0}, "shutdown_wait_seconds is 0"),
+    ({"method": "offline", "destination": "kvm1"}, "is the host that the domain runs on"),
+    ({"method": "offline", "uuid": UUID}, "Exactly one of name and uuid"),
+    ({"method": "offline", "force": True, "destination": None}, "force is true"),
+]
+
+
+@pytest.mark.parametrize(("given", "text"), BAD)
+def test_bad_options_are_refused_before_any_host_is_asked(control: ColdControl, given: dict[str, t.Any], text: str) -> None:
+    off(control)
+    with pytest.raises(e.InvalidArgument, match=text):
+        control.move(**given)
+    assert (control.source.phases, control.records()) == ([], [])
