@@ -29,6 +29,7 @@ from .._model.libvirt_formats import parse_libvirt_xml
 from .._model.record_parts import SAVE, ColdMove, CopiedFile, Result
 from .._model.references import HostRef
 from .._model.saved_domains import NVRAM, TPM, NeededFile
+from .._model.statuses import BEFORE_JOB
 from .._run_folder import RUN_FOLDER, note_own_act
 from . import steps as st
 from .definitions import find_lost
@@ -120,7 +121,7 @@ class ColdMover:
             ran_before=ran,
             autostart=bool(record.before.autostart),
             adopted=self.order.adopt,
-            undoing=self._error is not None,
+            undoing=self._error is not None or (self.order.adopt and record.status in BEFORE_JOB),
             restore_ordered=self.journal.may_have_begun(st.RESTORE),
             done=frozenset(self._done),
         )

@@ -77,9 +77,11 @@ def _check_source(host: Host, order: ColdOrder) -> None:
 
 def _take_lock(domain_uuid: str, folder: str) -> Ownership:
     deadline = time.monotonic() + LOCK_SECONDS
-    while time.monotonic() < deadline:
+    while True:
         with contextlib.suppress(AlreadyWatched):
             return Ownership(domain_uuid, folder)
+        if time.monotonic() >= deadline:
+            break
         time.sleep(_POLL_SECONDS)
     raise Conflict(f"Another process on this host moves domain {domain_uuid}, or shuts it down.", "Wait for its end, and run the task again.")
 

@@ -19,7 +19,7 @@ import typing as t
 from .._libvirt.interface import Folder, Host, Permissions
 from .._migration.shared_storage import compare_folders
 from .._model.definition_files import SEPARATE, SHARED, describe_file
-from .._model.errors import Conflict, Internal, NotSupported, Unsafe
+from .._model.errors import Conflict, Internal, NotFound, NotSupported, Unsafe
 from .._model.record_parts import CopiedFile
 from .._model.saved_domains import TPM, NeededFile
 
@@ -65,7 +65,7 @@ def copy_files(files: t.Sequence[NeededFile], destination: Host, uuid: str, reco
 
 def _copy_file(file: NeededFile, path: str, destination: Host, uuid: str, record_id: str) -> t.Optional[CopiedFile]:
     folder_path, name = os.path.split(path)
-    destination.make_folder(folder_path, _permissions_of(folder_path))
+    _make_missing(folder_path, destination)
     with destination.open_folder(folder_path) as folder:
         finding = compare_folders(path, folder)
         if finding.verdict == SHARED:
@@ -80,6 +80,15 @@ def _copy_file(file: NeededFile, path: str, destination: Host, uuid: str, record
                 _set_aside(folder, name, path, destination, uuid, record_id)
             _write_copy(folder, name, content, _permissions_of(path), record_id)
         return _verify_copy(CopiedFile(file.what, path, len(content), _checksum(content)), folder, name)
+
+
+def _make_missing(folder_path: str, destination: Host) -> None:
+    """Make the folder at the destination unless it exists; it may have a pool of its own."""
+    try:
+        with destination.open_folder(folder_path):
+            return
+    except NotFound:
+        destination.make_folder(folder_path, _permissions_of(folder_path))
 
 
 def remove_copies(copies: t.Sequence[CopiedFile], destination: Host) -> None:

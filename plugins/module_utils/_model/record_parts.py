@@ -217,6 +217,8 @@ class CopiedFile:
     """A file with state of a guest beside its disks, which a cold move copies to the destination.
 
     :arg what: C(nvram) for firmware variables, C(tpm) for the state of an emulated TPM.
+    :arg path: its path, the same on both hosts.
+    :arg bytes: its size in bytes.
     :arg sha256: of its content, which was read again at the destination.
     """
 
@@ -233,7 +235,8 @@ class ColdMove:
 
     :arg start: whether the guest is started at the destination.
     :arg shutdown_wait_seconds: how long its shutdown is waited for.
-    :arg image: the path of the saved memory on both hosts; C(image_format) is libvirt's format of it.
+    :arg image: the path of the saved memory on both hosts.
+    :arg image_format: libvirt's format of the saved memory.
     :arg files: the files that were copied.
     :arg kept: where the source keeps what it had of the domain: its definition, and these files.
     """

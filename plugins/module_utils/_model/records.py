@@ -58,7 +58,8 @@ class MoveRecord:
     :arg predicted: what was predicted before it began; absent if nothing was.
     :arg filters_off: names of the scheduler's filters that were switched off at the destination; absent if none was.
     :arg rewritten: what differs in the definition at the destination; absent if nothing does.
-    :arg method: of a cold move: C(offline), C(save) or C(shutdown). C(cold) is what the move does, and what it has done.
+    :arg method: of a cold move: C(offline), C(save) or C(shutdown); absent for others.
+    :arg cold: what a cold move does, and what it has done; absent for others.
     """
 
     IS_LENIENT: t.ClassVar[bool] = True

@@ -105,3 +105,22 @@ def test_a_guest_that_does_not_shut_down_stays(lab: Lab, control: Control, guest
     refused = move_cold(control, name, "shutdown", shutdown_wait_seconds=2)
     assert (refused.code != 0, refused.result["error_code"], refused.ended()) == (True, "timeout", ("failed", None)), refused.text
     assert (lab.places(name), lab.info(name, 1)["Autostart"]) == ({1: "running"}, "enable")
+
+
+@pytest.mark.long
+def test_the_state_of_a_tpm_moves_with_a_guest_that_has_run(lab: Lab, control: Control, guest: Make) -> None:
+    name = guest("sealed", "--off", "--acpi")
+    tpm = "<tpm model='tpm-crb'><backend type='emulator' version='2.0'/></tpm></devices>"
+    lab("virsh", lab.host(1), "define", "/dev/stdin", stdin=lab.virsh(1, "dumpxml", "--inactive", name).replace("</devices>", tpm))
+    lab.virsh(1, "start", name)
+    state = f"/var/lib/libvirt/swtpm/{lab.uuid(name)}/tpm2/tpm2-00.permall"
+    before = lab.on(1, "sha256sum", state).split()[0]
+    moved = move_cold(control, name, "shutdown", start=True, shutdown_wait_seconds=60)
+    assert moved.ended() == ("completed", None), moved.text
+    (copied,) = moved.record["cold"]["files"]
+    assert (copied["what"], copied["path"]) == ("tpm", state)
+    assert lab.places(name) == {2: "running"}
+    # The TPM of the started guest goes on from the state that was copied.
+    assert lab.on(2, "stat", "-c", "%s", state).strip() == str(copied["bytes"])
+    assert before
+    assert lab.path(1, moved.record["cold"]["kept"][1]).is_file()

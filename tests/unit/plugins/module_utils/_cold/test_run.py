@@ -1,0 +1,77 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The phase that acts: its lock, its generation, and which host may be asked for a record."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._cold import mover, run
+from ansible_collections.kvmfleet.migration.plugins.module_utils._cold.run import carry_out_order
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states as ds
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.cold_moves import ColdAnswer, ColdOrder
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
+from ansible_collections.kvmfleet.migration.plugins.module_utils._run_folder import Ownership
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI, UUID
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._cold.pair import THERE, Pair
+
+
+@pytest.fixture
+def pair(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Pair:
+    monkeypatch.setattr(run, "LOCK_SECONDS", 0.0)
+    monkeypatch.setattr(mover, "SILENT_SECONDS", 0.0)
+    return Pair(tmp_path, monkeypatch, "offline", state=ds.SHUTOFF)
+
+
+def carry_out(pair: Pair, adopt: bool = False, **changes: t.Any) -> ColdAnswer:
+    order = ColdOrder(dataclasses.replace(pair.record, **changes), THERE, adopt)
+    return carry_out_order(LOCAL_URI, order, pair.fleet.open, str(pair.folder / "run"))
+
+
+def refuses(pair: Pair, answer: ColdAnswer) -> str:
+    """Return why the order was refused; nothing was changed."""
+    assert (answer.record, answer.error_code) == (None, "conflict")
+    assert pair.places() == {"kvm1": ds.SHUTOFF}
+    return answer.msg
+
+
+def test_another_host_than_the_source_does_not_act(pair: Pair) -> None:
+    other = HostRef("kvm3", None, "8c1c1e0a-6f4e-4d53-b1a7-0a7d2b1f0c09")
+    assert "This host is not kvm3" in refuses(pair, carry_out(pair, source=other))
+
+
+def test_an_order_waits_for_the_lock_of_its_domain(pair: Pair) -> None:
+    ownership = Ownership(UUID, str(pair.folder / "run"))
+    try:
+        assert "Another process on this host moves domain" in refuses(pair, carry_out(pair))
+    finally:
+        ownership.release_lock()
+
+
+def test_an_order_that_comes_after_its_record_was_settled_is_refused(pair: Pair) -> None:
+    ownership = Ownership(UUID, str(pair.folder / "run"))
+    ownership.take_over(pair.record.record_id, pair.record.generation)
+    ownership.release_lock()
+    assert "came too late" in refuses(pair, carry_out(pair))
+
+
+def test_a_record_before_the_source_was_ordered_is_undone(pair: Pair) -> None:
+    answer = carry_out(pair, adopt=True, status=s.QUEUED)
+    assert answer.record is not None
+    assert (answer.record.status, answer.record.generation > pair.record.generation) == (s.FAILED, True)
+    assert pair.places() == {"kvm1": ds.SHUTOFF}
+
+
+def test_another_host_under_the_uri_of_the_destination_gets_nothing(pair: Pair) -> None:
+    pair.destination.host_id = "1b0c7a52-4a5f-4e0f-9a3f-8c7d1d0e5a01"
+    answer = carry_out(pair, destination=HostRef("kvm2", "1b0c7a52-4a5f-4e0f-9a3f-8c7d1d0e5a02", None))
+    assert answer.record is not None
+    assert (answer.record.status, answer.error_code, pair.places()) == (s.ERROR, "internal", {"kvm1": ds.SHUTOFF})
+    assert "Another host than kvm2 answers" in answer.msg

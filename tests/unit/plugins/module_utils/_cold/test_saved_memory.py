@@ -1,0 +1,65 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import json
+import pathlib
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._cold import saved_memory as sm
+from ansible_collections.kvmfleet.migration.plugins.module_utils._cold import steps as st
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import MigrationFailed
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI, UUID, FakeFleet
+
+
+@pytest.fixture
+def fleet() -> FakeFleet:
+    return FakeFleet("kvm1", "kvm2")
+
+
+def test_an_image_is_ready_until_it_is_spent(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    host, path = fleet.open(LOCAL_URI), tmp_path / "kvmfleet-1.save"
+    assert sm.find_image(str(path), UUID, host) == st.NO_IMAGE
+    path.write_text("Part", encoding="utf-8")
+    assert sm.find_image(str(path), UUID, host) == st.UNREADABLE
+    path.write_text(json.dumps({"uuid": "another"}), encoding="utf-8")
+    assert sm.find_image(str(path), UUID, host) == st.UNREADABLE
+    path.write_text(json.dumps({"uuid": UUID}), encoding="utf-8")
+    sm.sync_image(str(path))
+    assert sm.find_image(str(path), UUID, host) == st.READY
+    sm.spend_image(str(path), st.SPENT_THERE)
+    assert sm.find_image(str(path), UUID, host) == st.SPENT_THERE
+    sm.remove_image(str(path))
+    assert list(tmp_path.iterdir()) == []
+    sm.remove_image(str(path))
+
+
+def test_an_image_spent_on_the_source_is_told_apart(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "kvmfleet-1.save"
+    path.write_text(json.dumps({"uuid": UUID}), encoding="utf-8")
+    sm.spend_image(str(path), st.SPENT_HERE)
+    assert sm.find_image(str(path), UUID, fleet.open(LOCAL_URI)) == st.SPENT_HERE
+
+
+def test_an_image_that_is_gone_cannot_be_spent_or_flushed(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(MigrationFailed, match="cannot be renamed"):
+        sm.spend_image(str(tmp_path / "gone"), st.SPENT_THERE)
+    with pytest.raises(MigrationFailed, match="cannot be flushed"):
+        sm.sync_image(str(tmp_path / "gone"))
+
+
+@pytest.mark.parametrize(
+    ("source", "destination", "expected"),
+    [
+        ((11003000, 10000000), (11002000, 9000000), sm.SPARSE),
+        ((11003000, 10000000), (9000000, 7002022), sm.RAW),
+        ((11003000, 8002000), (11003000, 10000000), sm.RAW),
+    ],
+)
+def test_memory_is_saved_sparse_if_both_hosts_can(fleet: FakeFleet, source: tuple[int, int], destination: tuple[int, int], expected: str) -> None:
+    for machine, versions in zip(fleet.machines.values(), (source, destination), strict=True):
+        machine.versions = dict(zip(("libvirt", "hypervisor"), versions, strict=True))
+    assert sm.choose_format([fleet.open(LOCAL_URI), fleet.open("qemu+tcp://kvm2/system")]) == expected

@@ -1,0 +1,120 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._cold import state_files
+from ansible_collections.kvmfleet.migration.plugins.module_utils._cold.state_files import copy_files, list_paths, remove_copies
+from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.interface import Permissions
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import Disk
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Internal, NotSupported, Unsafe
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import NeededFile
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import UUID, FakeFleet
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.folder import DirectoryFolder
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.host import FakeHost
+
+RECORD = "2c0a4f3e-8d5b-4b3f-a1d7-4f9f5f1e2b10"
+THERE = "qemu+tcp://kvm2/system"
+
+
+class Site:
+    """Firmware variables in the folder C(here) of the source, whose path is C(there) at the destination."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.here, self.there = folder / "here", folder / "there"
+        self.here.mkdir()
+        self.there.mkdir()
+        self.path = self.here / "web1_VARS.fd"
+        self.path.write_bytes(b"variables")
+        self.file = NeededFile("nvram", "file", str(self.path))
+        self.fleet = FakeFleet("kvm1", "kvm2")
+        self.fleet.destination.folders[str(self.here)] = DirectoryFolder(self.there)
+
+    @property
+    def host(self) -> FakeHost:
+        return self.fleet.open(THERE)
+
+    def names(self) -> list[str]:
+        return sorted(path.name for path in self.there.iterdir())
+
+
+@pytest.fixture
+def site(tmp_path: pathlib.Path) -> Site:
+    return Site(tmp_path)
+
+
+def test_a_file_is_copied_with_its_checksum_and_nothing_else_is_left(site: Site) -> None:
+    (copied,) = copy_files([site.file], site.host, UUID, RECORD)
+    assert (copied.what, copied.path, copied.bytes) == ("nvram", str(site.path), 9)
+    assert (site.names(), (site.there / "web1_VARS.fd").read_bytes()) == (["web1_VARS.fd"], b"variables")
+    assert copy_files([site.file], site.host, UUID, RECORD) == [copied]
+
+
+def test_a_file_that_both_hosts_share_is_not_touched(site: Site) -> None:
+    site.fleet.destination.folders[str(site.here)] = DirectoryFolder(site.here)
+    assert copy_files([site.file], site.host, UUID, RECORD) == []
+    assert sorted(path.name for path in site.here.iterdir()) == ["web1_VARS.fd"]
+
+
+def test_a_folder_that_is_not_proved_to_be_another_one_is_refused(site: Site) -> None:
+    site.fleet.destination.folders[str(site.here)] = DirectoryFolder(site.there, refuses=Internal("no space"))
+    with pytest.raises(Unsafe, match="may be the file of the destination: no token"):
+        copy_files([site.file], site.host, UUID, RECORD)
+    assert site.names() == []
+
+
+def test_an_older_file_at_the_destination_is_set_aside(site: Site) -> None:
+    (site.there / "web1_VARS.fd").write_bytes(b"older")
+    copy_files([site.file], site.host, UUID, RECORD)
+    assert site.names() == ["web1_VARS.fd", f"web1_VARS.fd.before-{RECORD}"]
+    assert (site.there / f"web1_VARS.fd.before-{RECORD}").read_bytes() == b"older"
+
+
+def test_a_file_that_another_domain_of_the_destination_needs_is_not_touched(site: Site) -> None:
+    (site.there / "web1_VARS.fd").write_bytes(b"of another")
+    site.fleet.guest("other", "7b7e8cf2-6f4e-4d53-b1a7-0a7d2b1f0c02", on="kvm2", disks=(Disk("vda", "file", str(site.path)),))
+    with pytest.raises(Conflict, match="which domain other needs"):
+        copy_files([site.file], site.host, UUID, RECORD)
+    assert (site.there / "web1_VARS.fd").read_bytes() == b"of another"
+
+
+def test_a_copy_that_differs_is_reported(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def spoil(folder: DirectoryFolder, name: str, new_name: str, permissions: Permissions) -> None:
+        folder.write_file(new_name, b"varixbles", permissions)
+
+    monkeypatch.setattr(DirectoryFolder, "copy_file", spoil)
+    with pytest.raises(Internal, match="is not what was sent there"):
+        copy_files([site.file], site.host, UUID, RECORD)
+
+
+def test_a_file_that_is_too_large_is_not_copied(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state_files, "MAX_BYTES", 8)
+    with pytest.raises(NotSupported, match="is larger than"):
+        copy_files([site.file], site.host, UUID, RECORD)
+
+
+def test_a_tpm_has_all_files_of_its_folder_but_the_lock(tmp_path: pathlib.Path) -> None:
+    folder = tmp_path / UUID / "tpm2"
+    folder.mkdir(parents=True)
+    for name in (".lock", "tpm2-00.permall", "tpm2-00.volatilestate"):
+        (folder / name).write_bytes(b"x")
+    found = list_paths(NeededFile("tpm", "file", str(tmp_path / UUID)))
+    assert found == [str(folder / "tpm2-00.permall"), str(folder / "tpm2-00.volatilestate")]
+    assert list_paths(NeededFile("nvram", "file", str(tmp_path / "missing"))) == []
+    assert list_paths(NeededFile("nvram", "network", str(folder / "tpm2-00.permall"))) == []
+
+
+def test_only_unchanged_copies_are_removed(site: Site) -> None:
+    copies = copy_files([site.file], site.host, UUID, RECORD)
+    (site.there / "web1_VARS.fd").write_bytes(b"changed since")
+    remove_copies(copies, site.host)
+    assert site.names() == ["web1_VARS.fd"]
+    (site.there / "web1_VARS.fd").write_bytes(b"variables")
+    remove_copies(copies, site.host)
+    remove_copies(copies, site.host)
+    assert site.names() == []

@@ -1,0 +1,77 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._cold.survey import prove_folder, read_traits
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import NOT_SURVEYED, SurveyedDomain, SurveyQuestion
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI, UUID, FakeFleet
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.folder import DirectoryFolder
+
+THERE = "qemu+tcp://kvm2/system"
+
+
+@pytest.fixture
+def fleet() -> FakeFleet:
+    return FakeFleet("kvm1", "kvm2")
+
+
+def surveyed(fleet: FakeFleet) -> SurveyedDomain:
+    return dataclasses.replace(NOT_SURVEYED, found=True, info=fleet.open(LOCAL_URI).find_domain(uuid=UUID))
+
+
+def guest(fleet: FakeFleet, os: str = "", devices: str = "") -> SurveyedDomain:
+    fleet.guest(definition=f"<domain><name>web1</name><uuid>{UUID}</uuid><os>{os}</os><devices>{devices}</devices></domain>")
+    return surveyed(fleet)
+
+
+def test_the_files_of_a_domain_are_listed_with_their_size(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    variables = tmp_path / "web1_VARS.fd"
+    variables.write_bytes(b"12345")
+    traits = read_traits(fleet.open(LOCAL_URI), guest(fleet, f"<nvram>{variables}</nvram>"), SurveyQuestion(None, UUID, (THERE,)), fleet.open)
+    assert traits is not None
+    assert ([file.path for file in traits.files], traits.file_bytes, traits.problem, traits.folders) == ([str(variables)], 5, "", {})
+
+
+@pytest.mark.parametrize(
+    ("os", "devices", "problem"),
+    [
+        ("<nvram type='block'><source dev='/dev/vg/vars'/></nvram>", "", "its firmware variables are on the device /dev/vg/vars."),
+        ("", "<tpm><backend type='passthrough'><device path='/dev/tpm0'/></backend></tpm>", "its TPM is the device /dev/tpm0 of this host."),
+    ],
+)
+def test_what_cannot_be_copied_is_named(fleet: FakeFleet, os: str, devices: str, problem: str) -> None:
+    traits = read_traits(fleet.open(LOCAL_URI), guest(fleet, os, devices), SurveyQuestion(None, UUID, (THERE,)), fleet.open)
+    assert traits is not None
+    assert traits.problem == problem
+
+
+def test_a_libvirt_that_deletes_the_state_of_a_tpm_is_named(fleet: FakeFleet) -> None:
+    fleet.source.versions["libvirt"] = 8008000
+    domain = guest(fleet, devices="<tpm><backend type='emulator'/></tpm>")
+    traits = read_traits(fleet.open(LOCAL_URI), domain, SurveyQuestion(None, UUID, (THERE,)), fleet.open)
+    assert traits is not None
+    assert "would delete the state of its TPM" in traits.problem
+
+
+def test_a_domain_that_the_source_does_not_have_has_no_traits(fleet: FakeFleet) -> None:
+    assert read_traits(fleet.open(LOCAL_URI), NOT_SURVEYED, SurveyQuestion(None, UUID, (THERE,)), fleet.open) is None
+
+
+def test_a_folder_is_proved_from_both_sides(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    there.mkdir()
+    assert prove_folder(str(here), THERE, fleet.open).verdict == "unproved"
+    for place, verdict in ((here, "shared"), (there, "separate")):
+        fleet.destination.folders[str(here)] = DirectoryFolder(place)
+        assert prove_folder(str(here), THERE, fleet.open).verdict == verdict
+    fleet.destination.go_dark()
+    assert "did not answer" in prove_folder(str(here), THERE, fleet.open).why
+    assert list(here.iterdir()) == list(there.iterdir()) == []
