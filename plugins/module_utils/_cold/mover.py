@@ -313,12 +313,13 @@ class ColdMover:
     # -- the end -------------------------------------------------------------------------------------------------
 
     def _describe_end(self, end: str, seen: st.Seen) -> str:
+        kept = f" {self._cold.image} was restored, and is kept under another name." if seen.image in (st.SPENT_THERE, st.SPENT_HERE) else ""
         if end == st.ARRIVED:
             off = "" if seen.destination.active or not self._course().runs_after else " Its guest is off."
-            return f"The domain is {seen.destination.describe()} at the destination, and the source has no definition of it.{off}"
+            return f"The domain is {seen.destination.describe()} at the destination, and the source has no definition of it.{off}{kept}"
         error = f"{self._error} " if self._error else ""
         if end == st.STAYED:
-            return f"{error}The domain is {seen.source.describe()} on the source, and the destination has no definition of it."
+            return f"{error}The domain is {seen.source.describe()} on the source, and the destination has no definition of it.{kept}"
         return f"{error}{st.describe_doubt(seen)}"
 
     def _final_error(self, end: str, seen: st.Seen) -> t.Optional[KvmfleetError]:

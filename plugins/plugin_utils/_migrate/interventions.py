@@ -22,6 +22,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
     InvalidState,
     KvmfleetError,
     NotFound,
+    NotSupported,
     Unreachable,
     error_for_code,
 )
@@ -78,6 +79,13 @@ class Intervention:
         found = looked.record
         if found is None:
             return self._end_left_record(holder, looked, named)
+        if found.type == s.COLD_MIGRATION:
+            raise NotSupported(
+                f"Domain {found.domain.name} is being moved cold on {self.source.name} (record {found.id}), which has no job of libvirt that could be "
+                f"{'aborted' if self.request.act == ABORT else 'changed'}.",
+                "Wait for its end. Nothing was changed.",
+                migrations=[looked.migration],
+            )
         if looked.refusal:
             raise error_for_code(str(looked.refusal["error_code"]))(str(looked.refusal["msg"]), migrations=[looked.migration])
         if self.check:

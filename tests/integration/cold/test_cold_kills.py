@@ -19,7 +19,7 @@ BRIDGE = "cold0"
 BIG = ("--mib", "256", "--dirty-mib", "160", "--rate", "20000", "--integrity")
 
 
-def kill_at(lab: Lab, control: Control, name: str, act: str, **arguments: t.Any) -> Outcome:
+def kill_at(lab: Lab, control: Control, name: str, act: str, meanwhile: t.Callable[[], None] = lambda: None, **arguments: t.Any) -> Outcome:
     """Begin a cold move, kill its process on the source as soon as this act has begun, and return how the task ended."""
     uuid = lab.uuid(name)
     running = control.begin(1, "cold_migrate", {"name": name, "destination": lab.host(2), **arguments})
@@ -29,7 +29,9 @@ def kill_at(lab: Lab, control: Control, name: str, act: str, **arguments: t.Any)
         begun = state is not None and act in [one["act"] for one in state["acts"]]
         return int(state["watcher"]["pid"]) if state is not None and begun else None
 
-    lab.on(1, "kill", "-KILL", str(eventually(acting, f"{act} of {name}")))
+    pid = eventually(acting, f"{act} of {name}")
+    meanwhile()
+    lab.on(1, "kill", "-KILL", str(pid))
     return running.wait()
 
 
@@ -61,7 +63,12 @@ def test_a_person_settles_a_move_that_was_killed_while_memory_is_saved(lab: Lab,
 @pytest.mark.long
 def test_a_move_that_was_killed_while_its_guest_shuts_down_is_undone_and_begun_anew(lab: Lab, control: Control, guest: Make) -> None:
     name = guest("deaf", "--autostart")
-    killed = kill_at(lab, control, name, "shut_down", method="shutdown")
+
+    def abort_in_vain() -> None:
+        assert control.task(1, "migration_abort", {"name": name}).refused() == "not_supported"
+        assert control.task(1, "live_migrate", {"name": name, "destination": lab.host(2)}).refused() == "conflict"
+
+    killed = kill_at(lab, control, name, "shut_down", abort_in_vain, method="shutdown")
     assert lab.places(name) == {1: "running", 2: "shut off"}
     assert (lab.info(name, 1)["Autostart"], lab.info(name, 2)["Autostart"]) == ("disable", "disable")
     again = control.task(1, "cold_migrate", {"name": name, "destination": lab.host(3), "method": "save", "save_folder": str(lab.layout.shared)})

@@ -1,0 +1,171 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Single cold moves in which something goes wrong: what is undone, what is left to the next run, and what is said."""
+
+from __future__ import annotations
+
+import pathlib
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._cold import mover
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states as ds
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.cold_moves import ColdAnswer
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import Disk
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import MigrationFailed
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import UUID
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.host import FakeHost
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._cold.pair import Killed, Pair
+
+Make = t.Callable[..., Pair]
+
+
+@pytest.fixture
+def make(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Make:
+    return lambda method, **how: Pair(tmp_path, monkeypatch, method, **how)
+
+
+def run(pair: Pair) -> ColdAnswer:
+    answer = pair.run()
+    assert answer is not None
+    assert answer.record is not None
+    return answer
+
+
+def acts(pair: Pair) -> list[str]:
+    return [act.act for act in pair.record.acts]
+
+
+def test_a_definition_moves_in_these_steps(make: Make) -> None:
+    pair = make("offline", state=ds.SHUTOFF)
+    run(pair)
+    assert acts(pair) == ["define", "hold_autostart", "copy_files", "undefine_source", "autostart", "keep_files"]
+    assert pair.record.cold
+    assert [pathlib.Path(path).name for path in pair.record.cold.kept or ()] == ["definition.xml", "web1_VARS.fd"]
+
+
+def test_a_guest_that_others_save_meanwhile_is_waited_for(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The daemon continues to save the memory after its client was killed."""
+    pair = make("save")
+    save = FakeHost.save_domain
+
+    def save_and_die(host: FakeHost, uuid: str, path: str, image_format: str) -> None:
+        pair.guest.enter(ds.PAUSED, "saving")
+        pair.guest.job = ds.JOB_OTHER
+
+        def finish() -> None:
+            pair.guest.job = ds.JOB_NONE
+            save(pair.fleet.open("qemu:///system"), uuid, path, image_format)
+
+        pair.fleet.clock.after(30, finish)
+        raise Killed
+
+    monkeypatch.setattr(FakeHost, "save_domain", save_and_die)
+    assert pair.run() is None
+    assert run(pair).record.status == s.COMPLETED
+    assert (pair.places(), pair.images()) == ({"kvm2": ds.RUNNING}, [])
+
+
+def test_a_job_that_does_not_end_leaves_the_record_to_the_next_run(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mover, "WAIT_SECONDS", 5.0)
+    pair = make("save")
+    pair.guest.job = ds.JOB_OTHER
+    answer = run(pair)
+    assert (answer.record.status, answer.error_code) == (s.ERROR, "internal")
+    assert (pair.places(), pair.record.acts) == ({"kvm1": ds.RUNNING}, ())
+
+
+def test_memory_returns_to_the_source_if_the_destination_is_lost_before_it_could_restore(make: Make) -> None:
+    pair = make("save")
+    pair.fleet.before_call = lambda machine, call: pair.destination.go_dark() if call == "save" else None
+    answer = run(pair)
+    assert (answer.record.status, pair.guest.state, pair.images()) == (s.ERROR, ds.RUNNING, [".restored-at-source"])
+    pair.destination.come_back()
+    assert run(pair).record.status == s.FAILED
+    assert (pair.places(), pair.guest.autostart, pair.images()) == ({"kvm1": ds.RUNNING}, True, [])
+
+
+def test_memory_stays_in_its_image_if_the_destination_may_have_restored_it(make: Make) -> None:
+    pair = make("save")
+    pair.fleet.before_call = lambda machine, call: pair.destination.go_dark() if call == "restore" else None
+    answer = run(pair)
+    assert (answer.record.status, pair.guest.state, pair.images()) == (s.ERROR, ds.SHUTOFF, [""])
+    assert "the image of its memory is ready" in answer.msg
+    pair.destination.come_back()
+    pair.fleet.before_call = lambda machine, call: None
+    assert run(pair).record.status == s.COMPLETED
+    assert (pair.places(), pair.images()) == ({"kvm2": ds.RUNNING}, [])
+
+
+def test_a_restore_that_is_refused_is_done_on_the_source(make: Make) -> None:
+    pair = make("save")
+    pair.destination.refuse["restore"] = MigrationFailed("Failed to restore: no such bridge.")
+    answer = run(pair)
+    assert (answer.record.status, answer.error_code) == (s.FAILED, "migration_failed")
+    assert "no such bridge" in answer.msg
+    assert (pair.places(), pair.images(), pair.guest.autostart) == ({"kvm1": ds.RUNNING}, [], True)
+
+
+def test_a_part_of_the_definition_that_the_destination_loses_is_named(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = make("offline", state=ds.SHUTOFF)
+    define = FakeHost.define_domain
+    monkeypatch.setattr(FakeHost, "define_domain", lambda host, xml: define(host, xml.replace("<a>b</a>", "")))
+    answer = run(pair)
+    assert (answer.record.status, answer.error_code) == (s.FAILED, "not_supported")
+    assert "does not keep /domain/metadata/a" in answer.msg
+    assert pair.places() == {"kvm1": ds.SHUTOFF}
+
+
+def test_a_managed_save_image_of_that_name_at_the_destination_is_refused(make: Make) -> None:
+    pair = make("shutdown")
+    pair.destination.saved_memory["web1"] = "/var/lib/libvirt/qemu/save/web1.save"
+    answer = run(pair)
+    assert (answer.record.status, answer.error_code, pair.guest.state) == (s.FAILED, "unsafe", ds.RUNNING)
+
+
+def test_a_file_that_another_domain_needs_leaves_the_guest_as_it_was(make: Make) -> None:
+    pair = make("shutdown", start=True)
+    (pair.folder / "kvm2/web1_VARS.fd").write_bytes(b"of another")
+    pair.fleet.guest("other", "7b7e8cf2-6f4e-4d53-b1a7-0a7d2b1f0c02", on="kvm2", disks=(Disk("vda", "file", str(pair.variables)),))
+    answer = run(pair)
+    assert (answer.record.status, answer.error_code) == (s.FAILED, "conflict")
+    # It was shut down, and is started again, as the move was to do at the destination.
+    assert (pair.places(), pair.guest.autostart) == ({"kvm1": ds.RUNNING}, True)
+
+
+def test_a_guest_that_does_not_start_at_the_destination_is_started_by_the_next_run(make: Make) -> None:
+    pair = make("shutdown", start=True)
+    pair.destination.refuse["start"] = MigrationFailed("Failed to start.")
+    answer = run(pair)
+    assert (answer.record.status, pair.places()) == (s.ERROR, {"kvm2": ds.SHUTOFF})
+    pair.destination.refuse.clear()
+    assert run(pair).record.status == s.COMPLETED
+    assert pair.places() == {"kvm2": ds.RUNNING}
+
+
+def test_a_guest_that_a_person_started_on_the_source_keeps_running(make: Make) -> None:
+    pair = make("save")
+    assert pair.run(die_at=40) is None
+    if pair.images() == [""]:
+        pair.guest.enter(ds.RUNNING, "booted")
+    answer = run(pair)
+    assert answer.record.status == s.FAILED
+    assert (pair.places(), pair.images()) == ({"kvm1": ds.RUNNING}, [])
+
+
+def test_a_file_that_cannot_be_moved_to_quarantine_stays(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = make("offline", state=ds.SHUTOFF)
+
+    def refuse(_source: str, _target: str) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(mover.Quarantine, "move_file", lambda quarantine, file: refuse(file.source, file.destination))
+    assert run(pair).record.status == s.COMPLETED
+    assert pair.variables.exists()
+    assert pair.record.cold
+    assert [pathlib.Path(path).name for path in pair.record.cold.kept or ()] == ["definition.xml"]
+    assert UUID in pair.destination.domains
