@@ -230,7 +230,7 @@ migrations:
       elements: dict
       sample: [{at: '2026-11-21T03:00:00.000Z', act: define}]
     result:
-      description: Figures of the completed move in milliseconds. RV(migrations[].result.downtime_ms) is how long the guest was off or paused.
+      description: Figures of the completed move in milliseconds. The downtime is how long the guest was off or paused.
       type: dict
       sample: {elapsed_ms: 4821, downtime_ms: 3907, predicted_downtime_ms: null, setup_ms: null, bytes: null, iterations: null, mode: null, rung: null}
     history:
