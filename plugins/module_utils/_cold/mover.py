@@ -51,7 +51,7 @@ class ColdMover:
     """Carries out one order, whose lock its caller holds.
 
     :arg open_host: opens both hosts.
-    :arg quarantine_root: the folder for what the source keeps.
+    :arg quarantine: where the source keeps what it had of the domain; that of the record by default.
     :arg step: called with the name of each step before and after it; tests end the process at that point.
     """
 

@@ -157,7 +157,7 @@ def test_what_the_collection_refuses_the_schema_refuses_too(name: str) -> None:
             assert reads(name, changed) or find_errors(name, changed), path
 
 
-@pytest.mark.parametrize(("key", "value"), [("status", "lost"), ("type", "cold-migration"), ("schema", 2), ("forced", "FORCED"), ("created_at", "yesterday")])
+@pytest.mark.parametrize(("key", "value"), [("status", "lost"), ("type", "warm-migration"), ("schema", 2), ("forced", "FORCED"), ("created_at", "yesterday")])
 def test_words_that_no_version_writes_are_refused(key: str, value: t.Any) -> None:
     assert find_errors("record.json", {**richest("record.json"), key: value})
 
