@@ -156,7 +156,7 @@ def set_key(key: str, value: object) -> Change:
         (drop_key("schema"), "its schema is None"),
         (drop_key("id"), "id must be there"),
         (set_key("id", None), "id must be text"),
-        (set_key("type", "teleport"), "type must be one of live-migration, evacuation"),
+        (set_key("type", "teleport"), "type must be one of live-migration, cold-migration, evacuation"),
         (set_key("status", "finished"), "status must be one that this version knows"),
         (set_key("generation", "1"), "generation must be a whole number"),
         (drop_key("progress"), "progress must be there"),
