@@ -197,7 +197,7 @@ def test_the_id_of_a_closed_record_is_refused_unless_nothing_to_abort_is_fine(de
 
 def test_the_id_of_an_evacuation_or_of_another_domain_is_refused(desk: Desk) -> None:
     evacuation = desk.record(s.PRE_MIGRATING, kind=s.EVACUATION)
-    with pytest.raises(InvalidArgument, match="is an evacuation"):
+    with pytest.raises(InvalidArgument, match="is of the type evacuation"):
         desk.check("abort", id=evacuation.id)
     other = desk.record(s.RUNNING, domain=OTHER)
     with pytest.raises(InvalidArgument, match="is about domain web1, not about db1"):

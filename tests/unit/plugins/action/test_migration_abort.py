@@ -353,7 +353,7 @@ def test_an_id_of_another_domain_or_of_an_evacuation_is_refused(desk: Desk) -> N
     ledger = desk.control.ledger
     ledger.update_record(ledger.read_record(record.record_id), ledger.read_record(record.record_id).record.advance(s.FAILED, "bob"))
     evacuation = desk.open_record(kind=s.EVACUATION)
-    with pytest.raises(e.InvalidArgument, match="is an evacuation"):
+    with pytest.raises(e.InvalidArgument, match="is of the type evacuation"):
         desk.abort(name=None, id=evacuation.id)
 
 
