@@ -235,8 +235,10 @@ def final_error(record: MoveRecord) -> KvmfleetError | None:
 def _error_class(status: str, reason: str | None) -> type[KvmfleetError]:
     if status == s.CONFLICT:
         return Conflict
+    if (status, reason) == (s.CANCELLED, s.REASON_BUSY):
+        return InvalidState
     if status == s.CANCELLED:
-        return InvalidState if reason == s.REASON_BUSY else TimedOut if reason in _TIMEOUTS else Aborted
+        return TimedOut if reason in _TIMEOUTS else Aborted
     return MigrationFailed if status == s.FAILED else Internal
 
 
