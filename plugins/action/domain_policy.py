@@ -15,7 +15,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.policy import check_profile
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject, decode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, InvalidState, printable_line
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import POLICY_FIELDS, PROFILE, check_field
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import POLICY_FIELDS, PROFILE, check_field, strategies_value
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policy_documents import (
     CONFIG,
     LIVE,
@@ -118,6 +118,8 @@ def read_change(args: PolicyOptions, fields: JsonObject) -> PolicyChange:
         setting["group"] = {key: value for key, value in group.items() if value is not None}
     for field, value in setting.items():
         check_field(field, value)
+    if strategies := setting.get("drain"):
+        setting["drain"] = strategies_value(t.cast("list[str]", strategies))
     absent = args["state"] == "absent"
     if absent and (setting or args["unset"]):
         raise InvalidArgument("state: absent removes the whole policy, but fields are given.", "To remove single fields, list them in unset.")

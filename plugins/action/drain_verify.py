@@ -13,8 +13,9 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, decode, encode
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.preparation import collect_facts, read_unsettled, readable_facts
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.result import VerifyRequest, VerifyTask, describe_problems, judge_hosts
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.result import describe_problems, judge_hosts
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.tables import result_lines
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.verify_request import VerifyRequest, VerifyTask
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_if_any
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import read_facts
 

@@ -45,8 +45,8 @@ class ActionModule(FleetAction):
             return super().run_with_options(task_vars)
         planned = self._make_plan(work["plan"], task_vars)
         share = planned["shares"][self.target_host(task_vars)]
-        # Domains are shut down before others are moved, by a task of their own.
-        if share["shutdowns"] or not share["moves"]:
+        # Domains that are shut down, or do not move live, leave before the others, by tasks of their own.
+        if share["shutdowns"] or share["cold_moves"] or not share["moves"]:
             return planned
         own = {"moves": share["moves"], "parallel": planned["plan"]["options"]["parallel"], "_work": {**work, "plan": None, "predicted": share["predicted"]}}
         self._task.args = {**self._task.args, **own}

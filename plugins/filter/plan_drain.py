@@ -22,7 +22,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documen
 _RECORDS = ("records", "history")
 _LISTS = ("entries", *_RECORDS)
 _DICTIONARIES = ("unreachable", "scheduler", "policies", "profiles")
-_OPTIONS = ("parallel", "n_plus_one", "options")
+_OPTIONS = ("parallel", "n_plus_one", "options", "strategies", "shut_off", "restart", "save_folder")
 # The keys that a hand-written entry may omit.
 _UNKNOWN_HOST: JsonObject = {"host_id": None, "host_uuid": None, "state": ENABLED}
 

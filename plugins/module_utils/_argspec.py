@@ -10,7 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from ._model.libvirt_formats import TRANSPORTS
-from ._model.policies import COMPRESSIONS, COPY_CHOICES, DRAIN_ACTIONS, GROUP_POLICIES, NO_COPY, POLICY_FIELDS, STRATEGIES, TIMEOUT_ACTIONS
+from ._model.policies import COMPRESSIONS, COPY_CHOICES, DRAIN_STRATEGIES, GROUP_POLICIES, NO_COPY, POLICY_FIELDS, STRATEGIES, TIMEOUT_ACTIONS
 from ._model.record_parts import COLD_METHODS
 from ._model.statuses import HOST_STATES
 
@@ -179,6 +179,10 @@ def drain_plan_spec() -> Spec:
         "options": {"type": "dict", "default": {}},
         "parallel": {"type": "str", "default": "auto"},
         "n_plus_one": {"type": "bool", "default": False},
+        "strategies": {"type": "list", "elements": "str"},
+        "shut_off": {"type": "str", "choices": ["leave", "move"]},
+        "restart": {"type": "bool"},
+        "save_folder": {"type": "str"},
         "check_saved": {"type": "bool", "default": False},
         "plan": {"type": "raw"},
         "file": {"type": "str"},
@@ -499,7 +503,7 @@ def domain_policy_spec() -> Spec:
         "downtime_ms": {"type": "int", "aliases": ["downtime"]},
         "force_pause_max_seconds": {"type": "int"},
         "priority": {"type": "int"},
-        "drain": {"type": "str", "choices": list(DRAIN_ACTIONS)},
+        "drain": {"type": "list", "elements": "str", "choices": list(DRAIN_STRATEGIES)},
         "group": {
             "type": "dict",
             "options": {

@@ -72,10 +72,14 @@ options:
     type: int
   drain:
     description:
-      - What a drain does with the domain. With V(leave), the domain stays, and its host is not safe to reboot.
-      - The default is the value of the profile or the host, or V(migrate) without one.
-    type: str
-    choices: [migrate, shutdown, leave]
+      - What a drain does with the domain. A list gives strategies in the order of preference, and the drain takes the first one that is possible.
+      - With V(migrate), the domain is moved live. With V(save), its memory is saved in the folder that the drain names, and restored on another host.
+      - With V(shutdown), the guest is asked to shut down. By an option of the drain, it is started on another host.
+      - With V(leave), the domain stays, and its host is not safe to reboot. Nothing can follow V(leave) in a list.
+      - The default is the value of the profile or the host, or that of the drain, or V(migrate) without one.
+    type: list
+    elements: str
+    choices: [migrate, save, shutdown, leave]
   group:
     description: A group of domains that are kept together or apart.
     type: dict
@@ -141,6 +145,11 @@ EXAMPLES = r"""
       name: web
       policy: anti-affinity
   loop: [web1, web2]
+
+- name: Move this guest live if that is possible, and else shut it down
+  kvmfleet.migration.domain_policy:
+    name: batch1
+    drain: [migrate, shutdown]
 
 - name: Read what holds for a domain, and where each value comes from
   kvmfleet.migration.domain_policy:

@@ -41,6 +41,24 @@ options:
     description: Whether to refuse a plan after which the candidates could not lose one more host.
     type: bool
     default: false
+  strategies:
+    description:
+      - What to do with domains whose policy says nothing about drains, and whose profile and host neither. The first strategy that is possible is used.
+      - Each is V(migrate), V(save), V(shutdown) or V(leave), see O(kvmfleet.migration.domain_policy#module:drain). The default is V(migrate).
+    type: list
+    elements: str
+  shut_off:
+    description:
+      - What to do with domains that are off. With V(leave), they stay; with V(move), their definitions move to other hosts.
+      - With V(move), the definitions of domains that the drain shuts down move too. The default is V(leave).
+    type: str
+    choices: [leave, move]
+  restart:
+    description: Whether domains that are shut down are started on another host. The default is V(false).
+    type: bool
+  save_folder:
+    description: Folder for the memory of domains with the strategy V(save), on storage that source and destination share.
+    type: str
   check_saved:
     description: Whether to check the saved plan in O(file) or O(plan) instead of making a new one.
     type: bool
@@ -106,6 +124,11 @@ shares:
   returned: success
   type: dict
   contains:
+    cold_moves:
+      description: The C(moves) for M(kvmfleet.migration.cold_migrate), including unsettled moves of an earlier run.
+      type: list
+      elements: dict
+      sample: [{uuid: 5f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a11, destination: kvm2, method: save, start: true}]
     moves:
       description: The C(moves) for M(kvmfleet.migration.live_migrate), including unsettled moves of an earlier run.
       type: list

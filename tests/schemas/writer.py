@@ -24,15 +24,14 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model import s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import EXTRA, MOST, Absent, SignedInt
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import SCHEMA, MoveRecord
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.saved_plan import (
-    PLAN_SCHEMA,
-    DrainPlan,
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.plan_entries import (
     PlannedMove,
     PlannedShutdown,
     PlanOptions,
     SkippedDomain,
     UnplacedDomain,
 )
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.saved_plan import PLAN_SCHEMA, DrainPlan
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.tables import HostDrain
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.result import EvacuationPlan, EvacuationResult
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.notices import EVENT_TYPE_PREFIX, Notice, NoticeData

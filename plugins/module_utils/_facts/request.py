@@ -146,7 +146,7 @@ def _bare_request(definition: Definition, own: OwnPolicy, versions: t.Mapping[st
         labels=tuple(t.cast(t.Sequence[str], scheduling["labels"])),
         group=decode(DomainGroup, scheduling["group"]) if scheduling["group"] else None,
         priority=t.cast(SignedInt, scheduling["priority"]),
-        drain=str(scheduling["drain"]),
+        drain=scheduling["drain"],
     )
 
 

@@ -202,8 +202,12 @@ def check_policy_value(field: str, given: Json, source: str) -> None:
 # The fields about the moves of a domain; the names are those of C(_migration/policy.py).
 MOVE_FIELDS = ("auto_converge", "post_copy", "timeout_seconds", "on_timeout", "downtime_ms", "force_pause_max_seconds")
 
+# What a drain can do with a domain.
+MIGRATE, SAVE, SHUTDOWN, LEAVE = "migrate", "save", "shutdown", "leave"
+DRAIN_STRATEGIES = (MIGRATE, SAVE, SHUTDOWN, LEAVE)
+
 # The fields about the placement of a domain, with their defaults.
-PLACEMENT_DEFAULTS: t.Dict[str, Json] = {"priority": 0, "drain": "migrate", "group": None, "labels": []}
+PLACEMENT_DEFAULTS: t.Dict[str, Json] = {"priority": 0, "drain": MIGRATE, "group": None, "labels": []}
 
 PROFILE = "profile"
 POLICY_FIELDS = (*MOVE_FIELDS, *PLACEMENT_DEFAULTS, PROFILE)
@@ -214,7 +218,6 @@ BOOLEAN_FIELDS = ("auto_converge", "post_copy")
 NUMBER_FIELDS = ("timeout_seconds", "downtime_ms", "force_pause_max_seconds", "priority")
 
 TIMEOUT_ACTIONS = (ABORT, FORCE_COMPLETE)
-DRAIN_ACTIONS = ("migrate", "shutdown", "leave")
 ANTI_AFFINITY = ("anti-affinity", "soft-anti-affinity")
 GROUP_POLICIES = ("affinity", "anti-affinity", "soft-affinity", "soft-anti-affinity")
 
@@ -231,7 +234,7 @@ def check_field(name: str, value: Json) -> None:
     elif name == "priority":
         _check_number(name, value, -MAX_PRIORITY, MAX_PRIORITY)
     elif name == "drain":
-        _check_choice(name, value, DRAIN_ACTIONS)
+        check_strategies(name, value)
     elif name == "group":
         _check_domain_group(value)
     elif name == "labels":
@@ -251,6 +254,30 @@ def check_fields(values: JsonObject, known: t.Sequence[str], where: str) -> None
             check_field(name, value)
         except InvalidArgument as error:
             raise InvalidArgument(f"{where}: {error.message}", error.next_step) from error
+
+
+def list_strategies(drain: Json) -> t.Tuple[str, ...]:
+    """Return the strategies of a valid value of the field C(drain), the preferred one first."""
+    return (drain,) if isinstance(drain, str) else tuple(str(strategy) for strategy in t.cast(t.Sequence[Json], drain))
+
+
+def strategies_value(strategies: t.Sequence[str]) -> Json:
+    """Return the value of the field C(drain) with these strategies: a single one is text, as it was before the field took several."""
+    return strategies[0] if len(strategies) == 1 else list(strategies)
+
+
+def check_strategies(name: str, value: Json) -> None:
+    """Raise L(InvalidArgument) if that is neither a strategy nor a list of them. A strategy after C(leave) could never be used."""
+    given = value if isinstance(value, (list, tuple)) else [value]
+    known = ", ".join(DRAIN_STRATEGIES)
+    if not given:
+        raise InvalidArgument(f"{name} is an empty list.", f"Give at least one of: {known}.")
+    for strategy in given:
+        _check_choice(name, strategy, DRAIN_STRATEGIES)
+    if len(set(given)) < len(given):
+        raise InvalidArgument(f"{name} is {value!r}, which has a strategy twice.", "Give each strategy once, the preferred one first.")
+    if LEAVE in given[:-1]:
+        raise InvalidArgument(f"{name} is {value!r}.", f"Give {LEAVE} last: it is always possible, so nothing after it would be used.")
 
 
 def _check_number(name: str, value: Json, low: int, high: int) -> None:

@@ -18,13 +18,15 @@ from xml.etree import ElementTree
 from .codec import Json, JsonObject
 from .errors import Conflict, InvalidArgument
 from .libvirt_formats import NotXml, parse_xml
-from .policies import BOOLEAN_FIELDS, NUMBER_FIELDS, POLICY_FIELDS, check_field, features_in, has_both_features
+from .policies import BOOLEAN_FIELDS, NUMBER_FIELDS, POLICY_FIELDS, check_field, features_in, has_both_features, strategies_value
 
 POLICY_NAMESPACE = "urn:kvmfleet:migration:policy"
 POLICY_PREFIX = "kvmfleet"
 POLICY_ROOT = "policy"
 
 _MAX_CHARACTERS = 65536
+# The elements of fields that can have several values.
+_PARTS = {"labels": "label", "drain": "strategy"}
 _NUMBER = re.compile(r"[+-]?[0-9]{1,10}")
 # The words that Ansible and libvirt users write, in any case.
 _BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
@@ -147,8 +149,11 @@ def _read_value(name: str, element: Element) -> Json:
     if name == "group":
         found = {key: element.get(key) for key in ("name", "policy", "max_per_host") if element.get(key) is not None}
         return {key: _parse_number(value) if key == "max_per_host" else value for key, value in found.items()}
+    parts = [_element_text(part) for part in _find_elements(element, _PARTS[name])] if name in _PARTS else []
     if name == "labels":
-        return [_element_text(label) for label in _find_elements(element, "label")]
+        return list(parts)
+    if name == "drain" and parts:
+        return strategies_value(parts)
     text = _element_text(element)
     if name in NUMBER_FIELDS:
         return _parse_number(text)
@@ -168,10 +173,11 @@ def _write_value(tree: Element, name: str, value: Json) -> None:
         element.attrib.pop("max_per_host", None)
         element.attrib.update({key: str(part) for key, part in value.items() if part is not None})
     elif isinstance(value, (list, tuple)):
-        for label in _find_elements(element, "label"):
-            element.remove(label)
+        element.text = None
+        for part in _find_elements(element, _PARTS[name]):
+            element.remove(part)
         for text in value:
-            ElementTree.SubElement(element, "label").text = str(text)
+            ElementTree.SubElement(element, _PARTS[name]).text = str(text)
     else:
         for child in list(element):
             element.remove(child)

@@ -196,7 +196,7 @@ class DomainRequest:
     :arg tpm: whether it has an emulated TPM; C(tpm_model) and C(tpm_version) are as libvirt names them.
     :arg traits: what its policy requires of both hypervisors.
     :arg labels: the labels that the host must have in the inventory.
-    :arg drain: what a drain does with the domain: C(migrate), C(shutdown) or C(leave).
+    :arg drain: what a drain does with the domain: a strategy, or a list of them.
     :arg uuid: of the domain, in a request that was saved; C(name) likewise.
     :arg copied_disk_bytes: in a record, the bytes of copied disks by target. Older records have other forms.
     """
@@ -227,7 +227,7 @@ class DomainRequest:
     labels: Maybe[t.Tuple[str, ...]] = ABSENT
     group: Maybe[DomainGroup] = ABSENT
     priority: Maybe[SignedInt] = ABSENT
-    drain: Maybe[str] = ABSENT
+    drain: t.Union[Json, Absent] = ABSENT
     uuid: Maybe[str] = ABSENT
     name: Maybe[str] = ABSENT
     copied_disk_bytes: t.Union[Json, Absent] = ABSENT

@@ -11,13 +11,14 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import LEAVE, MIGRATE, SHUTDOWN
 
 from .._scheduler.fleet import Fleet
-from .._scheduler.verdicts import check_host
-from .._settings import policies
+from .._scheduler.verdicts import DEFAULT_FILTERS, check_host
 from .inputs import DrainInputs, DrainOptions
-from .plan import RemainingHosts, build_fleet, check_sources, read_scheduler_settings
-from .saved_plan import DrainPlan, PlannedMove, PlannedShutdown, SkippedDomain, read_plan, short_text, to_plain_object
+from .plan import DEFINITION_FILTERS, RemainingHosts, build_fleet, check_sources, read_scheduler_settings
+from .plan_entries import PlannedColdMove, PlannedMove, PlannedShutdown, SkippedDomain
+from .saved_plan import DrainPlan, read_plan, short_text, to_plain_object
 from .sorting import LeavingDomain, SortedDomains, sort_domains
 
 # Values that are reserved or measured each time do not show what the domain needs.
@@ -38,8 +39,7 @@ def apply_saved_plan(saved: Json | bytes, inputs: DrainInputs, sources: Sequence
             "Give the plan of these hosts, or run on those of the plan. Nothing was moved.",
         )
     check_sources(inputs, sources)
-    options = plan.options
-    drain_options = DrainOptions.from_values(**{"parallel": options.parallel, "n_plus_one": options.n_plus_one, "options": options.moves, **given})
+    drain_options = DrainOptions.from_plan(plan.options, given)
     problems = find_drift(plan, inputs, candidates, drain_options)
     if problems:
         raise Conflict(f"The plan of {plan.created_at} no longer applies. {' '.join(problems)}", "Make a new plan. Nothing was moved.")
@@ -48,7 +48,7 @@ def apply_saved_plan(saved: Json | bytes, inputs: DrainInputs, sources: Sequence
 
 def find_drift(plan: DrainPlan, inputs: DrainInputs, candidates: Sequence[str], drain_options: DrainOptions) -> list[str]:
     """Return a sentence for everything that has changed since the plan was made, except for domains that already run at their destination."""
-    now = sort_domains(inputs, plan.sources, drain_options)
+    now = sort_domains(inputs, plan.sources, drain_options, _list_refused(plan))
     settings = read_scheduler_settings(inputs, plan.sources, candidates)
     return [
         *_list_changes("The option", encode(plan.options), encode(drain_options.for_plan())),
@@ -57,6 +57,12 @@ def find_drift(plan: DrainPlan, inputs: DrainInputs, candidates: Sequence[str], 
         *_find_strategy_drift(plan, inputs, now),
         *_find_move_drift(plan, inputs, candidates, now),
     ]
+
+
+def _list_refused(plan: DrainPlan) -> dict[str, dict[str, str]]:
+    """Return the strategies that were not possible when the plan was made: the plan applies although one of them would be possible now."""
+    parts = (plan.moves, plan.cold_moves or (), plan.shutdowns, plan.skipped)
+    return {entry.uuid: {one.strategy: one.reason for one in entry.not_possible} for part in parts for entry in part if entry.not_possible}
 
 
 def _list_changes(what: str, before: JsonObject, now: JsonObject, prefix: str = "") -> list[str]:
@@ -90,8 +96,8 @@ def _find_newcomers(plan: DrainPlan, inputs: DrainInputs) -> list[str]:
 def _find_strategy_drift(plan: DrainPlan, inputs: DrainInputs, now: SortedDomains) -> list[str]:
     """Name the domains that were to be shut down or left, and have another strategy now."""
     stopping, left = {entry.uuid for entry in now.shutdowns}, {entry.uuid for entry in now.skipped if entry.drain}
-    wanted: list[tuple[PlannedShutdown | SkippedDomain, str, set[str]]] = [(entry, policies.SHUTDOWN, stopping) for entry in plan.shutdowns]
-    wanted += [(entry, policies.LEAVE, left) for entry in plan.skipped if entry.drain]
+    wanted: list[tuple[PlannedShutdown | SkippedDomain, str, set[str]]] = [(entry, SHUTDOWN, stopping) for entry in plan.shutdowns]
+    wanted += [(entry, LEAVE, left) for entry in plan.skipped if entry.drain]
     found = []
     for entry, strategy, same in wanted:
         if _is_active(inputs, entry.source, entry.uuid) and entry.uuid not in same:
@@ -102,26 +108,40 @@ def _find_strategy_drift(plan: DrainPlan, inputs: DrainInputs, now: SortedDomain
 def _find_move_drift(plan: DrainPlan, inputs: DrainInputs, candidates: Sequence[str], now: SortedDomains) -> list[str]:
     fleet = build_fleet(inputs, plan.sources, candidates, now)
     found: list[str] = []
-    for move in plan.moves:
-        there = move.destination in inputs.hosts_where_active(move.uuid)
-        leaver = now.leavers.get(move.uuid)
-        if _is_active(inputs, move.source, move.uuid):
-            if leaver is None:
-                found.append(f"{move.name} was to move to {move.destination}. {_instead_text(move.uuid, now)}")
+    for move in plan.all_moves:
+        leaver, is_live = now.all_leavers.get(move.uuid), isinstance(move, PlannedMove)
+        if _is_there(inputs, move.source, move.uuid, is_live):
+            if leaver is None or leaver.method != _method_of(move):
+                found.append(f"{move.name} was to move to {move.destination}{_how_text(move)}. {_instead_text(move.uuid, now)}")
                 continue
             found += _find_domain_drift(move, leaver)
             found += _find_destination_drift(move, leaver, fleet, candidates)
-            fleet = fleet.with_domain(leaver.request, move.destination) if move.destination in fleet.states else fleet
-        elif not there:
+            fleet = fleet.with_domain(leaver.request, move.destination) if leaver.start and move.destination in fleet.states else fleet
+        elif not _is_there(inputs, move.destination, move.uuid, is_live):
             found.append(_gone_text(move, inputs))
     return found + _find_n_plus_one_drift(plan, inputs, candidates, now, fleet)
+
+
+def _is_there(inputs: DrainInputs, host: str, uuid: str, is_live: bool) -> bool:
+    """Whether the domain is on the host: active there for a live move, in any state for another one."""
+    facts = inputs.hosts.get(host)
+    domain = facts.find_domain(uuid) if facts else None
+    return bool(domain and (domain.active or not is_live))
+
+
+def _method_of(move: PlannedMove | PlannedColdMove) -> str:
+    return move.method if isinstance(move, PlannedColdMove) else ""
+
+
+def _how_text(move: PlannedMove | PlannedColdMove) -> str:
+    return f" by the method {move.method}" if isinstance(move, PlannedColdMove) else ""
 
 
 def _find_n_plus_one_drift(plan: DrainPlan, inputs: DrainInputs, candidates: Sequence[str], now: SortedDomains, fleet: Fleet) -> list[str]:
     """Name the host whose loss would no longer be absorbed, if every loss would have been according to the plan."""
     if not (plan.n_plus_one and plan.n_plus_one.holds):
         return []
-    assignment = {move.uuid: move.destination for move in plan.moves if move.uuid in now.leavers}
+    assignment = {move.uuid: move.destination for move in plan.all_moves if move.uuid in now.leavers}
     survivors = RemainingHosts(inputs, sorted({*candidates} - {*plan.sources}), [leaver.request for leaver in now.leavers.values()])
     spare = survivors.judge_losses(fleet, assignment)
     if spare.holds:
@@ -129,7 +149,7 @@ def _find_n_plus_one_drift(plan: DrainPlan, inputs: DrainInputs, candidates: Seq
     return [f"N+1 no longer holds: if {spare.host} were lost, {', '.join(spare.domains)} could not be placed."]
 
 
-def _find_domain_drift(move: PlannedMove, leaver: LeavingDomain) -> list[str]:
+def _find_domain_drift(move: PlannedMove | PlannedColdMove, leaver: LeavingDomain) -> list[str]:
     before, now = _lasting_needs(move.request), _lasting_needs(to_plain_object(leaver.request.as_json()))
     changed = [key for key in sorted({*before, *now}) if before.get(key) != now.get(key)]
     words = {"memory_mib": "MiB of memory", "vcpus": "vCPUs"}
@@ -145,17 +165,17 @@ def _lasting_needs(request: JsonObject) -> JsonObject:
     return {**{key: value for key, value in request.items() if key not in _VOLATILE_KEYS}, "disks": disks}
 
 
-def _find_destination_drift(move: PlannedMove, leaver: LeavingDomain, fleet: Fleet, candidates: Sequence[str]) -> list[str]:
+def _find_destination_drift(move: PlannedMove | PlannedColdMove, leaver: LeavingDomain, fleet: Fleet, candidates: Sequence[str]) -> list[str]:
     destination = move.destination
     if leaver.destination and not leaver.reserved:
         return [] if leaver.destination == destination else [f"{move.name} is on its way to {leaver.destination}, and not to {destination}."]
     if destination not in candidates:
         return [f"{destination}, where {move.name} was to move, is no longer a candidate."]
-    verdict = check_host(leaver.request, fleet.states[destination], fleet)
+    verdict = check_host(leaver.request, fleet.states[destination], fleet, DEFAULT_FILTERS if leaver.start else DEFINITION_FILTERS)
     return [] if verdict.passed else [f"{destination} can no longer accept {move.name}: {verdict.reason}"]
 
 
-def _gone_text(move: PlannedMove, inputs: DrainInputs) -> str:
+def _gone_text(move: PlannedMove | PlannedColdMove, inputs: DrainInputs) -> str:
     present = inputs.hosts[move.source].find_domain(move.uuid)
     elsewhere = inputs.hosts_where_active(move.uuid)
     what = f"{move.name} is {present.state} on {move.source}" if present else f"{move.name} is no longer on {move.source}"
@@ -164,7 +184,10 @@ def _gone_text(move: PlannedMove, inputs: DrainInputs) -> str:
 
 def _instead_text(uuid: str, now: SortedDomains) -> str:
     reasons = {entry.uuid: entry.reason for part in (now.skipped, now.shutdowns, now.stuck) for entry in part}
-    return reasons.get(uuid) or "It is to be moved now (drain: migrate)."
+    if uuid in reasons:
+        return reasons[uuid]
+    leaver = now.all_leavers.get(uuid)
+    return f"It is to be moved now (drain: {leaver.strategy if leaver else MIGRATE})."
 
 
 def _is_active(inputs: DrainInputs, source: str, uuid: str) -> bool:

@@ -32,8 +32,10 @@ from .._settings.parallel import AUTO, parallel_value, read_parallel
 from .._settings.policies import build_needs, owner_of, read_scheduling
 from .._settings.scheduler import SchedulerSettings
 from .._settings.variables import Settings, read_facts
+from .plan_entries import PlanOptions
 from .preparation import active_uuids
-from .saved_plan import PlanOptions, short_text, to_plain_object
+from .saved_plan import short_text, to_plain_object
+from .strategy_options import GivenStrategies, StrategyOptions
 
 # The options that a plan itself sets for each move.
 _PLANNED_OPTIONS = ("name", "uuid", "destination", "destination_uri")
@@ -46,21 +48,32 @@ class DrainOptions:
 
     :arg parallel: the maximum number of simultaneous moves of one source, or C(AUTO_PARALLEL).
     :arg moves: options of C(live_migrate).
+    :arg cold: about domains that do not move live.
     """
 
     parallel: int = AUTO_PARALLEL
     n_plus_one: bool = False
     moves: JsonObject = field(default_factory=dict)
+    cold: StrategyOptions = field(default_factory=StrategyOptions)
 
     @classmethod
-    def from_values(cls, parallel: Json = AUTO, n_plus_one: Json = False, options: Json = None) -> DrainOptions:
-        """Return the options. Raises L(InvalidArgument) for an invalid value, L(Conflict) for moves with both auto-converge and post-copy."""
+    def from_values(cls, parallel: Json = AUTO, n_plus_one: Json = False, options: Json = None, **strategies: Json) -> DrainOptions:
+        """Return the options. Raises L(InvalidArgument) for an invalid value, L(Conflict) for moves with both auto-converge and post-copy.
+
+        :arg strategies: the fields of L(GivenStrategies).
+        """
         number = read_parallel(parallel)
         if not isinstance(n_plus_one, bool):
             raise InvalidArgument(f"n_plus_one is {short_text(n_plus_one)}, which is neither true nor false.")
         if options is not None and not isinstance(options, Mapping):
             raise InvalidArgument(f"options is {short_text(options)}, which is not a dictionary of options of live_migrate.")
-        return cls(number, n_plus_one, _validate_moves(options or {}))
+        return cls(number, n_plus_one, _validate_moves(options or {}), StrategyOptions.from_given(GivenStrategies(**strategies)))
+
+    @classmethod
+    def from_plan(cls, options: PlanOptions, given: JsonObject) -> DrainOptions:
+        """Return the options of a saved plan, except for those arguments of L(from_values) that are given. Raises what L(from_values) raises."""
+        kept = {"parallel": options.parallel, "n_plus_one": options.n_plus_one, "options": options.moves}
+        return cls.from_values(**{**kept, **vars(StrategyOptions.from_plan(options)), **given})
 
     @property
     def copies_storage(self) -> bool:
@@ -79,7 +92,7 @@ class DrainOptions:
 
     def for_plan(self) -> PlanOptions:
         """Return the options as the plan keeps them."""
-        return PlanOptions(parallel_value(self.parallel), self.n_plus_one, self.moves)
+        return self.cold.for_plan(PlanOptions(parallel_value(self.parallel), self.n_plus_one, self.moves))
 
     @property
     def bandwidth_mib(self) -> int:

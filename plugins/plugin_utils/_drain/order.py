@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from .._scheduler.repair import unit_key
-from .saved_plan import PlannedMove
+from .plan_entries import PlannedMove
 from .sorting import LeavingDomain
 
 # Sampled dirty rates can be too low: guests under load wrote up to this many times as much.

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import typing as t
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, SignedInt
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, KvmfleetError
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import DomainFacts
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import OFFLINE
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import MAINTENANCE
 
@@ -27,14 +28,15 @@ from .._scheduler.loss_rules import LOSS_FILTERS
 from .._scheduler.planner import Placement, plan_placements
 from .._scheduler.repair import Board, assign_first_fit, build_units, repair_assignment
 from .._scheduler.request import Request
-from .._scheduler.verdicts import Verdict, best_verdict, check_host
+from .._scheduler.verdicts import DEFAULT_FILTERS, check_host
 from .._settings.scheduler import SchedulerSettings
+from .descriptions import describe_cold_move, describe_move, describe_refusals, describe_unplaced
 from .inputs import DrainInputs, DrainOptions
 from .order import order_moves
+from .plan_entries import NPlusOne, PlannedMove
 from .prediction import SourcePrediction, find_capacity, predict_alone, predict_source, stream_rate
-from .saved_plan import PLAN_SCHEMA, DrainPlan, NPlusOne, PlannedMove, Rejection, UnplacedDomain, to_plain_object
-from .sorting import SortedDomains, sort_domains
-from .tables import summarize_rejections
+from .saved_plan import PLAN_SCHEMA, DrainPlan, to_plain_object
+from .sorting import LeavingDomain, Refused, SortedDomains, skip_unplaced_definition, sort_domains
 
 # The number of tries for the loss of one host before its domains count as not placed.
 MAX_NODES = 3000
@@ -107,70 +109,59 @@ def _make_request(domain: DomainFacts, source: HostRef) -> Request:
         return Request.from_needs(needs, domain.uuid, domain.name, source.host or "", source.host_uuid or "", source_id=source.host_id)
 
 
-ON_ITS_WAY = "The domain is already moving there."
+@dataclass(frozen=True)
+class PlacedDomains:
+    """What is to be done with each domain, and where those that leave go.
 
-
-def describe_move(order: int, placement: Placement) -> PlannedMove:
-    """Return the move of a domain that has a destination, without a prediction.
-
-    :arg order: its position among the moves of the plan, from 1.
+    :arg fleet: before the plan.
+    :arg running: of the domains that run at their destination; C(definitions) of those that are only defined there.
     """
-    request = placement.request
-    chosen = next((verdict for verdict in placement.verdicts if verdict.host == placement.destination), None)
-    return PlannedMove(
-        order=order,
-        name=request.name,
-        uuid=request.uuid,
-        source=request.source,
-        destination=placement.destination or "",
-        memory_mib=request.memory_mib,
-        priority=SignedInt(request.priority),
-        predicted_seconds=0.0,
-        predicted_downtime_ms=None,
-        reason=_reason_chosen(placement, chosen) if chosen else ON_ITS_WAY,
-        warnings=tuple(chosen.warnings) if chosen else (),
-        rejected=_list_rejected(placement, chosen),
-        request=to_plain_object(request.as_json()),
-    )
+
+    found: SortedDomains
+    fleet: Fleet
+    survivors: RemainingHosts | None
+    running: Sequence[Placement]
+    definitions: Sequence[Placement]
+
+    def list_placed(self, is_live: bool) -> list[tuple[Placement, LeavingDomain]]:
+        """Return the domains that have a destination: those that move live, or the others."""
+        leavers = self.found.all_leavers
+        both = [(placement, leavers[placement.request.uuid]) for placement in (*self.running, *self.definitions)]
+        return [(placement, leaver) for placement, leaver in both if placement.destination and bool(leaver.method) != is_live]
+
+    def list_unplaced(self) -> list[tuple[Placement, LeavingDomain]]:
+        """Return the domains that no host can accept."""
+        leavers = self.found.all_leavers
+        return [(placement, leavers[placement.request.uuid]) for placement in (*self.running, *self.definitions) if not placement.destination]
 
 
-def describe_unplaced(placement: Placement) -> UnplacedDomain:
-    """Return the entry of a domain that no host can accept."""
-    request = placement.request
-    rejected = _list_rejected(placement, None)
-    whys = "; ".join(f"{hosts}: {reason.rstrip('.')}" for hosts, reason in summarize_rejections(rejected))
-    reason = f"No host can accept it{_group_text(placement)}. {whys}." if rejected else "There is no other host."
-    return UnplacedDomain(request.name, request.uuid, request.source, request.memory_mib, reason, rejected)
+# What a host needs so that a domain can be defined there and started later. It books nothing.
+_DEFINITION_FILTERS = ("not_source", "up", "enabled", "cpu_model", "machine_type", "storage", "boot_files", "networks", "labels")
+DEFINITION_FILTERS = tuple(rule for rule in DEFAULT_FILTERS if rule.name in _DEFINITION_FILTERS)
 
 
-def _reason_chosen(placement: Placement, chosen: Verdict) -> str:
-    passed = [verdict for verdict in placement.verdicts if verdict.passed]
-    first = best_verdict(passed)
-    group = f" It moves together with its affinity group: {', '.join(placement.together)}." if placement.together else ""
-    if len(passed) == 1:
-        return f"It is the only host that passes all filters.{group}"
-    if first is None or first.host == chosen.host:
-        return f"It has the highest weight, {chosen.weight:.2f}, of the {len(passed)} hosts that pass all filters.{group}"
-    higher = f"{first.host} has a higher weight ({first.weight:.2f}, not {chosen.weight:.2f})"
-    return f"It passes all filters; {higher}, but this makes the plan as a whole better.{group}"
+def place_domains(inputs: DrainInputs, sources: Sequence[str], candidates: Sequence[str], options: DrainOptions) -> PlacedDomains:
+    """Return where each domain goes. A domain that no host can accept is tried again with its next strategy, together with all others."""
+    refused: dict[str, dict[str, str]] = {}
+    while True:
+        placed = _place_once(inputs, sources, candidates, options, refused)
+        again = [(placement, leaver) for placement, leaver in placed.list_unplaced() if leaver.has_other]
+        if not again:
+            return placed
+        for placement, leaver in again:
+            refused.setdefault(leaver.request.uuid, {})[leaver.strategy] = describe_refusals(placement)
 
 
-def _list_rejected(placement: Placement, chosen: t.Optional[Verdict]) -> tuple[Rejection, ...]:
-    others = [verdict for verdict in placement.verdicts if verdict.host not in (placement.destination, placement.request.source)]
-    return tuple(Rejection(verdict.host, _reason_rejected(verdict, placement, chosen)) for verdict in others)
-
-
-def _reason_rejected(verdict: Verdict, placement: Placement, chosen: t.Optional[Verdict]) -> str:
-    if not verdict.passed:
-        return verdict.reason
-    if chosen is None:
-        return f"It could accept the domain alone, but not{_group_text(placement)}."
-    words = "has a lower weight" if verdict.weight < chosen.weight else "has the same weight" if verdict.weight == chosen.weight else "has a higher weight"
-    return f"It could accept the domain too, and {words}, {verdict.weight:.2f}."
-
-
-def _group_text(placement: Placement) -> str:
-    return f" together with its affinity group ({', '.join(placement.together)})" if placement.together else ""
+def _place_once(inputs: DrainInputs, sources: Sequence[str], candidates: Sequence[str], options: DrainOptions, refused: Refused) -> PlacedDomains:
+    found = sort_domains(inputs, sources, options, refused)
+    fleet = build_fleet(inputs, sources, candidates, found)
+    requests, hosts = [leaver.request for leaver in found.leavers.values()], {*candidates, *sources}
+    survivors = RemainingHosts(inputs, sorted({*candidates} - {*sources}), requests) if options.n_plus_one else None
+    pinned = find_pinned_hosts(found, fleet, hosts)
+    running = plan_placements(requests, fleet, pinned, cost=survivors.unplaced_mib if survivors else None, hosts=hosts)
+    defined = [leaver.request for leaver in found.definitions.values()]
+    definitions = plan_placements(defined, _fleet_after(fleet, running), pinned, DEFINITION_FILTERS, hosts=hosts) if defined else []
+    return PlacedDomains(found, fleet, survivors, running, definitions)
 
 
 @pause_collector()
@@ -182,15 +173,13 @@ def make_plan(inputs: DrainInputs, sources: Sequence[str], candidates: Sequence[
     """
     wanted = options or DrainOptions()
     check_sources(inputs, sources)
-    found = sort_domains(inputs, sources, wanted)
-    fleet = build_fleet(inputs, sources, candidates, found)
-    requests = [leaver.request for leaver in found.leavers.values()]
-    survivors = RemainingHosts(inputs, sorted({*candidates} - {*sources}), requests) if wanted.n_plus_one else None
-    hosts = {*candidates, *sources}
-    placements = plan_placements(requests, fleet, find_pinned_hosts(found, fleet, hosts), cost=survivors.unplaced_mib if survivors else None, hosts=hosts)
-    placed = [placement for placement in placements if placement.destination]
-    predicted = predict_in_order([describe_move(order, one) for order, one in enumerate(placed, 1)], found, inputs, wanted, sources)
+    placed = place_domains(inputs, sources, candidates, wanted)
+    found, unplaced = placed.found, placed.list_unplaced()
+    live = [describe_move(order, *one) for order, one in enumerate(placed.list_placed(is_live=True), 1)]
+    predicted = predict_in_order(live, found, inputs, wanted, sources)
     moves = sorted((move for one in predicted.values() for move in one.moves), key=lambda move: move.order)
+    cold = [describe_cold_move(*one) for one in placed.list_placed(is_live=False)]
+    off = [skip_unplaced_definition(leaver, describe_refusals(placement)) for placement, leaver in unplaced if leaver.method == OFFLINE]
     return DrainPlan(
         schema=PLAN_SCHEMA,
         digest="",
@@ -201,12 +190,20 @@ def make_plan(inputs: DrainInputs, sources: Sequence[str], candidates: Sequence[
         settings=read_scheduler_settings(inputs, sources, candidates),
         moves=tuple(moves),
         shutdowns=tuple(found.shutdowns),
-        unplaced=(*found.stuck, *(describe_unplaced(placement) for placement in placements if not placement.destination)),
-        skipped=tuple(found.skipped),
-        n_plus_one=survivors.judge_losses(_fleet_after(fleet, placements), {move.uuid: move.destination for move in moves}) if survivors else None,
+        unplaced=(*found.stuck, *(describe_unplaced(*one) for one in unplaced if one[1].method != OFFLINE)),
+        skipped=(*found.skipped, *off),
+        n_plus_one=_judge_n_plus_one(placed),
         predicted_seconds={source: one.seconds for source, one in predicted.items()},
         predicted_ranges={source: (one.low, one.high) for source, one in predicted.items()},
+        cold_moves=tuple(cold),
     ).seal()
+
+
+def _judge_n_plus_one(placed: PlacedDomains) -> NPlusOne | None:
+    if placed.survivors is None:
+        return None
+    assignment = {one.request.uuid: one.destination for one in placed.running if one.destination}
+    return placed.survivors.judge_losses(_fleet_after(placed.fleet, placed.running), assignment)
 
 
 def predict_in_order(
@@ -234,14 +231,14 @@ def build_fleet(inputs: DrainInputs, sources: Sequence[str], candidates: Sequenc
     """
     states = {host: inputs.host_state(host) for host in sorted({*candidates, *sources, *inputs.facts})}
     drained = {source: replace(states[source], state=MAINTENANCE, state_reason="it is being drained") for source in sources}
-    leaving = frozenset(found.leavers) | {entry.uuid for entry in found.shutdowns}
+    leaving = frozenset(found.all_leavers) | {entry.uuid for entry in found.shutdowns}
     return Fleet({**states, **drained}, leaving)
 
 
 def find_pinned_hosts(found: SortedDomains, fleet: Fleet, hosts: Collection[str]) -> dict[str, str]:
     """Return the destinations of domains that are already moving. A reservation of a move that has not begun counts while its host still passes."""
     pinned_hosts = {}
-    for uuid, leaver in found.leavers.items():
+    for uuid, leaver in found.all_leavers.items():
         destination = leaver.destination
         if destination and leaver.reserved:
             destination = destination if destination in hosts and check_host(leaver.request, fleet.states[destination], fleet).passed else None

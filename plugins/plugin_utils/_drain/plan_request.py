@@ -19,6 +19,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import PredictedMove
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource_maps import ResourceMaps
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import COLD_MIGRATION
 
 from .._ledger.host_entries import list_entries
 from .._ledger.ledger import Ledger
@@ -26,6 +27,7 @@ from .._settings.variables import Settings
 from .drift import apply_saved_plan
 from .inputs import DrainInputs, DrainOptions
 from .plan import make_plan
+from .plan_entries import PlannedMove
 from .preparation import (
     HostQuery,
     HostStatus,
@@ -38,7 +40,8 @@ from .preparation import (
     read_unsettled,
     readable_facts,
 )
-from .saved_plan import DrainPlan, PlannedMove
+from .saved_plan import DrainPlan
+from .strategy_options import GivenStrategies, StrategyOptions
 
 # The options that the plan itself sets for each move.
 _PLANNED_OPTIONS = ("name", "uuid", "destination", "moves", "parallel")
@@ -51,6 +54,7 @@ class Share:
     :arg moves: for C(live_migrate).
     :arg predicted: what the plan predicts for the moves, by UUID of the domain.
     :arg shutdowns: UUIDs of domains to shut down.
+    :arg cold_moves: for C(cold_migrate).
     :arg ends: the hosts to query afterwards for their domains. The first source queries the destinations.
     """
 
@@ -58,6 +62,7 @@ class Share:
     shutdowns: tuple[str, ...]
     ends: tuple[str, ...]
     predicted: Mapping[str, PredictedMove]
+    cold_moves: tuple[JsonObject, ...]
 
 
 def build_shares(plan: DrainPlan, records: Sequence[MoveRecord], is_known: Callable[[str], bool], check_mode: bool) -> dict[str, Share]:
@@ -68,13 +73,15 @@ def build_shares(plan: DrainPlan, records: Sequence[MoveRecord], is_known: Calla
     :arg check_mode: nothing will move, so no destination has to be queried again.
     """
     begun = [record for record in records if record.destination.host and is_known(record.destination.host)]
-    destinations = [] if check_mode else sorted({move.destination for move in plan.moves})
+    live, cold = ([record for record in begun if (record.type == COLD_MIGRATION) == is_cold] for is_cold in (False, True))
+    destinations = [] if check_mode else sorted({move.destination for move in plan.all_moves})
     return {
         source: Share(
-            (*list_moves(plan, source, plan.options.moves), *list_unfinished_moves(plan, source, begun)),
+            (*list_moves(plan, source, plan.options.moves), *list_unfinished_moves(plan, source, live)),
             _list_shutdowns(plan, source),
             (source, *(host for host in destinations if host != source and source == plan.sources[0])),
             {move.uuid: predicted for move in plan.moves if move.source == source and (predicted := _read_prediction(move))},
+            (*list_cold_moves(plan, source), *list_unfinished_cold_moves(plan, source, cold)),
         )
         for source in plan.sources
     }
@@ -102,6 +109,27 @@ def build_moves(destinations: Mapping[str, str], options: JsonObject | None = No
     if taken:
         raise InvalidArgument(f"The plan already has {', '.join(taken)}.", "Remove it from the options.")
     return [{"uuid": uuid, "destination": destination, **(options or {})} for uuid, destination in destinations.items()]
+
+
+def list_cold_moves(plan: DrainPlan, source: str) -> list[JsonObject]:
+    """Return the moves of one source for C(cold_migrate). If the host cannot be emptied, no guest is stopped, because this would be pointless."""
+    is_pointless = any(entry.source == source for entry in plan.unplaced)
+    own = [move for move in plan.cold_moves or () if move.source == source and not (is_pointless and move.stops_guest)]
+    return [{"uuid": move.uuid, "destination": move.destination, "method": move.method, "start": move.start} for move in own]
+
+
+def list_unfinished_cold_moves(plan: DrainPlan, source: str, records: Iterable[MoveRecord]) -> list[JsonObject]:
+    """Return the cold moves that an earlier run has begun, and of which nothing is left on the source: C(cold_migrate) settles their records."""
+    begun = [record for record in records if record.source.host == source and record.domain.uuid not in plan.all_uuids]
+    return [
+        {
+            "uuid": record.domain.uuid,
+            "destination": record.destination.host,
+            "method": str(record.method),
+            "start": bool(record.cold and record.cold.start),
+        }
+        for record in begun
+    ]
 
 
 def list_unfinished_moves(plan: DrainPlan, source: str, records: Iterable[MoveRecord]) -> list[JsonObject]:
@@ -181,6 +209,10 @@ class PlanTask:
     options: t.Optional[JsonObject]
     parallel: Json
     n_plus_one: Json
+    strategies: Json
+    shut_off: Json
+    restart: Json
+    save_folder: Json
     check_saved: t.Optional[bool]
     plan: Json
     file: t.Optional[str]
@@ -191,9 +223,12 @@ class PlanTask:
 
     def given_options(self) -> JsonObject:
         """Return the arguments of L(DrainOptions.from_values) that the task gives; with C(check_saved) what is not given is as in the saved plan."""
+        given = vars(GivenStrategies(self.strategies, self.shut_off, self.restart, self.save_folder or None))
         if self.check_saved:
-            return {**({"options": self.options} if self.options else {}), **({"n_plus_one": True} if self.n_plus_one else {})}
-        return {"parallel": self.parallel, "n_plus_one": self.n_plus_one, "options": self.options}
+            defaults = vars(StrategyOptions())
+            differing = {key: value for key, value in given.items() if value is not None and value != encode(defaults[key])}
+            return {**differing, **({"options": self.options} if self.options else {}), **({"n_plus_one": True} if self.n_plus_one else {})}
+        return {"parallel": self.parallel, "n_plus_one": self.n_plus_one, "options": self.options, **given}
 
 
 @dataclass(frozen=True)

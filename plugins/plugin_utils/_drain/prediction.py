@@ -27,8 +27,8 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import AUTO_WINDOW
 
 from .inputs import DrainInputs, DrainOptions
+from .plan_entries import PlannedMove
 from .preparation import parse_timestamp
-from .saved_plan import PlannedMove
 from .sorting import LeavingDomain
 
 MIB = 1024**2

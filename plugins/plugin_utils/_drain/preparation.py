@@ -28,6 +28,7 @@ from .._ledger.host_entries import HostIdentity, find_entry_by_name, is_changed,
 from .._ledger.ledger import Ledger
 from .._ledger.query import Conditions, read_records
 from .._settings.variables import age_seconds, read_facts
+from .strategy_options import GivenStrategies, StrategyOptions
 
 MOVABLE = (domain_states.RUNNING, domain_states.PAUSED)
 
@@ -247,6 +248,7 @@ class _PreparationWork:
     candidates: Maybe[tuple[Json, ...]] = ABSENT
     just_asked: Maybe[bool] = ABSENT
     measure: Maybe[bool] = ABSENT
+    strategies: Maybe[GivenStrategies] = ABSENT
 
 
 @dataclass(frozen=True)
@@ -266,13 +268,14 @@ class PreparationRequest:
 
     @classmethod
     def from_work(cls, host: str, given: JsonObject) -> PreparationRequest:
-        """Return the request of the role. Raises L(InvalidArgument) for an invalid one."""
+        """Return the request of the role. Raises L(InvalidArgument) for an invalid one, and for invalid options of the drain about strategies."""
         try:
             work = decode(_PreparationWork, given, "_work.drain")
         except ShapeError as error:
             raise InvalidArgument(
                 f"'{error.path}' must be {error.expected}.", "Only the roles of this collection may set _work. Nothing was changed."
             ) from error
+        StrategyOptions.from_given(work.strategies or GivenStrategies())
         play, candidates = (tuple(map(str, names or ())) for names in (work.play, work.candidates))
         return cls(host, play, candidates, bool(work.just_asked), bool(work.measure))
 

@@ -10,19 +10,23 @@ from __future__ import annotations
 import re
 import typing as t
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Json, JsonObject, Maybe
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import DomainFacts, HostFacts
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import OFFLINE
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import COMPLETED
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import COMPLETED, CONFLICT
 
-from .preparation import HostQuery, TaskResult, parse_timestamp, read_answers
-from .saved_plan import DrainPlan, PlannedMove, PlannedShutdown, UnplacedDomain, read_plan
+from .plan_entries import PlannedColdMove, PlannedMove, PlannedShutdown, UnplacedDomain
+from .preparation import parse_timestamp
+from .saved_plan import DrainPlan
 from .tables import DomainOutcome, HostDrain, HostShare, LeftDomain, result_lines
+from .verify_request import VerifyRequest
 
 NOT_STARTED = "Its move was not started."
+NOT_STOPPED = "It was not stopped: other domains of this host cannot be placed, so it cannot be drained."
 NOT_ASKED = "It was not asked to shut down."
 HELD_BACK = "It was not asked to shut down: other domains of this host cannot be placed, so it cannot be drained."
 
@@ -49,7 +53,7 @@ def build_host_result(
     share = _find_share(source, plan)
     by_uuid = {record.domain.uuid: record for record in outcomes}
     whys = refusals or {}
-    judged = _judge_moves(share, facts, by_uuid, whys, check_mode)
+    judged, left = _part_left(_judge_moves(share, facts, by_uuid, whys, check_mode) + _judge_cold_moves(share, facts, by_uuid, whys, check_mode))
     stops = _judge_shutdowns(source, share, facts, whys, check_mode)
     failed = [_left_behind(entry, entry.reason) for entry in share.unplaced] + [entry for entry in [*judged, *stops] if entry.error is not ABSENT]
     if not check_mode:
@@ -60,13 +64,14 @@ def build_host_result(
         moved=tuple(entry for entry in judged if entry.error is ABSENT),
         shut_down=tuple(entry for entry in stops if entry.error is ABSENT),
         failed=tuple(failed),
-        skipped=tuple(LeftDomain(entry.name, entry.uuid, entry.reason) for entry in share.skipped),
+        skipped=(*(LeftDomain(entry.name, entry.uuid, entry.reason) for entry in share.skipped), *left),
         safe_to_reboot=not blockers,
         blockers=tuple(blockers),
         problems=tuple(problems),
         predicted_seconds=share.predicted_seconds,
         predicted_range=share.predicted_range,
         actual_seconds=_span_seconds([by_uuid[entry.uuid] for entry in judged if entry.uuid in by_uuid]),
+        empty=is_empty(facts.get(source)),
     )
 
 
@@ -79,7 +84,13 @@ def _find_share(source: str, plan: DrainPlan) -> HostShare:
         created_at=plan.created_at,
         predicted_seconds=plan.predicted_seconds.get(source, 0),
         predicted_range=(plan.predicted_ranges or {}).get(source, ABSENT),
+        cold_moves=tuple(entry for entry in plan.cold_moves or () if entry.source == source),
     )
+
+
+def is_empty(facts: t.Optional[HostFacts]) -> bool:
+    """Return whether the host has answered, and has no domain at all."""
+    return facts is not None and not facts.domains
 
 
 def find_reboot_blockers(host: str, facts: Mapping[str, HostFacts], records: Iterable[MoveRecord]) -> list[str]:
@@ -127,6 +138,65 @@ def _judge_move(move: PlannedMove, facts: Mapping[str, HostFacts], record: t.Opt
     return replace(outcome, error=f"{problem} {_record_text(record) if record else why}".strip()) if problem else replace(outcome, status=COMPLETED)
 
 
+# The statuses of a move of which nothing was done.
+_NOTHING_DONE = ("not started", "refused", CONFLICT)
+
+
+def _part_left(judged: Iterable[DomainOutcome]) -> tuple[list[DomainOutcome], list[LeftDomain]]:
+    """Return the outcomes, and apart from them the domains that are off and whose move was refused: they stay, and do not make the drain fail."""
+    outcomes, left = [], []
+    for outcome in judged:
+        if outcome.method == OFFLINE and outcome.error and outcome.status in _NOTHING_DONE:
+            left.append(LeftDomain(outcome.name, outcome.uuid, outcome.error))
+        else:
+            outcomes.append(outcome)
+    return outcomes, left
+
+
+def _judge_cold_moves(
+    share: HostShare, facts: Mapping[str, HostFacts], records: Mapping[str, MoveRecord], whys: Mapping[str, str], check_mode: bool
+) -> list[DomainOutcome]:
+    """Return the results of the moves that are not live; in check mode only those that were refused."""
+    moves = share.cold_moves or ()
+    if check_mode:
+        return [replace(_left_behind(move, whys[move.uuid], "refused"), method=move.method) for move in moves if move.uuid in whys]
+    held_back = NOT_STOPPED if share.unplaced else NOT_STARTED
+    return [_judge_cold_move(move, facts, records.get(move.uuid), whys.get(move.uuid, held_back if move.stops_guest else NOT_STARTED)) for move in moves]
+
+
+def _judge_cold_move(move: PlannedColdMove, facts: Mapping[str, HostFacts], record: t.Optional[MoveRecord], why: str) -> DomainOutcome:
+    """Return the result of such a move: done if the domain is on its destination and on no other host."""
+    outcome = DomainOutcome(
+        name=move.name,
+        uuid=move.uuid,
+        status=record.status if record else "not started",
+        destination=move.destination,
+        actual_seconds=_elapsed_seconds(record),
+        downtime_ms=record.result.downtime_ms if record else None,
+        method=move.method,
+    )
+    problem = _find_cold_disagreement(move, facts, record)
+    return replace(outcome, error=f"{problem} {_record_text(record) if record else why}".strip()) if problem else replace(outcome, status=COMPLETED)
+
+
+def _find_cold_disagreement(move: PlannedColdMove, facts: Mapping[str, HostFacts], record: t.Optional[MoveRecord]) -> t.Optional[str]:
+    """Return why the move cannot have been completed, or None."""
+    silent = [host for host in (move.source, move.destination) if not facts.get(host)]
+    if silent:
+        return f"{' and '.join(silent)} did not answer, so the move is not verified."
+    there = facts[move.destination].find_domain(move.uuid)
+    others = [f"{_state_text(found)} on {host}" for host, one in sorted(facts.items()) if host != move.destination and (found := one.find_domain(move.uuid))]
+    if others:
+        return f"It is {' and '.join(others)}{f', and {_state_text(there)} on {move.destination}' if there else ''}."
+    if not there:
+        return f"It is not defined on {move.destination}."
+    if move.start and not there.active:
+        return f"It is {_state_text(there)} on {move.destination}."
+    if record is not None and record.status != COMPLETED:
+        return f"It is {_state_text(there)} on {move.destination}, but its record is not settled."
+    return None
+
+
 def _judge_shutdowns(source: str, share: HostShare, facts: Mapping[str, HostFacts], whys: Mapping[str, str], check_mode: bool) -> list[DomainOutcome]:
     """Return the results of the domains that were to be shut down: off if their host says so. In check mode only those that were refused."""
     held_back = HELD_BACK if share.unplaced else NOT_ASKED
@@ -169,7 +239,7 @@ def _list_late(source: str, share: HostShare, facts: Mapping[str, HostFacts]) ->
     return [_left_behind(domain, "It arrived after the plan was made.") for domain in late]
 
 
-def _left_behind(domain: PlannedMove | PlannedShutdown | UnplacedDomain | DomainFacts, error: str, status: str = "unplaced") -> DomainOutcome:
+def _left_behind(domain: PlannedMove | PlannedColdMove | PlannedShutdown | UnplacedDomain | DomainFacts, error: str, status: str = "unplaced") -> DomainOutcome:
     return DomainOutcome(domain.name, domain.uuid, status, destination=None, error=error)
 
 
@@ -209,123 +279,6 @@ def _is_host(end: HostRef, host: str, facts: HostFacts) -> bool:
     return end.host == host or end.is_same(facts.host)
 
 
-@dataclass(frozen=True)
-class DomainFailure:
-    """A domain for which a task failed, and why."""
-
-    uuid: t.Optional[str]
-    msg: str
-    extra: JsonObject = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class DomainsResult(TaskResult):
-    """What a task about several domains has returned.
-
-    :arg migrations: of C(live_migrate), the records; those that were only predicted have no ID.
-    :arg seen: of C(live_migrate), what a watcher has seen of hosts at its end.
-    """
-
-    KEYS: t.ClassVar[Mapping[str, str]] = {"seen": "_seen"}
-
-    failures: Maybe[tuple[DomainFailure, ...]] = ABSENT
-    migrations: Maybe[tuple[MoveRecord, ...]] = ABSENT
-    seen: Maybe[Mapping[str, t.Optional[JsonObject]]] = ABSENT
-
-    @property
-    def reasons(self) -> dict[str, str]:
-        """Why the task failed, by the UUID of the domain."""
-        return {failure.uuid: failure.msg for failure in self.failures or () if failure.uuid}
-
-
-@dataclass(frozen=True)
-class HostTasks:
-    """What the tasks of a drain have returned on one host; empty for a task that was not run.
-
-    :arg moved: of C(live_migrate).
-    :arg stopped: of C(domain_shutdown).
-    """
-
-    moved: DomainsResult
-    stopped: DomainsResult
-
-    @property
-    def problems(self) -> list[str]:
-        """The failures that are not of a single domain."""
-        if self.moved.unreachable:
-            return [f"It could not be reached: {self.moved.message or 'no answer'}"]
-        return [self.moved.message or "The moves could not be run."] if self.moved.failed and not self.moved.failures else []
-
-    def list_refusals(self, shutdowns: Iterable[PlannedShutdown]) -> dict[str, str]:
-        """Return why moves and shutdowns failed, by the UUID of the domain.
-
-        :arg shutdowns: of the plan, on this host.
-        """
-        unstopped = self.stopped.reasons
-        if not unstopped and self.stopped.has_failed:
-            unstopped = {entry.uuid: self.stopped.message or "Its result is not known." for entry in shutdowns}
-        return {**self.moved.reasons, **unstopped}
-
-
-@dataclass(frozen=True)
-class _VerifyWork:
-    """The results of the tasks of the role.
-
-    :arg answered: the facts of the hosts that were queried for the plan; C(asked) is the loop that queried them again afterwards.
-    :arg moved: C(live_migrate) by host; C(stopped) is C(domain_shutdown).
-    """
-
-    answered: Maybe[Mapping[str, t.Optional[JsonObject]]] = ABSENT
-    moved: Maybe[Mapping[str, t.Optional[DomainsResult]]] = ABSENT
-    stopped: Maybe[Mapping[str, t.Optional[DomainsResult]]] = ABSENT
-    asked: Maybe[tuple[HostQuery, ...]] = ABSENT
-
-
-@dataclass(frozen=True)
-class VerifyTask:
-    """The options of C(drain_verify)."""
-
-    KEYS: t.ClassVar[Mapping[str, str]] = {"work": "_work"}
-
-    plan: Json
-    only: t.Optional[bool]
-    publish_as: t.Optional[str]
-    ledger: t.Optional[str]
-    work: t.Optional[_VerifyWork]
-
-
-@dataclass(frozen=True)
-class VerifyRequest:
-    """The input of the verdicts.
-
-    :arg tasks: by host of the plan.
-    :arg answers: the facts of hosts that were queried for this drain, the latest answer of each; None of a host that did not answer.
-    :arg nothing_done: nothing was carried out, so that planned moves are neither moved nor failed.
-    """
-
-    plan: DrainPlan
-    tasks: Mapping[str, HostTasks]
-    answers: Mapping[str, JsonObject | None]
-    nothing_done: bool
-
-    @classmethod
-    def from_task(cls, task: VerifyTask, check_mode: bool) -> VerifyRequest:
-        """Return the request of a task with these options. Raises L(InvalidArgument) for an incomplete plan."""
-        plan, work = read_plan(task.plan), task.work or _VerifyWork()
-        moved, stopped = work.moved or {}, work.stopped or {}
-        tasks = {host: HostTasks(moved.get(host) or DomainsResult(), stopped.get(host) or DomainsResult()) for host in plan.sources}
-        answers = {**(work.answered or {}), **read_answers(work.asked or ())}
-        for one in tasks.values():
-            answers |= one.moved.seen or {}
-        return cls(plan, tasks, answers, check_mode or bool(task.only))
-
-    @property
-    def hosts(self) -> list[str]:
-        """The hosts that have a part in the drain."""
-        names = [*self.plan.sources, *self.plan.candidates, *(move.destination for move in self.plan.moves)]
-        return list(dict.fromkeys(names))
-
-
 def judge_hosts(request: VerifyRequest, facts: Mapping[str, HostFacts], records: Sequence[MoveRecord]) -> dict[str, HostDrain]:
     """Return the result of the plan on each of its hosts.
 
@@ -335,8 +288,7 @@ def judge_hosts(request: VerifyRequest, facts: Mapping[str, HostFacts], records:
     plan, found = request.plan, {}
     for host, tasks in request.tasks.items():
         refusals = tasks.list_refusals(entry for entry in plan.shutdowns if entry.source == host)
-        outcomes = tasks.moved.migrations or ()
-        found[host] = build_host_result(host, plan, facts, outcomes, records, tasks.problems, refusals, check_mode=request.nothing_done)
+        found[host] = build_host_result(host, plan, facts, tasks.migrations, records, tasks.problems, refusals, check_mode=request.nothing_done)
     return found
 
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""The plan of a drain: its parts, its digest, and reading a plan, which may have been edited."""
+"""The plan of a drain, its digest, and reading a plan, which may have been edited."""
 
 from __future__ import annotations
 
@@ -15,162 +15,23 @@ import json
 import re
 import typing as t
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import (
     ABSENT,
-    MOST,
     Absent,
     Json,
     JsonObject,
     ShapeError,
-    SignedInt,
     decode,
     encode,
 )
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
 
-from .._settings.parallel import AUTO
-from .._settings.policies import LEAVE
+from .plan_entries import NPlusOne, PlannedColdMove, PlannedMove, PlannedShutdown, PlanOptions, SkippedDomain, UnplacedDomain, find_active_uuids
 
 _MAX_DEPTH = 60
-_MAX_SECONDS = 1e12
-_UUID_LENGTH = 36
-# The lower and the upper end of a range.
-_ENDS = 2
-
-
-@dataclass(frozen=True)
-class Rejection:
-    """A host that was not chosen for a domain, and why."""
-
-    host: str
-    reason: str
-    extra: JsonObject = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class PlannedMove:
-    """A domain that moves.
-
-    :arg order: its position among the moves of the plan, from 1.
-    :arg predicted_downtime_ms: null if its dirty rate is not known.
-    :arg predicted_range: between how many seconds the duration is predicted to be. Plans of earlier versions have none.
-    :arg sends_mib: how much it is predicted to send in its first pass.
-    :arg request: what the domain needs of a host.
-    """
-
-    order: int
-    name: str
-    uuid: str
-    source: str
-    destination: str
-    memory_mib: int
-    priority: SignedInt
-    predicted_seconds: float
-    predicted_downtime_ms: t.Optional[int]
-    reason: str
-    warnings: tuple[str, ...]
-    rejected: tuple[Rejection, ...]
-    request: JsonObject
-    predicted_range: t.Union[tuple[float, ...], Absent] = ABSENT
-    sends_mib: t.Union[int, Absent] = ABSENT
-    extra: JsonObject = field(default_factory=dict)
-
-    def check(self) -> None:
-        """Raise L(ShapeError) for an invalid UUID and an invalid time."""
-        _check_uuid(self.uuid)
-        if not 0 <= self.predicted_seconds < _MAX_SECONDS:
-            raise ShapeError("predicted_seconds", "a number of seconds", self.predicted_seconds)
-        if self.predicted_range is not ABSENT and len(self.predicted_range) != _ENDS:
-            raise ShapeError("predicted_range", "two numbers of seconds", list(self.predicted_range))
-
-
-@dataclass(frozen=True)
-class PlannedShutdown:
-    """A domain that is shut down, by its policy."""
-
-    name: str
-    uuid: str
-    source: str
-    reason: str
-    extra: JsonObject = field(default_factory=dict)
-
-    def check(self) -> None:
-        """Raise L(ShapeError) for an invalid UUID."""
-        _check_uuid(self.uuid)
-
-
-@dataclass(frozen=True)
-class UnplacedDomain:
-    """A domain that no host can accept, or that can be neither moved nor shut down now."""
-
-    name: str
-    uuid: str
-    source: str
-    memory_mib: int
-    reason: str
-    rejected: tuple[Rejection, ...]
-    extra: JsonObject = field(default_factory=dict)
-
-    def check(self) -> None:
-        """Raise L(ShapeError) for an invalid UUID."""
-        _check_uuid(self.uuid)
-
-
-@dataclass(frozen=True)
-class SkippedDomain:
-    """A domain that stays where it is.
-
-    :arg drain: C(leave) for one that its policy leaves on its host; empty for one that is off.
-    """
-
-    name: str
-    uuid: str
-    source: str
-    state: str
-    drain: str
-    reason: str
-    extra: JsonObject = field(default_factory=dict)
-
-    def check(self) -> None:
-        """Raise L(ShapeError) for an invalid UUID."""
-        _check_uuid(self.uuid)
-
-
-@dataclass(frozen=True)
-class NPlusOne:
-    """Whether the remaining hosts could lose any one of them.
-
-    :arg host: the one whose loss is the worst; C(missing_mib) and C(domains) are what could not be placed then.
-    :arg hosts: all hosts whose loss would not be absorbed.
-    """
-
-    holds: bool
-    host: t.Optional[str]
-    missing_mib: int
-    domains: tuple[str, ...]
-    hosts: tuple[str, ...]
-    extra: JsonObject = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class PlanOptions:
-    """The options of the drain. C(moves) are those of C(live_migrate).
-
-    :arg parallel: the number of simultaneous moves of one source, or C(auto).
-    """
-
-    parallel: Json
-    n_plus_one: bool
-    moves: JsonObject
-    extra: JsonObject = field(default_factory=dict)
-
-    def check(self) -> None:
-        """Raise L(ShapeError) if the number of moves is neither a whole number nor C(auto)."""
-        if self.parallel != AUTO and (isinstance(self.parallel, bool) or not isinstance(self.parallel, int) or not 0 <= self.parallel < MOST):
-            raise ShapeError("parallel", f"a whole number or {AUTO}", self.parallel)
 
 
 @dataclass(frozen=True)
@@ -181,6 +42,7 @@ class DrainPlan:
     :arg n_plus_one: null if it was not requested.
     :arg predicted_seconds: of each source.
     :arg predicted_ranges: between how many seconds. Plans of earlier versions have none.
+    :arg cold_moves: the moves of C(cold_migrate). Plans of earlier versions have none.
     """
 
     schema: int
@@ -197,6 +59,7 @@ class DrainPlan:
     n_plus_one: t.Optional[NPlusOne]
     predicted_seconds: Mapping[str, float]
     predicted_ranges: t.Union[Mapping[str, tuple[float, ...]], Absent] = ABSENT
+    cold_moves: t.Union[tuple[PlannedColdMove, ...], Absent] = ABSENT
     extra: JsonObject = field(default_factory=dict)
 
     def check(self) -> None:
@@ -209,24 +72,19 @@ class DrainPlan:
         return replace(self, digest=plan_digest(encode(self)))
 
     @property
+    def all_moves(self) -> tuple[PlannedMove | PlannedColdMove, ...]:
+        """The live moves, and those that are not live."""
+        return (*self.moves, *(self.cold_moves or ()))
+
+    @property
     def all_uuids(self) -> list[str]:
         """The UUIDs of the domains in all its parts."""
-        return [entry.uuid for part in (self.moves, self.shutdowns, self.unplaced, self.skipped) for entry in part]
+        return [entry.uuid for part in (self.moves, self.cold_moves or (), self.shutdowns, self.unplaced, self.skipped) for entry in part]
 
     @property
     def active_uuids(self) -> set[str]:
         """The UUIDs of the domains that were active when it was made."""
-        return find_active_uuids((self.moves, self.shutdowns, self.unplaced), self.skipped)
-
-
-def find_active_uuids(parts: Iterable[Sequence[PlannedMove | PlannedShutdown | UnplacedDomain]], skipped: Iterable[SkippedDomain]) -> set[str]:
-    """Return the UUIDs of the domains that were active: those in these parts of a plan, and those that are left by their policy."""
-    return {entry.uuid for part in parts for entry in part} | {entry.uuid for entry in skipped if entry.drain == LEAVE}
-
-
-def _check_uuid(uuid: str) -> None:
-    if len(uuid) != _UUID_LENGTH:
-        raise ShapeError("uuid", "a UUID", uuid)
+        return find_active_uuids((self.moves, self.shutdowns, self.unplaced), self.cold_moves or (), self.skipped)
 
 
 def to_plain_json(value: Json, depth: int = 0) -> Json:
@@ -344,7 +202,7 @@ def _part_text(path: str) -> str:
 
 def _check_domains(plan: DrainPlan) -> None:
     twice = sorted(uuid for uuid, times in collections.Counter(plan.all_uuids).items() if times > 1)
-    strange = sorted({move.source for move in plan.moves} - {*plan.sources})
+    strange = sorted({move.source for move in plan.all_moves} - {*plan.sources})
     if twice:
         raise InvalidArgument(f"The saved plan names the domain {twice[0]} more than once.", _MAKE_NEW_PLAN)
     if strange:

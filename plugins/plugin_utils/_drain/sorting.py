@@ -8,25 +8,28 @@
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import SHUTOFF
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import DomainFacts
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import OVERRIDE, GivenPolicy
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import LEAVE, MIGRATE, OVERRIDE, SAVE, SHUTDOWN, GivenPolicy
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import OFFLINE
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import BEFORE_JOB
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import BEFORE_JOB, COLD_MIGRATION
 
 from .._scheduler.request import Request, read_request
-from .._settings.policies import LEAVE, MIGRATE, SHUTDOWN, EffectivePolicy, build_needs, owner_of, read_move_policy
+from .._settings.policies import EffectivePolicy, build_needs, owner_of, read_move_policy
 from .inputs import DrainInputs, DrainOptions
-from .preparation import MOVABLE, is_arriving, is_leaving, local_disks
-from .saved_plan import PlannedShutdown, SkippedDomain, UnplacedDomain, to_plain_json
+from .plan_entries import PassedStrategy, PlannedShutdown, SkippedDomain, UnplacedDomain
+from .preparation import is_leaving, local_disks
+from .saved_plan import to_plain_json
+from .strategies import DrainedDomain, StrategyChoice, choose_strategy, describe_passed
 
-NO_RECEIVER = "A migration of it without a record is in progress, and no candidate reports that it receives the domain: wait until it ends, then run again."
-ARRIVING = "It is still arriving here: wait until that migration ends, then run again."
+# Why strategies are not possible that were tried already, by UUID of the domain.
+Refused = Mapping[str, Mapping[str, str]]
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,9 @@ class LeavingDomain:
     :arg used_mib: how much of its memory it has written; None if that is not known.
     :arg destination: where it is already moving; None if it is not.
     :arg reserved: whether the destination is a reservation of a move that has not begun. It is valid only while that host still passes.
+    :arg method: of C(cold_migrate); empty for a live move. C(start) is whether the domain runs at the destination.
+    :arg strategy: the strategy for it, by which it leaves; C(passed) are those that are preferred to it and not possible; empty for a domain that is off.
+    :arg has_other: whether another strategy can be tried if no host accepts the domain.
     """
 
     request: Request
@@ -44,50 +50,134 @@ class LeavingDomain:
     used_mib: t.Optional[int] = None
     destination: t.Optional[str] = None
     reserved: bool = False
+    method: str = ""
+    start: bool = True
+    strategy: str = MIGRATE
+    passed: tuple[PassedStrategy, ...] = ()
+    has_other: bool = False
 
 
 @dataclass
 class SortedDomains:
-    """The domains of all sources. C(stuck), C(shutdowns) and C(skipped) are as the plan has them."""
+    """The domains of all sources. C(stuck), C(shutdowns) and C(skipped) are as the plan has them.
+
+    :arg leavers: by UUID, the domains that run at their destination.
+    :arg definitions: by UUID, those that are only defined there.
+    """
 
     leavers: dict[str, LeavingDomain] = field(default_factory=dict)
+    definitions: dict[str, LeavingDomain] = field(default_factory=dict)
     stuck: list[UnplacedDomain] = field(default_factory=list)
     shutdowns: list[PlannedShutdown] = field(default_factory=list)
     skipped: list[SkippedDomain] = field(default_factory=list)
 
+    @property
+    def all_leavers(self) -> dict[str, LeavingDomain]:
+        """Every domain that leaves its host, by UUID."""
+        return {**self.leavers, **self.definitions}
 
-def sort_domains(inputs: DrainInputs, sources: Sequence[str], options: DrainOptions) -> SortedDomains:
+    def add_leaver(self, leaver: LeavingDomain) -> None:
+        """Add a domain that leaves its host."""
+        (self.leavers if leaver.start else self.definitions)[leaver.request.uuid] = leaver
+
+
+def sort_domains(inputs: DrainInputs, sources: Sequence[str], options: DrainOptions, refused: t.Optional[Refused] = None) -> SortedDomains:
     """Return the domains of the sources, sorted by what to do with them."""
     into = SortedDomains()
     for source in sources:
         for domain in sorted(inputs.hosts[source].domains or (), key=lambda domain: (domain.name, domain.uuid)):
-            _sort_domain(domain, source, inputs, options, into)
+            _sort_domain(domain, source, inputs, options, (refused or {}).get(domain.uuid, {}), into)
     return into
 
 
-def _sort_domain(domain: DomainFacts, source: str, inputs: DrainInputs, options: DrainOptions, into: SortedDomains) -> None:
-    state = domain.state or ""
-    if not domain.active:
-        into.skipped.append(SkippedDomain(str(domain.name), str(domain.uuid), source, state, "", f"It is {state}: its definition stays."))
+def _sort_domain(domain: DomainFacts, source: str, inputs: DrainInputs, options: DrainOptions, refused: Mapping[str, str], into: SortedDomains) -> None:
+    record = inputs.find_record_from(domain.uuid, inputs.host_ref(source))
+    is_resumed = record is not None and record.type == COLD_MIGRATION
+    if not domain.active and not is_resumed and not options.cold.moves_shut_off:
+        into.skipped.append(_skip_definition(domain, source, ""))
         return
     try:
         policy = read_move_policy(owner_of(domain, source), inputs.settings, options.moves, options.moves.get(OVERRIDE) is True)
         leaver = _make_leaving_domain(domain, source, inputs, options, policy)
     except KvmfleetError as error:
-        into.stuck.append(_stuck_domain(domain, source, str(error)))
+        if domain.active:
+            into.stuck.append(_stuck_domain(domain, source, str(error)))
+        else:
+            into.skipped.append(_skip_definition(domain, source, str(error)))
         return
-    under_way = is_leaving(domain)
-    strategy = MIGRATE if under_way else policy.scheduling.drain
-    problem = None if under_way and leaver.destination else _find_problem(domain, leaver.request, inputs, options, strategy)
-    if strategy == LEAVE:
-        reason = f"Its policy leaves it on the host (drain: leave): {source} will not be safe to reboot."
-        into.skipped.append(SkippedDomain(str(domain.name), str(domain.uuid), source, state, LEAVE, reason))
-    elif problem:
-        into.stuck.append(_stuck_domain(domain, source, problem))
-    elif strategy == SHUTDOWN:
-        into.shutdowns.append(PlannedShutdown(str(domain.name), str(domain.uuid), source, "Its policy shuts it down (drain: shutdown)."))
+    drained = DrainedDomain(domain, leaver.request, inputs.hosts_where_active(domain.uuid, but=leaver.request.source_ref), record, options)
+    if record is not None and is_resumed:
+        into.add_leaver(_resume_cold_move(leaver, record, inputs))
+    elif not domain.active:
+        _sort_definition(drained, leaver, policy, into)
+    elif is_leaving(domain) and leaver.destination:
+        into.add_leaver(leaver)
     else:
-        into.leavers[leaver.request.uuid] = leaver
+        strategies = (MIGRATE,) if is_leaving(domain) else list_drain_strategies(policy, options)
+        _apply_choice(choose_strategy(strategies, drained.find_problem, refused), drained, leaver, len(strategies), into)
+
+
+def list_drain_strategies(policy: EffectivePolicy, options: DrainOptions) -> tuple[str, ...]:
+    """Return the strategies for a domain: those of its policy, else those of the drain."""
+    return policy.scheduling.strategies if policy.has_strategies else options.cold.strategies
+
+
+def _apply_choice(choice: StrategyChoice, drained: DrainedDomain, leaver: LeavingDomain, strategies: int, into: SortedDomains) -> None:
+    domain, source, passed = drained.facts, leaver.request.source, choice.passed
+    cold, noted = drained.options.cold, passed or ABSENT
+    if choice.strategy is None:
+        into.stuck.append(_stuck_domain(domain, source, choice.reason))
+    elif choice.strategy == LEAVE:
+        reason = f"Its policy leaves it on the host (drain: leave): {source} will not be safe to reboot."
+        into.skipped.append(SkippedDomain(domain.name, domain.uuid, source, domain.state or "", LEAVE, _with_passed(passed, reason), noted))
+    elif choice.strategy == SHUTDOWN and not cold.moves_stopped:
+        into.shutdowns.append(PlannedShutdown(domain.name, domain.uuid, source, _with_passed(passed, "Its policy shuts it down (drain: shutdown)."), noted))
+    else:
+        leaver = replace(leaver, strategy=choice.strategy, passed=passed, has_other=len(passed) + 1 < strategies)
+        into.add_leaver(leaver if choice.strategy == MIGRATE else _make_cold(leaver, choice.strategy, cold.restart or choice.strategy == SAVE))
+
+
+def _with_passed(passed: Sequence[PassedStrategy], reason: str) -> str:
+    return f"{describe_passed(passed)} {reason}".strip()
+
+
+def _make_cold(leaver: LeavingDomain, method: str, start: bool) -> LeavingDomain:
+    """Return the domain as it moves without a live migration. A guest that is shut down starts anew, and is not judged by rules about moves."""
+    request = replace(leaver.request, needs=replace(leaver.request.needs, traits=()), starts=method != SAVE, copied={})
+    return replace(leaver, request=request, method=method, start=start)
+
+
+def _resume_cold_move(leaver: LeavingDomain, record: MoveRecord, inputs: DrainInputs) -> LeavingDomain:
+    """Return the domain as an earlier, interrupted run has begun to move it."""
+    destination = _find_destination(record, inputs)
+    start = record.method == SAVE or bool(record.cold and record.cold.start)
+    return replace(_make_cold(leaver, str(record.method or OFFLINE), start), destination=destination, reserved=False)
+
+
+def _sort_definition(drained: DrainedDomain, leaver: LeavingDomain, policy: EffectivePolicy, into: SortedDomains) -> None:
+    """Sort a domain that is off, and whose definition is to move."""
+    domain, source = drained.facts, leaver.request.source
+    if list_drain_strategies(policy, drained.options)[0] == LEAVE:
+        problem: t.Optional[str] = "Its policy leaves it on the host (drain: leave)."
+    elif drained.elsewhere:
+        problem = f"It is active on {', '.join(drained.elsewhere)}."
+    else:
+        problem = drained.find_cold_problem()
+    if problem:
+        into.skipped.append(_skip_definition(domain, source, problem))
+    else:
+        into.add_leaver(_make_cold(leaver, OFFLINE, start=False))
+
+
+def _skip_definition(domain: DomainFacts, source: str, problem: str) -> SkippedDomain:
+    reason = f"It is {domain.state}. {problem} Its definition stays." if problem else f"It is {domain.state}: its definition stays."
+    return SkippedDomain(domain.name, domain.uuid, source, domain.state or "", "", reason)
+
+
+def skip_unplaced_definition(leaver: LeavingDomain, reason: str) -> SkippedDomain:
+    """Return the entry of a domain that is off, and whose definition no host can accept."""
+    request = leaver.request
+    return SkippedDomain(request.name, request.uuid, request.source, SHUTOFF, "", f"It is {SHUTOFF}. {reason} Its definition stays.")
 
 
 def _stuck_domain(domain: DomainFacts, source: str, reason: str) -> UnplacedDomain:
@@ -124,26 +214,3 @@ def _find_destination(record: t.Optional[MoveRecord], inputs: DrainInputs) -> t.
     if record is None:
         return None
     return record.destination.host or next((host for host in inputs.facts if inputs.host_ref(host).is_same(record.destination)), None)
-
-
-def _find_problem(domain: DomainFacts, request: Request, inputs: DrainInputs, options: DrainOptions, strategy: str) -> t.Optional[str]:
-    """Return why the domain can currently be neither moved nor shut down."""
-    state, source = domain.state or "", request.source
-    elsewhere = inputs.hosts_where_active(request.uuid, but=request.source_ref)
-    if is_leaving(domain):
-        return NO_RECEIVER
-    if is_arriving(domain):
-        return ARRIVING
-    if strategy == SHUTDOWN and state != domain_states.RUNNING:
-        return f"It is {state}: only a running domain can be shut down. Resume, stop or repair it and run again."
-    if state not in MOVABLE:
-        return f"It is {state}: only a running or a paused domain can be moved live. Stop or repair it and run again."
-    if elsewhere:
-        return f"It is active on {', '.join(elsewhere)} as well. Neither is changed: find out which copy is correct."
-    local = [] if strategy == SHUTDOWN or options.copies_storage or options.is_unsafe else sorted(local_disks(request.needs))
-    if local:
-        return (
-            f"It writes to storage of {source} alone (disk {', '.join(local)}). Put that on shared storage or have it copied (copy_storage); "
-            "or let the domain be shut down (drain: shutdown)."
-        )
-    return None

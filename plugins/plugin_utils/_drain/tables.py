@@ -14,9 +14,11 @@ from dataclasses import dataclass
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, Json, Maybe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import printable_line
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import OFFLINE, SAVE, SHUTDOWN
 
 from .._settings.parallel import AUTO
-from .saved_plan import DrainPlan, NPlusOne, PlannedMove, PlannedShutdown, Rejection, SkippedDomain, UnplacedDomain, find_active_uuids
+from .plan_entries import NPlusOne, PlannedColdMove, PlannedMove, PlannedShutdown, Rejection, SkippedDomain, UnplacedDomain, find_active_uuids
+from .saved_plan import DrainPlan
 
 
 @dataclass(frozen=True)
@@ -30,11 +32,12 @@ class HostShare:
     created_at: str
     predicted_seconds: float
     predicted_range: t.Union[tuple[float, ...], Absent] = ABSENT
+    cold_moves: t.Union[tuple[PlannedColdMove, ...], Absent] = ABSENT
 
     @property
     def active_uuids(self) -> set[str]:
         """The UUIDs of the domains that were active when the plan was made."""
-        return find_active_uuids((self.moves, self.shutdowns, self.unplaced), self.skipped)
+        return find_active_uuids((self.moves, self.shutdowns, self.unplaced), self.cold_moves or (), self.skipped)
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,7 @@ class DomainOutcome:
 
     :arg status: of its record, C(not started), C(refused), C(shut down), C(not shut down), C(unplaced) or C(unknown).
     :arg error: why the domain is not where the plan puts it; null if it is.
+    :arg method: how a domain moved that did not move live: C(save), C(shutdown) or C(offline).
     """
 
     name: str
@@ -54,6 +58,7 @@ class DomainOutcome:
     actual_seconds: Maybe[float] = ABSENT
     downtime_ms: Maybe[int] = ABSENT
     error: t.Union[str, Absent] = ABSENT
+    method: t.Union[str, Absent] = ABSENT
 
 
 @dataclass(frozen=True)
@@ -72,6 +77,7 @@ class HostDrain:
     :arg blockers: why the host may not be rebooted.
     :arg problems: failures that are not about one domain.
     :arg actual_seconds: from the beginning of the first move to the end of the last one.
+    :arg empty: whether no domain is left on the host, not even a definition of one that is off.
     """
 
     plan: HostShare
@@ -85,6 +91,7 @@ class HostDrain:
     predicted_seconds: float
     actual_seconds: float
     predicted_range: t.Union[tuple[float, ...], Absent] = ABSENT
+    empty: t.Union[bool, Absent] = ABSENT
 
 
 # From this number of hosts on, the text groups the hosts that were not chosen by reason.
@@ -109,15 +116,26 @@ def _hosts_text(group: Sequence[Rejection]) -> str:
 def plan_lines(plan: DrainPlan) -> list[str]:
     """Return the plan: the order of the moves, the destination of each domain with its reason, what is shut down, what stays, and the verdict N+1."""
     rows = [_move_row(move) for move in plan.moves]
-    lines = align_columns(["", "DOMAIN", "MEMORY", "FROM", "TO", "PREDICTED", "DOWNTIME", "WHY"], rows) if rows else ["Nothing to move."]
-    lines += [f"  {move.name} not to {hosts}: {reason}" for move in plan.moves for hosts, reason in summarize_rejections(move.rejected)]
-    lines += [f"WARN   {move.name} to {move.destination}: {warning}" for move in plan.moves for warning in move.warnings]
+    titles, nothing = ["", "DOMAIN", "MEMORY", "FROM", "TO", "PREDICTED", "DOWNTIME", "WHY"], [] if plan.cold_moves else ["Nothing to move."]
+    lines = align_columns(titles, rows) if rows else nothing
+    lines += [_cold_line(move) for move in plan.cold_moves or ()]
+    lines += [f"  {move.name} not to {hosts}: {reason}" for move in plan.all_moves for hosts, reason in summarize_rejections(move.rejected)]
+    lines += [f"WARN   {move.name} to {move.destination}: {warning}" for move in plan.all_moves for warning in move.warnings]
     lines += [f"STOPS  {entry.name} on {entry.source}: {entry.reason}" for entry in plan.shutdowns]
     lines += [f"STAYS  {entry.name} on {entry.source}: {entry.reason}" for entry in plan.unplaced]
     lines += [f"LEFT   {entry.name} on {entry.source}: {entry.reason}" for entry in plan.skipped]
     lines += [_source_line(source, plan) for source in plan.predicted_seconds if rows]
     lines += [_n_plus_one_line(plan.n_plus_one)] if plan.n_plus_one else []
     return [printable_line(line) for line in lines]
+
+
+# What happens to a domain that does not move live, by method; the second form is for one that is not started at the destination.
+_COLD_TEXTS = {SAVE: ("SAVES ", "restores it", ""), SHUTDOWN: ("STOPS ", "starts it", "defines it"), OFFLINE: ("MOVES ", "starts it", "defines it")}
+
+
+def _cold_line(move: PlannedColdMove) -> str:
+    verb, started, defined = _COLD_TEXTS[move.method]
+    return f"{verb} {move.name} on {move.source}, {started if move.start else defined} on {move.destination}: {move.reason}"
 
 
 def _source_line(source: str, plan: DrainPlan) -> str:
@@ -166,7 +184,8 @@ def _counts_text(share: HostDrain) -> str:
 
 
 def _reboot_text(share: HostDrain) -> str:
-    return "Safe to reboot." if share.safe_to_reboot else " ".join(["NOT safe to reboot:", *share.blockers])
+    empty = " Nothing is left on it." if share.empty else ""
+    return f"Safe to reboot.{empty}" if share.safe_to_reboot else " ".join(["NOT safe to reboot:", *share.blockers])
 
 
 def align_columns(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

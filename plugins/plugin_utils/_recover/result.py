@@ -17,7 +17,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import COMPLETED, ENABLED
 
 from .._drain.preparation import TaskResult
-from .._drain.result import DomainsResult
+from .._drain.verify_request import DomainsResult
 from .._ledger.ledger import Ledger
 from .release import keep_origins
 from .task_results import CleanupTask, DomainItemResult, DomainVerdict, HostTasks, LoopItem, MoveBack, ReportedDomain, is_done
@@ -217,7 +217,7 @@ def list_failed(item_results: Iterable[DomainItemResult], what: str) -> list[Rep
 def list_moved_back(moves: Iterable[MoveBack], results: Iterable[DomainsResult], check_mode: bool = False) -> tuple[list[ReportedDomain], list[ReportedDomain]]:
     """Return the domains that moved back, and those that did not, with the reason.
 
-    :arg results: of the loop of C(live_migrate) over the sources.
+    :arg results: of the loop of C(live_migrate), or C(cold_migrate), over the sources.
     """
     by_source = {str(result.item): result for result in results}
     brought_home: list[ReportedDomain] = []
@@ -274,8 +274,10 @@ def _list_moved_back(tasks: HostTasks, check_mode: bool) -> tuple[list[ReportedD
     unfit = list_failed((tasks.fits.results or ()) if tasks.fits else (), "bring home")
     refused = {entry.uuid for entry in unfit}
     moves = [move for move in tasks.moves if move.uuid not in refused]
-    brought_home, left = list_moved_back(moves, (tasks.moved.results or ()) if tasks.moved else (), check_mode)
-    return brought_home, unfit + left
+    live, off = [move for move in moves if not move.method], [move for move in moves if move.method]
+    brought_home, left = list_moved_back(live, (tasks.moved.results or ()) if tasks.moved else (), check_mode)
+    defined, undefined = list_moved_back(off, (tasks.moved_off.results or ()) if tasks.moved_off else (), check_mode)
+    return brought_home + defined, unfit + left + undefined
 
 
 def _list_conflicts(tasks: HostTasks) -> Sequence[ReportedDomain]:

@@ -16,7 +16,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
 
 from .._drain.preparation import HostQuery, TaskResult
-from .._drain.result import DomainsResult
+from .._drain.verify_request import DomainsResult
 from .release import DisplacedDomain, GuardState, NotedDomain
 
 
@@ -51,24 +51,29 @@ class StartPlan:
 
 @dataclass(frozen=True)
 class MoveBack:
-    """A displaced domain that can move back from the host where it is."""
+    """A displaced domain that can move back from the host where it is.
+
+    :arg method: of C(cold_migrate), for a domain that is off; absent for a live move.
+    """
 
     uuid: str
     name: t.Optional[str]
     source: str
+    method: t.Union[str, Absent] = ABSENT
 
 
 @dataclass(frozen=True)
 class ReturnPlan:
     """Which domains can move back.
 
-    :arg shares: the moves for C(live_migrate) by source.
+    :arg shares: the moves for C(live_migrate) by source; C(cold_shares) those for C(cold_migrate).
     :arg skipped: domains that cannot.
     """
 
     moves: tuple[MoveBack, ...]
     shares: Mapping[str, Sequence[JsonObject]]
     skipped: tuple[DomainVerdict, ...]
+    cold_shares: t.Union[Mapping[str, Sequence[JsonObject]], Absent] = ABSENT
 
 
 @dataclass(frozen=True)
@@ -243,7 +248,7 @@ class _ReturnTask:
 
 @dataclass(frozen=True)
 class _MovesLoop(TaskResult):
-    """The loop of C(live_migrate) over the sources."""
+    """The loop of C(live_migrate), or C(cold_migrate), over the sources."""
 
     results: Maybe[tuple[DomainsResult, ...]] = ABSENT
 
@@ -271,7 +276,7 @@ class HostTasks:
     :arg reached: whether the host could be reached; C(answered): whether its libvirt answered.
     :arg entry: of C(host), before anything was changed.
     :arg starts: the plan of the domains to start; C(started): the loop of C(domain_start).
-    :arg returning: the plan of the moves back; C(fits) and C(moved): the loops of C(scheduler_check) and C(live_migrate).
+    :arg returning: the plan of the moves back; C(fits), C(moved) and C(moved_off): the loops of C(scheduler_check), C(live_migrate) and C(cold_migrate).
     """
 
     ended: t.Optional[_EndedTask]
@@ -286,6 +291,7 @@ class HostTasks:
     returning: t.Optional[_ReturnTask]
     fits: t.Optional[_DomainLoop]
     moved: t.Optional[_MovesLoop]
+    moved_off: t.Optional[_MovesLoop]
     protected: t.Optional[_ProtectTask]
 
     @classmethod

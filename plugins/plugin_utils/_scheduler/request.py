@@ -139,6 +139,7 @@ class Request:
     :arg one_way: whether it may move to a host from which it could not move back.
     :arg at_source: the request with the names of the host that it leaves, if this one has those of another host.
     :arg unnamed: what has no name on that other host, each a sentence.
+    :arg starts: whether the guest is off while it moves, so that rules about moves between two QEMU do not apply.
     """
 
     uuid: str
@@ -155,6 +156,7 @@ class Request:
     one_way: bool = True
     at_source: t.Optional[Request] = field(default=None, hash=False)
     unnamed: tuple[str, ...] = ()
+    starts: bool = False
 
     @classmethod
     def from_needs(
@@ -327,11 +329,6 @@ class Request:
     def priority(self) -> int:
         """The priority: domains with a higher one move earlier."""
         return self.needs.priority or 0
-
-    @functools.cached_property
-    def drain(self) -> str:
-        """What a drain does with it: migrate, shutdown or leave."""
-        return self.needs.drain or "migrate"
 
 
 def _checked_copies(copied: Mapping[str, int]) -> dict[str, int]:

@@ -31,29 +31,34 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies
     GivenPolicy,
     check_field,
     check_fields,
+    list_strategies,
     required_traits,
+    strategies_value,
 )
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policy_documents import OwnPolicy
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests import DomainGroup, DomainRequest
 
 from .variables import Settings
 
-MIGRATE, SHUTDOWN, LEAVE = "migrate", "shutdown", "leave"
-
 
 @dataclass(frozen=True)
 class Scheduling:
     """Where a domain may be placed, and what a drain does with it.
 
-    :arg drain: C(migrate), C(shutdown) or C(leave).
+    :arg drain: what a drain does with it: a strategy, or a list of them.
     :arg group: the group of domains that it keeps together with, or apart from.
     :arg labels: the labels that its host must have in the inventory.
     """
 
     priority: SignedInt
-    drain: str
+    drain: Json
     group: t.Optional[DomainGroup]
     labels: tuple[str, ...]
+
+    @property
+    def strategies(self) -> tuple[str, ...]:
+        """What a drain does with the domain, the preferred strategy first."""
+        return list_strategies(self.drain)
 
 
 DEFAULT_SCHEDULING = decode(Scheduling, PLACEMENT_DEFAULTS)
@@ -75,6 +80,11 @@ class EffectivePolicy:
         """Return C({field: {value, source}}) of every field that a domain can have."""
         moves = {field: entry for field, entry in self.moves.as_json().items() if field in PROFILE_FIELDS}
         return {**moves, **{field: {"value": value, "source": self.sources[field]} for field, value in encode(self.scheduling).items()}}
+
+    @property
+    def has_strategies(self) -> bool:
+        """Whether a policy of the domain, its profile or its host says what a drain does with it."""
+        return self.sources["drain"] != SOURCE_DEFAULT
 
     @property
     def warning(self) -> str | None:
@@ -142,7 +152,7 @@ def _read_scheduling(values: JsonObject) -> Scheduling:
     for field, value in values.items():
         if value is not None:
             check_field(field, dict(value) if isinstance(value, t.Mapping) else value)
-    return decode(Scheduling, values)
+    return decode(Scheduling, {**values, "drain": strategies_value(list_strategies(values["drain"]))})
 
 
 def read_scheduling(owner: PolicyOwner, settings: Settings) -> Scheduling:

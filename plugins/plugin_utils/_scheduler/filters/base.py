@@ -82,9 +82,13 @@ class Rule:
         return self.judge_host(request, host, fleet).reason is None
 
 
+# Rules about jobs of libvirt, and about what prevents QEMU from sending its memory. They do not apply to a guest that is off while it moves.
+_MOVE_RULES = ("max_moves", "traits", "migratable")
+
+
 def relevant_filters(filters: Iterable[Filter], request: Request) -> list[Filter]:
     """Return the filters that have anything to judge, in their order."""
-    return [rule for rule in filters if rule.applies_to(request)]
+    return [rule for rule in filters if rule.applies_to(request) and not (request.starts and rule.name in _MOVE_RULES)]
 
 
 def filters_for_host(filters: Sequence[Filter], host: HostState) -> Sequence[Filter]:

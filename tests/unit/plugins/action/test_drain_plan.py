@@ -74,6 +74,7 @@ def test_a_plan_is_shown_and_the_hosts_stay_in_maintenance(node: Node, capsys: p
     assert {**share, "predicted": 0} == {
         "moves": [{"uuid": uuid_of("web1"), "destination": "kvm2"}],
         "shutdowns": [],
+        "cold_moves": [],
         "ends": ["kvm1", "kvm2"],
         "predicted": 0,
     }

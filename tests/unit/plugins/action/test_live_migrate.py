@@ -30,7 +30,7 @@ class Step:
     """The step on kvm1; C(error) is what the moves, or the plan, fail with."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.share: Result = {"moves": [MOVE], "shutdowns": [], "ends": ["kvm1", "kvm2"], "predicted": PREDICTED}
+        self.share: Result = {"moves": [MOVE], "shutdowns": [], "cold_moves": [], "ends": ["kvm1", "kvm2"], "predicted": PREDICTED}
         self.warnings: list[str] = []
         self.plan_errors: list[KvmfleetError] = []
         self.move_errors: list[KvmfleetError] = []
@@ -85,7 +85,7 @@ def test_without_a_plan_nothing_is_moved(step: Step) -> None:
     assert step.moved == []
 
 
-@pytest.mark.parametrize("share", [{"moves": []}, {"shutdowns": [MOVE["uuid"]]}])
+@pytest.mark.parametrize("share", [{"moves": []}, {"cold_moves": [MOVE]}, {"shutdowns": [MOVE["uuid"]]}])
 def test_a_plan_without_moves_or_with_domains_to_shut_down_is_returned_alone(step: Step, share: Result) -> None:
     step.share |= share
     done = step.run(plan=OPTIONS)

@@ -57,6 +57,16 @@ def test_a_boolean_may_be_written_as_people_write_it(words: t.Tuple[str, ...], v
         assert is_same_policy(change_policy(xml, {field: value}), xml), "the value does not change, and neither does the text"
 
 
+def test_one_strategy_of_a_drain_is_text_and_several_are_elements_in_their_order() -> None:
+    several = change_policy(of_domain("<p:drain>shutdown</p:drain>"), {"drain": ["save", "migrate"]})
+    assert several.endswith("<drain><strategy>save</strategy><strategy>migrate</strategy></drain></policy>")
+    assert parse_policy(several).values == {"drain": ["save", "migrate"]}
+    assert is_same_policy(change_policy(several, {"drain": ["save", "migrate"]}), several)
+    single = change_policy(several, {"drain": "leave"})
+    assert (parse_policy(single).values, "strategy" in single) == ({"drain": "leave"}, False)
+    assert parse_policy("<policy><drain><strategy>save</strategy></drain></policy>").values == {"drain": "save"}
+
+
 def test_an_empty_policy_is_an_empty_text() -> None:
     assert parse_policy("").values == {}
     assert change_policy("", {}) == ""
@@ -110,6 +120,11 @@ def test_a_new_group_does_not_keep_the_limit_of_the_old_one() -> None:
         ("<on_timeout>explode</on_timeout>", "on_timeout"),
         ("<priority>1.5</priority>", "priority"),
         ("<drain>now</drain>", "drain"),
+        ("<drain/>", "drain"),
+        ("<drain>save, migrate</drain>", "drain"),
+        ("<drain><strategy>save</strategy><strategy>now</strategy></drain>", "drain"),
+        ("<drain><strategy>save</strategy><strategy>save</strategy></drain>", "drain"),
+        ("<drain><strategy>leave</strategy><strategy>save</strategy></drain>", "drain"),
         ("<group>web</group>", "group"),
         ("<group name='a' policy='near'/>", "group"),
         ("<group name='a' policy='anti-affinity' max_per_host='0'/>", "group"),

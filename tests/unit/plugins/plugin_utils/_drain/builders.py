@@ -13,15 +13,14 @@ import uuid
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord, new_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.saved_plan import (
-    PLAN_SCHEMA,
-    DrainPlan,
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.plan_entries import (
     PlannedMove,
     PlannedShutdown,
     PlanOptions,
     SkippedDomain,
     UnplacedDomain,
 )
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.saved_plan import PLAN_SCHEMA, DrainPlan
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import read_facts
 
 GIB = 1024**3

@@ -14,7 +14,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.referenc
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.inputs import DrainInputs
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.plan import make_plan
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.saved_plan import DrainPlan
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.sorting import NO_RECEIVER
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.strategies import NO_RECEIVER
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._drain.builders import domain, facts, record, uuid_of
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import host_entry
 

@@ -10,7 +10,7 @@ import typing as t
 
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.inputs import DrainInputs, DrainOptions
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.plan import make_plan
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.saved_plan import NPlusOne
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.plan_entries import NPlusOne
 from ansible_collections.kvmfleet.migration.tests.simulator import facts as f
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import host_entry
 

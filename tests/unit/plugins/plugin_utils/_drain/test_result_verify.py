@@ -13,14 +13,8 @@ import pytest
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode, encode
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.inputs import DrainInputs
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.plan import make_plan
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.result import (
-    DomainsResult,
-    HostTasks,
-    VerifyRequest,
-    VerifyTask,
-    describe_problems,
-    judge_hosts,
-)
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.result import describe_problems, judge_hosts
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.verify_request import DomainsResult, HostTasks, VerifyRequest, VerifyTask
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._drain.builders import domain, facts, host_facts, record, uuid_of
 
 WEB = domain("web1")

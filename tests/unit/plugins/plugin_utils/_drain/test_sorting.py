@@ -13,13 +13,8 @@ import pytest
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.inputs import DrainInputs, DrainOptions
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.plan import make_plan
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.saved_plan import (
-    DrainPlan,
-    PlannedMove,
-    PlannedShutdown,
-    SkippedDomain,
-    UnplacedDomain,
-)
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.plan_entries import PlannedMove, PlannedShutdown, SkippedDomain, UnplacedDomain
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.saved_plan import DrainPlan
 from ansible_collections.kvmfleet.migration.tests.simulator import facts as f
 
 GROUP = {"name": "pair", "policy": "affinity"}

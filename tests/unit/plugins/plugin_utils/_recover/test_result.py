@@ -10,7 +10,7 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode, encode
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.result import DomainsResult
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.verify_request import DomainsResult
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.result import (
     HostRecovery,
     list_failed,

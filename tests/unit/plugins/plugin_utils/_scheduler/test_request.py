@@ -23,7 +23,7 @@ def test_a_request_is_read_and_written_back() -> None:
     needs = f.request(priority=3, drain="shutdown", labels=["ssd"])
     asked = Request.from_needs(json.loads(json.dumps(needs)), "u", "web1", "kvm1", "h")
     assert (asked.uuid, asked.name, asked.source, asked.source_uuid, asked.memory_mib, asked.vcpus) == ("u", "web1", "kvm1", "h", 1024, 1)
-    assert (asked.priority, asked.drain, asked.labels) == (3, "shutdown", {"ssd"})
+    assert (asked.priority, asked.needs.drain, asked.labels) == (3, "shutdown", {"ssd"})
     assert asked.as_json() == needs
 
 

@@ -24,6 +24,30 @@ def test_every_field_of_the_effective_policy_has_value_and_source() -> None:
     assert policy["group"] == {"value": None, "source": "default"}
 
 
+def test_a_list_of_strategies_applies_as_a_whole_and_a_single_one_is_text() -> None:
+    effective = effective_policy({}, {"drain": ["save", "shutdown"]}, {"drain": "leave"})
+    assert effective.scheduling.strategies == ("save", "shutdown")
+    assert effective.as_json()["drain"] == {"value": ["save", "shutdown"], "source": "profile"}
+    single = effective_policy({}, {}, {"drain": ["leave"]})
+    assert (single.scheduling.drain, single.scheduling.strategies) == ("leave", ("leave",))
+
+
+@pytest.mark.parametrize(
+    ("drain", "words"),
+    [
+        ([], "drain is an empty list"),
+        (["save", "stop"], "drain is 'stop'"),
+        (["save", "save"], "a strategy twice"),
+        (["leave", "migrate"], "Give leave last"),
+        ({"save": 1}, "drain is {'save': 1}"),
+    ],
+)
+def test_invalid_strategies_are_refused_with_the_place_where_they_are(drain: object, words: str) -> None:
+    with pytest.raises(InvalidArgument, match="kvmfleet_migration_policy of the host") as caught:
+        effective_policy({}, {}, {"drain": drain})  # type: ignore[dict-item]
+    assert words in str(caught.value)
+
+
 def test_only_a_domain_or_a_profile_with_both_features_gives_a_warning() -> None:
     both: JsonObject = {"post_copy": True, "auto_converge": True}
     assert "are both on in the domain's own policy" in str(effective_policy(both, {}, {}).warning)

@@ -1,0 +1,124 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""The choice among the strategies of a domain: the first one that is possible, and why those before it are not."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import DomainFacts
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import LEAVE, MIGRATE, SAVE, SHUTDOWN
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
+
+from .._scheduler.request import Request
+from .inputs import DrainOptions
+from .plan_entries import PassedStrategy
+from .preparation import MOVABLE, is_arriving, is_leaving, local_disks
+
+NO_RECEIVER = "A migration of it without a record is in progress, and no candidate reports that it receives the domain: wait until it ends, then run again."
+ARRIVING = "It is still arriving here: wait until that migration ends, then run again."
+TRANSIENT = "It is transient: it exists only while it runs, so it can only be moved live."
+NO_FOLDER = "No folder for its memory is given (drain_host_save_folder)."
+
+
+@dataclass(frozen=True)
+class StrategyChoice:
+    """The strategy for a domain; None if none is possible. C(passed) are those that are preferred to it."""
+
+    strategy: t.Optional[str]
+    passed: tuple[PassedStrategy, ...]
+
+    @property
+    def reason(self) -> str:
+        """Why no strategy is possible."""
+        return self.passed[0].reason if len(self.passed) == 1 else describe_passed(self.passed)
+
+
+def describe_passed(passed: Iterable[PassedStrategy]) -> str:
+    """Return sentences about strategies that were not possible; empty for none."""
+    return " ".join(f"{one.strategy} is not possible. {one.reason}" for one in passed)
+
+
+def choose_strategy(strategies: Sequence[str], find_problem: Callable[[str], t.Optional[str]], refused: t.Optional[Mapping[str, str]] = None) -> StrategyChoice:
+    """Return the first strategy that is possible.
+
+    :arg strategies: in the order of preference.
+    :arg find_problem: returns why a strategy is not possible for the domain, or None.
+    :arg refused: why strategies are not possible that were tried already, e.g. because no host can accept the domain.
+    """
+    passed: list[PassedStrategy] = []
+    for strategy in strategies:
+        problem = (refused or {}).get(strategy) or find_problem(strategy)
+        if problem is None:
+            return StrategyChoice(strategy, tuple(passed))
+        passed.append(PassedStrategy(strategy, problem))
+    return StrategyChoice(None, tuple(passed))
+
+
+@dataclass(frozen=True)
+class DrainedDomain:
+    """What the choice for a domain depends on.
+
+    :arg elsewhere: the other hosts where it is active.
+    :arg record: its unsettled record away from its host.
+    """
+
+    facts: DomainFacts
+    request: Request
+    elsewhere: Sequence[str]
+    record: t.Optional[MoveRecord]
+    options: DrainOptions
+
+    def find_problem(self, strategy: str) -> t.Optional[str]:
+        """Return why the strategy is not possible for the active domain now, or None."""
+        if strategy == LEAVE:
+            return None
+        problem = self._find_state_problem(strategy)
+        if problem:
+            return problem
+        if strategy == MIGRATE:
+            return self._find_live_problem()
+        if strategy == SAVE:
+            return NO_FOLDER if not self.options.cold.save_folder else self.find_cold_problem()
+        return self.find_cold_problem() if self.options.cold.moves_stopped else None
+
+    def _find_state_problem(self, strategy: str) -> t.Optional[str]:
+        state = self.facts.state or ""
+        if is_leaving(self.facts):
+            return NO_RECEIVER
+        if is_arriving(self.facts):
+            return ARRIVING
+        if strategy == SHUTDOWN and state != domain_states.RUNNING:
+            return f"It is {state}: only a running domain can be shut down. Resume, stop or repair it and run again."
+        if state not in MOVABLE:
+            return f"It is {state}: only a running or a paused domain can be {'saved' if strategy == SAVE else 'moved live'}. Stop or repair it and run again."
+        if self.elsewhere:
+            return f"It is active on {', '.join(self.elsewhere)} as well. Neither is changed: find out which copy is correct."
+        return None
+
+    def _find_live_problem(self) -> t.Optional[str]:
+        local = [] if self.options.copies_storage else self._list_local_disks()
+        if not local:
+            return None
+        return (
+            f"It writes to storage of {self.request.source} alone (disk {', '.join(local)}). Put that on shared storage or have it copied (copy_storage); "
+            "or let the domain be shut down (drain: shutdown)."
+        )
+
+    def find_cold_problem(self) -> t.Optional[str]:
+        """Return why the domain cannot be moved while it is off or saved, or None."""
+        if self.facts.persistent is False:
+            return TRANSIENT
+        if self.record:
+            return f"Record {self.record.id} of its move is unsettled ({self.record.status}): wait until that move ends, then run again."
+        local = self._list_local_disks()
+        return f"It writes to storage of {self.request.source} alone (disk {', '.join(local)}), and only a live move can copy that." if local else None
+
+    def _list_local_disks(self) -> list[str]:
+        return [] if self.options.is_unsafe else sorted(local_disks(self.request.needs))
