@@ -18,6 +18,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model import d
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject, decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, KvmfleetError, NotFound, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import OFFLINE, SHUTDOWN
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import RAN, EarlierState
@@ -206,9 +207,12 @@ def sort_moves_back(host: str, displaced: Iterable[DisplacedDomain], facts: Fact
             moves.append(MoveBack(domain.uuid, domain.name, active[0]))
         elif len(active) > 1:
             skipped.append(DomainVerdict(domain.uuid, domain.name, f"It is active on {' and '.join(active)}."))
+        elif not active and len(known) == 1 and host not in known and all(facts.values()):
+            moves.append(MoveBack(domain.uuid, domain.name, next(iter(known)), OFFLINE))
         elif not active:
             places = ", ".join(sorted(known)) or ", ".join(map(str, domain.possible_hosts or ())) or "no host"
-            reason = f"It is active on no host that answers, and only an active domain is moved. It was left on {places}."
+            only = "An active domain moves, or a definition that is certainly the only one"
+            reason = f"It is active on no host that answers. {only}. It was left on {places}."
             skipped.append(DomainVerdict(domain.uuid, domain.name, reason))
     return ReturnPlan(tuple(moves), {}, tuple(skipped))
 
@@ -315,14 +319,21 @@ def _make_arrivals(ledger: Ledger | None, own: HostEntry | None) -> FindArrival:
             with contextlib.suppress(KvmfleetError):
                 records.append(ledger.read_record(entry.last_record).record)
         record = next((one for one in records if one.status in (COMPLETED, DONE) and one.destination.is_same(host)), None)
-        state = (record.wanted_state or record.before.state or domain_states.RUNNING) if record else None
+        state = (record.wanted_state or state_after_move(record)) if record else None
         return EarlierState(state, record.updated_at) if record and state in RAN else None
 
     return find_arrival
 
 
+def state_after_move(record: MoveRecord) -> str:
+    """Return the state in which the move of a record has left its domain."""
+    if record.cold and record.method == SHUTDOWN:
+        return domain_states.RUNNING if record.cold.start else domain_states.SHUTOFF
+    return record.before.state or domain_states.RUNNING
+
+
 def plan_return(request: RecoverRequest, can_check: bool) -> ReturnPlan:
-    """Return which displaced domains can move back: those that are active on exactly one other host.
+    """Return which displaced domains can move back: those that are active on exactly one other host, and those that are off and only defined on one.
 
     :arg can_check: whether the host accepts domains now. If that is only predicted, no move can be checked, and there are no shares.
     """
@@ -331,11 +342,19 @@ def plan_return(request: RecoverRequest, can_check: bool) -> ReturnPlan:
         return ReturnPlan((), {}, tuple(_skip_domain(domain, reason) for domain in request.displaced))
     with readable_facts():
         plan = sort_moves_back(request.host, request.displaced, request.facts)
-    return replace(plan, shares=_build_shares(request, plan.moves)) if can_check else plan
+    if not can_check:
+        return plan
+    live, off = [move for move in plan.moves if not move.method], [move for move in plan.moves if move.method]
+    cold = {source: [_move_definition(move, request.host) for move in off if move.source == source] for source in dict.fromkeys(move.source for move in off)}
+    return replace(plan, shares=_build_shares(request, live), cold_shares=cold)
+
+
+def _move_definition(move: MoveBack, host: str) -> JsonObject:
+    return {"uuid": move.uuid, "destination": host, "method": OFFLINE}
 
 
 def _build_shares(request: RecoverRequest, moves: Sequence[MoveBack]) -> dict[str, Sequence[JsonObject]]:
-    """Return the moves by the host on which they begin. Raises L(InvalidArgument) for an option that the role decides."""
+    """Return the live moves by the host on which they begin. Raises L(InvalidArgument) for an option that the role decides."""
     sources = dict.fromkeys(move.source for move in moves)
     return {source: build_moves({move.uuid: request.host for move in moves if move.source == source}, request.options) for source in sources}
 

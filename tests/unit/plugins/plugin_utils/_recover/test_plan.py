@@ -11,8 +11,9 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Before, ColdMove
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.plan import list_silent_hosts, sort_moves_back, sort_starts
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.plan import list_silent_hosts, sort_moves_back, sort_starts, state_after_move
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.release import DisplacedDomain, NotedDomain
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.task_results import MoveBack
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import domain_entry, host_entry
@@ -80,6 +81,30 @@ def test_displaced_domains_are_found_on_the_hosts_where_they_run() -> None:
     assert result.moves == (MoveBack(uid("web1"), "web1", "kvm3"),)
     assert [entry.name for entry in result.skipped] == ["off1", "lost1"]
     assert "left on kvm2" in result.skipped[0].reason
+
+
+def test_the_definition_of_a_displaced_domain_that_is_off_moves_back() -> None:
+    result = sort_moves_back("kvm1", [displaced("off1")], {"kvm1": facts("kvm1"), "kvm2": facts("kvm2", domain("off1")), "kvm3": facts("kvm3")})
+    assert (result.moves, result.skipped) == ((MoveBack(uid("off1"), "off1", "kvm2", "offline"),), ())
+
+
+@pytest.mark.parametrize(
+    ("here", "more"),
+    [((domain("off1"),), {}), ((), {"kvm3": facts("kvm3", domain("off1"))}), ((), {"kvm3": None})],
+)
+def test_a_displaced_domain_that_is_off_moves_back_only_if_its_definition_is_certainly_the_only_one(here: t.Any, more: dict[str, t.Any]) -> None:
+    result = sort_moves_back("kvm1", [displaced("off1")], {"kvm1": facts("kvm1", *here), "kvm2": facts("kvm2", domain("off1")), **more})
+    assert result.moves == ()
+    assert "kvm2" in result.skipped[0].reason
+
+
+@pytest.mark.parametrize(
+    ("method", "start", "state"), [("save", False, "running"), ("shutdown", True, "running"), ("shutdown", False, "shut off"), (None, False, "running")]
+)
+def test_a_domain_that_was_shut_down_for_its_move_did_not_arrive_running(method: str | None, start: bool, state: str) -> None:
+    live = dataclasses.replace(record("web1", "kvm1", "kvm2"), before=Before(state="running", persistent=True, autostart=False, at_destination=False))
+    moved = dataclasses.replace(live, method=method, cold=ColdMove(start)) if method else live
+    assert state_after_move(moved) == state
 
 
 def test_a_displaced_domain_that_runs_twice_is_not_moved() -> None:
