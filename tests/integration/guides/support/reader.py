@@ -29,6 +29,8 @@ from . import guide as g
 LIMIT_SECONDS = 540
 FENCING = "kvmfleet_fencing"
 _HOST = re.compile(r"\bkvm(?=[123…])")
+# A folder that the hosts share: in the lab, the one of its images.
+_FOLDER = "/srv/images/memory"
 _ADDRESS = re.compile(r"\b10\.0\.0\.1([123])\b")
 
 
@@ -154,4 +156,5 @@ class Reader:
         return text, process.returncode
 
     def _translated(self, text: str) -> str:
-        return _ADDRESS.sub(lambda found: self._addresses[found[1]], _HOST.sub(self.lab.prefix, text))
+        here = text.replace(_FOLDER, str(self.lab.layout.shared))
+        return _ADDRESS.sub(lambda found: self._addresses[found[1]], _HOST.sub(self.lab.prefix, here))
