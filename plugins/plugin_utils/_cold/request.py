@@ -21,7 +21,12 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.referenc
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests import DomainRequest
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import SurveyQuestion
 from ansible_collections.kvmfleet.migration.plugins.module_utils._module import check_domain_name
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.request import DestinationOptions, MoveRequest, read_destinations
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.request import (
+    DestinationOptions,
+    MoveRequest,
+    read_destinations,
+    read_renamings,
+)
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import Settings
 
 SHUTDOWN_WAIT_SECONDS = 300
@@ -114,6 +119,7 @@ def _read_request(args: OneColdMoveOptions, settings: Settings, source: str) -> 
         options=MoveOptions(unsafe=bool(args.get("unsafe"))),
         policy=GivenPolicy(),
         force=bool(args.get("force")),
+        renamings=read_renamings(settings, source, uris),
         method=method,
         start=method == SHUTDOWN and bool(args.get("start")),
         shutdown_wait_seconds=_check_wait(args.get("shutdown_wait_seconds")),

@@ -183,6 +183,19 @@ def test_a_destination_that_has_the_domain_is_refused(control: ColdControl, stat
     assert control.places() == {"kvm1": ds.SHUTOFF, "kvm2": state}
 
 
+def test_a_host_that_calls_a_resource_by_another_name_is_refused(control: ColdControl) -> None:
+    off(control, disks=(ds.Disk("vda", "file", "/srv/fast/web.qcow2", True, False),))
+    control.variables("kvm1")["kvmfleet_image_map"] = {"fast": "/srv/fast"}
+    control.variables("kvm2")["kvmfleet_image_map"] = {"fast": "/data"}
+    job = control.move(method="offline")
+    assert isinstance(job.error, e.NotSupported)
+    assert "/srv/fast/web.qcow2 would be /data/web.qcow2" in str(job.error)
+    assert control.places() == {"kvm1": ds.SHUTOFF}
+    control.variables("kvm2")["kvmfleet_image_map"] = {"fast": "/srv/fast"}
+    job = control.move(method="offline")
+    assert (job.error, control.places()) == (None, {"kvm2": ds.SHUTOFF})
+
+
 def test_an_unknown_domain_is_not_found(control: ColdControl) -> None:
     job = control.move(name="nobody", method="offline")
     assert isinstance(job.error, e.NotFound)
