@@ -12,6 +12,7 @@ import functools
 import typing as t
 
 from .codec import ABSENT, Absent, JsonObject, Maybe, decode
+from .load_signals import DomainLoad, HostLoad
 from .references import HostRef
 from .requests import DomainRequest
 
@@ -228,6 +229,7 @@ class DomainFacts:
     :arg request: what it needs of a host, without what a profile adds. Of a thousand domains few are read: see C(needs).
     :arg dirty_rate_mib: how many MiB a second it writes anew; null if that was not measured.
     :arg used_mib: how much of its memory it has written since its start; null if that is not known, absent if it is not active.
+    :arg load: its load; null if that is not known.
     """
 
     uuid: str
@@ -246,6 +248,7 @@ class DomainFacts:
     request: Maybe[JsonObject] = ABSENT
     dirty_rate_mib: Maybe[float] = ABSENT
     used_mib: Maybe[int] = ABSENT
+    load: Maybe[DomainLoad] = ABSENT
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
     @functools.cached_property
@@ -291,6 +294,7 @@ class HostFacts:
     :arg remembered: the records of moves that the host remembers.
     :arg dirty_rate_seconds: for how long the dirty rates of the domains were measured; absent if they were not.
     :arg links: rate of the link to other hosts in MiB/s, by name or URI; absent if no link was probed.
+    :arg load: the load of the host; null if that is not known.
     """
 
     IS_LENIENT: t.ClassVar[bool] = True
@@ -326,6 +330,7 @@ class HostFacts:
     domains: Maybe[t.Tuple[DomainFacts, ...]] = ABSENT
     dirty_rate_seconds: t.Union[int, Absent] = ABSENT
     links: Maybe[t.Mapping[str, float]] = ABSENT
+    load: Maybe[HostLoad] = ABSENT
     answered: t.Union[bool, Absent] = ABSENT
     msg: t.Union[str, Absent] = ABSENT
     error_code: t.Union[str, Absent] = ABSENT

@@ -45,3 +45,17 @@ def test_a_request_without_memory_or_vcpus_is_refused_by_name(key: str) -> None:
 
 def test_a_priority_may_be_negative() -> None:
     assert decode(DomainRequest, f.request(priority=-5)).priority == -5
+
+
+def test_the_load_is_read_and_a_signal_of_another_form_counts_as_absent() -> None:
+    load = {"cpu_pressure": 0.25, "memory_pressure": None, "cpu_used_share": "much", "memory_used_mib": 4096, "interval_seconds": 300}
+    domain = {**f.domain("web1"), "load": {"cpu_cores_used": 1.5, "disk_bytes_per_second": 0, "later": 1}}
+    facts = {**f.host("kvm1", domains=[domain]), "load": load}
+    read = decode(HostFacts, facts)
+    assert read.load
+    assert (read.load.cpu_pressure, read.load.memory_pressure, read.load.cpu_used_share, read.load.io_pressure) == (0.25, None, ABSENT, ABSENT)
+    guest = read.find_domain(f.uuid_of("web1"))
+    assert guest
+    assert guest.load
+    assert (guest.load.cpu_cores_used, guest.load.available_in_guest_mib) == (1.5, ABSENT)
+    assert encode(read) == facts
