@@ -211,7 +211,8 @@ def predict_in_order(
 ) -> dict[str, SourcePrediction]:
     """Return the moves of each source in the order in which they start, with their predictions."""
     of_source = {source: [move for move in moves if move.source == source] for source in sources}
-    rates = {source: stream_rate(find_capacity(source, own, inputs, wanted), len(own), wanted.bandwidth_mib) for source, own in of_source.items()}
+    capacities = {source: find_capacity(source, {move.destination for move in own}, inputs, wanted) for source, own in of_source.items()}
+    rates = {source: stream_rate(capacities[source], len(own), wanted.bandwidth_mib) for source, own in of_source.items()}
     alone = [replace(move, predicted_seconds=predict_alone(found.leavers[move.uuid], rates[move.source])) for move in moves]
     ordered = order_moves(alone, found.leavers, rates)
     return {source: predict_source(source, [move for move in ordered if move.source == source], found.leavers, inputs, wanted) for source in sources}

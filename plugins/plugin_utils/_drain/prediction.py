@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.downtime import size_gib
@@ -71,7 +71,7 @@ def predict_source(
 
     :arg leavers: by UUID of the domain.
     """
-    capacity = find_capacity(source, moves, inputs, wanted)
+    capacity = find_capacity(source, {move.destination for move in moves}, inputs, wanted)
     loads = [make_load(leavers[move.uuid], capacity.link_mib, wanted.bandwidth_mib) for move in moves]
     found = predict_moves(loads, capacity)
     seconds = round(drain_seconds(found) + DRAIN_SECONDS + TURN_SECONDS * len(moves), 1) if moves else 0.0
@@ -80,9 +80,8 @@ def predict_source(
     return SourcePrediction(predicted, seconds, low, high)
 
 
-def find_capacity(source: str, moves: Sequence[PlannedMove], inputs: DrainInputs, wanted: DrainOptions) -> Capacity:
-    """Return what the moves of a source share: the link as the operator has set it, or as it was learned or probed."""
-    destinations = {move.destination for move in moves}
+def find_capacity(source: str, destinations: Set[str], inputs: DrainInputs, wanted: DrainOptions) -> Capacity:
+    """Return what the moves of a source to these hosts share: the link as the operator has set it, or as it was learned or probed."""
     history = [record for record in inputs.history if record.source.host == source]
     counts = [facts.cpus for host in (source, *destinations) if (facts := inputs.hosts.get(host)) and facts.cpus]
     cpus = min(counts, default=64)
@@ -90,7 +89,7 @@ def find_capacity(source: str, moves: Sequence[PlannedMove], inputs: DrainInputs
     return Capacity(min(float(link), cpus * CPU_MIB), wanted.parallel, cpus, learn_setup_seconds(history), bool(wanted.link_mib))
 
 
-def _measured_link(source: str, destinations: set[str], inputs: DrainInputs, history: Sequence[MoveRecord]) -> float | None:
+def _measured_link(source: str, destinations: Set[str], inputs: DrainInputs, history: Sequence[MoveRecord]) -> float | None:
     facts = inputs.hosts.get(source)
     links = (facts.links or {}) if facts else {}
     probed = [links[host] for host in destinations if host in links] or list(links.values())

@@ -86,11 +86,12 @@ def sort_domains(inputs: DrainInputs, sources: Sequence[str], options: DrainOpti
     into = SortedDomains()
     for source in sources:
         for domain in sorted(inputs.hosts[source].domains or (), key=lambda domain: (domain.name, domain.uuid)):
-            _sort_domain(domain, source, inputs, options, (refused or {}).get(domain.uuid, {}), into)
+            sort_domain(domain, source, inputs, options, (refused or {}).get(domain.uuid, {}), into)
     return into
 
 
-def _sort_domain(domain: DomainFacts, source: str, inputs: DrainInputs, options: DrainOptions, refused: Mapping[str, str], into: SortedDomains) -> None:
+def sort_domain(domain: DomainFacts, source: str, inputs: DrainInputs, options: DrainOptions, refused: Mapping[str, str], into: SortedDomains) -> None:
+    """Add one domain of a source to those of its kind."""
     record = inputs.find_record_from(domain.uuid, inputs.host_ref(source))
     is_resumed = record is not None and record.type == COLD_MIGRATION
     if not domain.active and not is_resumed and not options.cold.moves_shut_off:
