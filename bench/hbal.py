@@ -2,15 +2,17 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Ganeti's hbal on a simulated fleet: the fleet in its text format, with one host offline, and which domains it leaves there."""
+"""Ganeti's hbal on a simulated fleet in its text format: which domains it leaves on an offline host, and how well it balances busy hosts."""
 
 from __future__ import annotations
 
 import pathlib
+import re
 import resource
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ansible_collections.kvmfleet.migration.tests.simulator import facts as f
@@ -21,6 +23,10 @@ _RESERVED_MIB = 512
 _DISK_MIB = 2**40
 # Instances that carry the same tag with this prefix do not share a node.
 _APART = "apart"
+_SCORE = re.compile(r"overall\s+([0-9.]+)")
+_LENGTH = re.compile(r"Solution length=([0-9]+)")
+# On a hundred hosts, hbal takes the better part of an hour.
+_TIMEOUT_SECONDS = 7200
 
 
 @dataclass(frozen=True)
@@ -52,10 +58,59 @@ def _child_seconds() -> float:
     return used.ru_utime + used.ru_stime
 
 
+@dataclass(frozen=True)
+class Balanced:
+    """What hbal made of busy hosts: its CPU seconds, its own score before and after, and its number of moves."""
+
+    seconds: float
+    before: float
+    after: float
+    moves: int
+
+
+def balanced(facts: Mapping[str, f.Document]) -> Balanced:
+    """Let hbal balance a fleet by its defaults, with the load of the domains (C(-U))."""
+    begin = _child_seconds()
+    answer = _ask(facts, {domain["uuid"]: name for name, one in facts.items() for domain in one["domains"]})
+    scores, length = [float(score) for score in _SCORE.findall(answer)], _LENGTH.search(answer)
+    return Balanced(_child_seconds() - begin, scores[0], scores[-1], int(length[1]) if length else 0)
+
+
+def score_of(facts: Mapping[str, f.Document], where: Mapping[str, str]) -> float:
+    """Return the score that hbal gives a fleet.
+
+    :arg where: the host of each domain, by UUID.
+    """
+    return float(_SCORE.findall(_ask(facts, where, "-l", "0"))[0])
+
+
+def _ask(facts: Mapping[str, f.Document], where: Mapping[str, str], *options: str) -> str:
+    domains = {domain["uuid"]: domain for one in facts.values() for domain in one["domains"]}
+    shares: dict[str, list[f.Document]] = {name: [] for name in facts}
+    for uuid, name in where.items():
+        shares[name].append(domains[uuid])
+    with tempfile.TemporaryDirectory() as folder:
+        cluster, load = pathlib.Path(folder, "cluster"), pathlib.Path(folder, "load")
+        cluster.write_text(_cluster({name: {**one, "domains": shares[name]} for name, one in facts.items()}), encoding="utf-8")
+        load.write_text("".join(_load(domain, one) for one in facts.values() for domain in one["domains"]), encoding="utf-8")
+        command = ["hbal", "-t", cluster, "-U", load, "-v", "-v", *options]
+        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS).stdout
+
+
+def _load(domain: f.Document, host: f.Document) -> str:
+    """Return the line of a domain in the file of C(-U): the shares of a host's CPUs and memory that it uses, no disk and no network."""
+    room = host["memory"]["total_bytes"] // f.MIB - _RESERVED_MIB
+    return f"{domain['name']} {domain['load']['cpu_cores_used'] / host['cpus']:.6f} {domain['load']['memory_used_mib'] / room:.6f} 0 0\n"
+
+
 def _text(drain: Drain) -> str:
     """Return the fleet as memory, CPUs and groups that keep apart; shared storage; no CPU model, network or machine type, which hbal does not know."""
-    nodes = [_node(name, facts) for name, facts in drain.facts.items()]
-    instances = [_instance(domain, name) for name, facts in drain.facts.items() for domain in facts["domains"]]
+    return _cluster(drain.facts)
+
+
+def _cluster(hosts: Mapping[str, f.Document]) -> str:
+    nodes = [_node(name, facts) for name, facts in hosts.items()]
+    instances = [_instance(domain, name) for name, facts in hosts.items() for domain in facts["domains"]]
     return "\n".join([_GROUP, "", *nodes, "", *instances, "", f"htools:iextags:{_APART}", ""])
 
 

@@ -14,7 +14,7 @@ import math
 import typing as t
 from collections.abc import Sequence
 
-from .options import BalanceOptions, EVEN
+from .options import EVEN, BalanceOptions
 from .pressure import KNEES, RESOURCES, SIGNALS, Vector, pressure_at
 
 _CPU_KNEE, _MEMORY_KNEE, _IO_KNEE, _DUMMY = KNEES
@@ -211,4 +211,3 @@ class EvenGoal:
     def _score_of(self, sums: Sequence[float], squares: Sequence[float]) -> float:
         pairs = zip(self._weights, sums, squares, strict=True)
         return self._count * sum(weight * math.sqrt(max(0.0, square / self._count - (total / self._count) ** 2)) for weight, total, square in pairs)
-

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime
 import typing as t
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
@@ -17,8 +17,8 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 
 from .._drain.inputs import DrainInputs
-from .._scheduler.fleet import HostState
 from .._scheduler.filters.base import names_text, one_or_many
+from .._scheduler.fleet import HostState
 from .._scheduler.guests import parse_timestamp
 from .load import has_signals
 from .options import NOTHING_PLANNED, BalanceOptions
@@ -118,8 +118,3 @@ def _clock_difference(state: HostState, inputs: BalanceInputs) -> float | None:
     """Return by how many seconds the clock of a host is ahead; None if that is not known."""
     gathered, age = parse_timestamp(state.hardware.facts.gathered_at or None), inputs.ages.get(state.name)
     return None if gathered is None or age is None else (gathered - inputs.now).total_seconds() + age
-
-
-def silent_hosts(states: Mapping[str, HostState]) -> Sequence[str]:
-    """Return the names of the hosts that did not answer."""
-    return sorted(name for name, state in states.items() if state.unanswered is not None)

@@ -66,7 +66,9 @@ def test_hosts_without_signals_are_refused_by_name() -> None:
 def test_a_host_whose_clock_differs_is_refused() -> None:
     facts = crowded()
     late = (NOW + datetime.timedelta(seconds=90)).isoformat()
-    assert "The clock of kvm3 and of this control node differ by more than 60 s." in refusal(inputs_of({**facts, "kvm3": {**facts["kvm3"], "gathered_at": late}}))
+    assert "The clock of kvm3 and of this control node differ by more than 60 s." in refusal(
+        inputs_of({**facts, "kvm3": {**facts["kvm3"], "gathered_at": late}})
+    )
 
 
 def test_facts_that_are_a_while_old_come_from_no_other_clock() -> None:

@@ -43,9 +43,7 @@ def test_a_group_is_united_on_another_of_its_hosts_if_the_first_is_full() -> Non
 
 
 def test_a_group_that_cannot_be_united_is_named() -> None:
-    facts = hosts(
-        host("kvm1", guest("a", 0.1, 4096, group=TOGETHER), memory_mib=6144), host("kvm2", guest("b", 0.1, 8192, group=TOGETHER), memory_mib=10240)
-    )
+    facts = hosts(host("kvm1", guest("a", 0.1, 4096, group=TOGETHER), memory_mib=6144), host("kvm2", guest("b", 0.1, 8192, group=TOGETHER), memory_mib=10240))
     balance = decide(facts)
     assert not balance.moves
     assert balance.broken == ("The group together stays apart: a cannot move to kvm2.",)

@@ -1,0 +1,113 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Balances of simulated fleets, on one core, in CPU seconds: how time grows, beside Ganeti's hbal, and a week beside a greedy rule."""
+
+from __future__ import annotations
+
+import datetime
+import gc
+import math
+import statistics
+import time
+import typing as t
+from collections.abc import Mapping
+
+from ansible_collections.kvmfleet.migration.bench import hbal
+from ansible_collections.kvmfleet.migration.bench.figures import Effort, Figure, Section
+from ansible_collections.kvmfleet.migration.bench.timing import Series
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._balance.decision import Balance, decide_balance
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._balance.inputs import BalanceInputs
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._balance.options import EVEN, MOST_MOVES, BalanceOptions
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.inputs import DrainInputs
+from ansible_collections.kvmfleet.migration.tests.simulator import balance_week, loads
+from ansible_collections.kvmfleet.migration.tests.simulator import facts as f
+
+PER_HOST = 20
+GROWTH = (30, 100, 300, 1000)
+FILLED = (0.5, 0.7, 0.9)
+HBAL_HOSTS = (10, 30, 100)
+WEEKS = (1, 2, 3)
+# What counts in the score of hbal: the memory twice, as free memory and as load, and vCPUs by CPU and not by what may be promised of them.
+_HBAL_WEIGHTS = {"cpu": 1.0, "memory": 2.0, "io": 0.0, "vcpus": 4.0}
+_HBAL_OPTIONS = BalanceOptions(goal=EVEN, max_moves=MOST_MOVES, weights=_HBAL_WEIGHTS, min_gain=0.16, tolerated_pressure=1.0)
+_NOW = datetime.datetime.fromisoformat(f.GATHERED_AT)
+
+_GROWTH = "The time includes reading the facts of all hosts. Hosts under pressure are relieved, with as many moves as pay for themselves."
+_HBAL = (
+    "hbal (ganeti-htools) runs with its defaults and the load of each domain (-U). Both are judged by the score of hbal itself. kvmfleet plans with the goal "
+    "even, the weights of that score, and a least gain of 0.16, the same on all fleets. Goals are written so that lower is better: the improvement that "
+    "hbal reaches, over ours, is 1/0.95 at most."
+)
+_WEEK = (
+    "Seven days of 20 hosts and 300 guests with daily rhythm, noise and bursts, balanced every hour. The pressure that counts comes from the demand by a rule "
+    "that the balancer does not know. The greedy rule moves guests from the most to the least used host until they differ by 10 % at most, as the "
+    "documentation of ProxLB and of Proxmox VE describes."
+)
+
+
+def run(effort: Effort) -> Section:
+    """Measure plans and weeks."""
+    section = Section("Balances", notes=[_GROWTH, _WEEK])
+    section.figures += [_planned(effort.size(1000, 30), effort), _growth(effort), *(_week(seed) for seed in WEEKS[: effort.size(len(WEEKS), 1)])]
+    if hbal.is_installed():
+        sizes = HBAL_HOSTS[: effort.size(len(HBAL_HOSTS), 1)]
+        section.figures += [figure for hosts in sizes for filled in FILLED for figure in _beside_hbal(hosts, filled)]
+        section.notes.append(_HBAL)
+    else:
+        section.notes.append("hbal is not installed here (Debian: ganeti-htools), so nothing was compared with it.")
+    return section
+
+
+def _plan(facts: Mapping[str, t.Any], options: BalanceOptions) -> tuple[float, Balance]:
+    """Return the CPU seconds of a plan, and the plan."""
+    gc.collect()
+    begin = time.process_time()
+    drain = DrainInputs(facts)
+    inputs = BalanceInputs(drain, _NOW, dict.fromkeys(facts, 0.0))
+    balance = decide_balance({name: drain.host_state(name) for name in facts}, inputs, options)
+    return time.process_time() - begin, balance
+
+
+def _relieve(hosts: int) -> tuple[float, Balance]:
+    return _plan(loads.uneven(hosts, PER_HOST * hosts, 0.6, seed=1), BalanceOptions(max_moves=MOST_MOVES))
+
+
+def _planned(hosts: int, effort: Effort) -> Figure:
+    timed = [_relieve(hosts) for _round in range(effort.rounds)]
+    series, balance = Series(tuple(seconds for seconds, _balance in timed)), timed[0][1]
+    what = f"Balance of {hosts:,} hosts / {PER_HOST * hosts:,} domains (s)"
+    return Figure(what, series.told(digits=3), f"{len(balance.moves)} moves, score {balance.score_before:.1f} to {balance.score_after:.1f}", series.median, 5)
+
+
+def _growth(effort: Effort) -> Figure:
+    sizes = GROWTH[:2] if effort.quick else GROWTH
+    seconds = [statistics.median(_relieve(hosts)[0] for _round in range(effort.rounds)) for hosts in sizes]
+    exponent = statistics.linear_regression(*([math.log(value) for value in values] for values in (sizes, seconds))).slope
+    told = ", ".join(f"{hosts:,}: {one:.3f} s" for hosts, one in zip(sizes, seconds, strict=True))
+    return Figure(f"Growth of a balance, {sizes[0]} to {sizes[-1]:,} hosts: exponent n of the log-log fit", f"n^{exponent:.2f}", told, exponent, 1.3)
+
+
+def _beside_hbal(hosts: int, filled: float) -> list[Figure]:
+    facts = loads.uneven(hosts, PER_HOST * hosts, filled, seed=1)
+    theirs = hbal.balanced(facts)
+    seconds, balance = _plan(facts, _HBAL_OPTIONS)
+    where = {domain["uuid"]: name for name, one in facts.items() for domain in one["domains"]}
+    ours = hbal.score_of(facts, {**where, **{move.leaver.request.uuid: move.destination for move in balance.moves}})
+    what = f"Balance of {hosts} hosts, {filled:.0%} full"
+    improved = (theirs.before - theirs.after) / (theirs.before - ours)
+    return [
+        Figure(f"{what}: score of hbal, from {theirs.before:.3f}", f"{ours:.3f}", f"{theirs.after:.3f} by hbal", improved, 1 / 0.95),
+        Figure(f"{what}: moves", str(len(balance.moves)), f"{theirs.moves} by hbal", len(balance.moves) / theirs.moves, 0.8),
+        Figure(f"{what} (s)", f"{seconds:.3f} s", f"{theirs.seconds:.1f} s by hbal", seconds / theirs.seconds, 0.01 if hosts == HBAL_HOSTS[-1] else None),
+    ]
+
+
+def _week(seed: int) -> Figure:
+    untouched = balance_week.live_through(balance_week.draw_week(seed))
+    planned = balance_week.live_through(balance_week.draw_week(seed), balance_week.balance_by_plan)
+    greedy = balance_week.live_through(balance_week.draw_week(seed), balance_week.balance_greedily)
+    measured = f"{planned.excess / untouched.excess:.1%} left after {len(planned.moves)} moves, {planned.most_moves_in_a_day()} of a guest in 24 h"
+    beside = f"{greedy.excess / untouched.excess:.1%} after {len(greedy.moves)} moves, {greedy.most_moves_in_a_day()} of a guest in 24 h by the greedy rule"
+    return Figure(f"Excess pressure of week {seed}", measured, beside, planned.excess / untouched.excess, 0.2)
