@@ -93,7 +93,7 @@ def _ask(facts: Mapping[str, f.Document], where: Mapping[str, str], *options: st
         cluster, load = pathlib.Path(folder, "cluster"), pathlib.Path(folder, "load")
         cluster.write_text(_cluster({name: {**one, "domains": shares[name]} for name, one in facts.items()}), encoding="utf-8")
         load.write_text("".join(_load(domain, one) for one in facts.values() for domain in one["domains"]), encoding="utf-8")
-        command = ["hbal", "-t", cluster, "-U", load, "-v", "-v", *options]
+        command = ["hbal", "-t", str(cluster), "-U", str(load), "-v", "-v", *options]
         return subprocess.run(command, check=True, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS).stdout
 
 

@@ -108,7 +108,7 @@ class Candidates:
             return None
         into = SortedDomains()
         sort_domain(self._domains_of(host)[uuid], host, self._inputs.drain, self._options.moves, {}, into)
-        leaver = into.leavers.get(uuid)
+        leaver = into.all_leavers.get(uuid)
         if leaver is not None and leaver.method:
             self.reasons[uuid] = COLD
             return None

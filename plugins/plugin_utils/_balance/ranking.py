@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import bisect
+import functools
 import typing as t
 from collections.abc import Callable, Iterable
 
@@ -35,6 +36,10 @@ class _Order:
         return (host for _value, host in self._sorted[:count])
 
 
+def _share_of(goal: Goal, resource: int, host: int) -> float:
+    return goal.shares[host][resource]
+
+
 class HostRanking:
     """The orders, kept up to date with the shares of the goal."""
 
@@ -42,7 +47,7 @@ class HostRanking:
         self._orders = [_Order(goal.load_of, count)]
         for resource, weight in enumerate(options.weight_vector):
             if weight:
-                self._orders.append(_Order(lambda host, resource=resource: goal.shares[host][resource], count))
+                self._orders.append(_Order(functools.partial(_share_of, goal, resource), count))
         self._first: list[int] | None = None
 
     def update(self, hosts: Iterable[int]) -> None:
