@@ -30,18 +30,28 @@ _questions: t.Dict[int, t.Tuple[str, float]] = {}
 _limited_threads: t.Set[int] = set()
 
 
+class PendingAnswer(t.Generic[T]):
+    """A query that runs in a thread of its own while the caller does something else."""
+
+    def __init__(self, ask: t.Callable[[], T]) -> None:
+        self._answer: t.List[T] = []
+        self._ask = ask
+        self._thread = threading.Thread(target=self._run, name="patience", daemon=True)
+        self._thread.start()
+
+    def wait(self, seconds: float) -> t.Optional[T]:
+        """Return the answer; null if the query failed (OSError, ValueError), or does not end within that time. Then its thread is abandoned."""
+        self._thread.join(seconds)
+        return self._answer[0] if self._answer else None
+
+    def _run(self) -> None:
+        with own_time_limit(), contextlib.suppress(OSError, ValueError):
+            self._answer.append(self._ask())
+
+
 def answer_within(seconds: float, ask: t.Callable[[], T]) -> t.Optional[T]:
     """Return the answer; null if the query failed (OSError, ValueError) or timed out. In the latter case, its thread is abandoned."""
-    answer: t.List[T] = []
-
-    def run() -> None:
-        with own_time_limit(), contextlib.suppress(OSError, ValueError):
-            answer.append(ask())
-
-    thread = threading.Thread(target=run, name="patience", daemon=True)
-    thread.start()
-    thread.join(seconds)
-    return answer[0] if answer else None
+    return PendingAnswer(ask).wait(seconds)
 
 
 @contextlib.contextmanager

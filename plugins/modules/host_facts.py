@@ -12,7 +12,7 @@ short_description: Gather facts of a libvirt host
 version_added: 0.1.0
 description:
   - Returns identity, hardware, capacity, storage, networks and every domain of a libvirt host, with the requirements of each domain, as the fact
-    C(kvmfleet_host). Changes nothing.
+    C(kvmfleet_host). Changes nothing, except that O(load_seconds) stores readings of counters in C(/run/kvmfleet).
   - Domains are listed in any state, including paused and incoming ones.
 options:
   dirty_rate_seconds:
@@ -34,6 +34,19 @@ options:
     type: list
     elements: str
     default: []
+    version_added: 0.2.0
+  load_seconds:
+    description:
+      - Return the load of the host and of each active domain, as the mean over about this number of seconds, up to V(86400). V(0) returns no load.
+      - Each task with this option stores a reading of all counters on the host, in C(/run/kvmfleet/load). The mean is that since the stored reading whose age
+        is closest to this time, and at least 5 seconds; C(load.interval_seconds) is its age. At most 32 readings are stored, at intervals of at least 30
+        seconds.
+      - The first task after a boot of the host has no reading to compare with. It returns only what the kernel itself averages over 300 seconds, which is the
+        pressure.
+      - In check mode, and for a user other than root, nothing is stored.
+      - libvirt asks the QEMU of every active domain for this. If one of them hangs, the task takes up to 5 seconds longer.
+    type: int
+    default: 0
     version_added: 0.2.0
 extends_documentation_fragment:
   - kvmfleet.migration._attributes
@@ -76,6 +89,14 @@ EXAMPLES = r"""
     - name: Show which domains run there
       ansible.builtin.debug:
         msg: "{{ ansible_facts.kvmfleet_host.domains | selectattr('active') | map(attribute='name') }}"
+
+- name: Report the mean load of the last hour, as far as readings are stored
+  hosts: kvmfleet_hosts
+  gather_facts: false
+  tasks:
+    - name: Ask each host
+      kvmfleet.migration.host_facts:
+        load_seconds: 3600
 
 - name: Measure how fast the guests write to their memory, and the link to two other hosts
   hosts: kvm1
@@ -299,9 +320,38 @@ ansible_facts:
           returned: if O(link_to) is set
           type: dict
           sample: {kvm2: 1103.5}
+        load:
+          description:
+            - The load of the host. Null with a remote O(uri).
+            - C(cpu_pressure), C(memory_pressure) and C(io_pressure) are the shares of time, 0 to 1, in which some task on the host waited for the resource.
+              C(cpu_used_share) is the share of CPU time in use, and C(cpu_steal_share) the share that a hypervisor below the host gave to others.
+            - C(memory_used_mib) is memory that is not available, and C(ksm_saved_mib) what the kernel saves because guests share equal pages. The bytes per
+              second are those of physical network interfaces and disks, in both directions.
+            - C(interval_seconds) is the length of the interval; 300 if there was no earlier reading to compare with.
+            - C(unknown) states why a value is null, and RV(ansible_facts.kvmfleet_host.unverified) names those that a later task cannot determine either. A
+              host whose kernel has no pressure stall information has no pressures; its CPU time remains.
+          returned: if O(load_seconds) is not 0
+          type: dict
+          sample:
+            cpu_pressure: 0.1312
+            memory_pressure: 0.0
+            io_pressure: 0.0041
+            cpu_used_share: 0.6121
+            memory_used_mib: 18211
+            interval_seconds: 301.4
+            cpu_steal_share: 0.0
+            ksm_saved_mib: 0
+            network_bytes_per_second: 1204311.25
+            disk_bytes_per_second: 88211.0
+            unknown: {}
         domains:
           description:
             - Every domain, by name.
+            - C(load) is the load of an active domain over the interval of its host, missing if O(load_seconds) is 0. C(cpu_cores_used) is how many CPUs of the
+              host it keeps busy, and C(cpu_cores_waiting) how many of its virtual CPUs wait for one, which the guest sees as steal. C(memory_used_mib) is
+              memory of the host that it holds. C(available_in_guest_mib) is the memory that the guest itself could still use, if its definition sets a period
+              for statistics of the balloon and the guest has reported within three periods. The pressures are those of its control group of version 2.
+              C(unknown) states why a value is null, unless C(load.unknown) of the host does.
             - C(used_mib) is how many MiB of its memory an active domain has written since its start, which is what a migration sends. It is null if the user
               is not root, and missing for a domain that is not active and with a remote O(uri).
             - C(policy) is the domain's own policy, and C(policy_problems) names its errors. C(dirty_rate_mib) is null unless O(dirty_rate_seconds) is set.
@@ -383,6 +433,17 @@ ansible_facts:
                 drain: migrate
               dirty_rate_mib: null
               used_mib: 341
+              load:
+                cpu_cores_used: 0.8214
+                memory_used_mib: 341
+                available_in_guest_mib: null
+                network_bytes_per_second: 10211.5
+                disk_bytes_per_second: 0.0
+                cpu_pressure: 0.0712
+                memory_pressure: 0.0
+                io_pressure: 0.0
+                cpu_cores_waiting: 0.0311
+                unknown: {available_in_guest_mib: "the definition of the domain sets no period for statistics of its balloon"}
 error_code:
   description: Stable code of the error. V(forbidden) if libvirt gives this user no connection at all.
   returned: failure
@@ -405,18 +466,21 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._module import 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._time_limits import limit_questions
 
 MAX_DIRTY_RATE_SECONDS = 60
+MAX_LOAD_SECONDS = 86400
 
 
 @limit_questions
 def host_facts(module: AnsibleModule) -> t.Dict[str, Json]:
-    """Return the facts of the host. Raises L(InvalidArgument) for a measuring time that libvirt does not know."""
-    seconds = module.params["dirty_rate_seconds"]
+    """Return the facts of the host. Raises L(InvalidArgument) for a time out of range."""
+    seconds, load_seconds = module.params["dirty_rate_seconds"], module.params["load_seconds"]
     if not 0 <= seconds <= MAX_DIRTY_RATE_SECONDS:
         raise InvalidArgument(f"dirty_rate_seconds is {seconds}.", f"Give 0 for no measuring, or 1 to {MAX_DIRTY_RATE_SECONDS}.")
+    if not 0 <= load_seconds <= MAX_LOAD_SECONDS:
+        raise InvalidArgument(f"load_seconds is {load_seconds}.", f"Give 0 for no load, or 1 to {MAX_LOAD_SECONDS}.")
     links = [check_uri(uri, "link_to") for uri in module.params["link_to"]]
     host = open_reader(check_uri(module.params["uri"], "uri"))
     try:
-        facts, warnings = gather_facts(host, seconds, links)
+        facts, warnings = gather_facts(host, seconds, links, load_seconds=load_seconds, keeps_counters=not module.check_mode)
     finally:
         host.close()
     for warning in warnings:
@@ -427,7 +491,8 @@ def host_facts(module: AnsibleModule) -> t.Dict[str, Json]:
 def main() -> None:
     """Gather the facts of one host."""
     links = {"type": "list", "elements": "str", "default": []}
-    spec = {**libvirt_spec(), "dirty_rate_seconds": {"type": "int", "default": 0}, "link_to": links}
+    seconds = {"dirty_rate_seconds": {"type": "int", "default": 0}, "load_seconds": {"type": "int", "default": 0}}
+    spec = {**libvirt_spec(), **seconds, "link_to": links}
     run_module(new_module(AnsibleModule, argument_spec=spec, supports_check_mode=True), host_facts)
 
 

@@ -40,6 +40,8 @@ from .._run_folder import RUN_FOLDER
 from .firmware import list_firmware_files
 from .identity import probe_traits
 from .links import BRIDGES, describe_interfaces, read_links
+from .load import ActiveGuest, LoadMeasurement, LoadReport, read_balloon_period
+from .load_means import NO_EARLIER_READING
 from .measurements import DirtyRates, probe_links, read_used_mib
 from .mounts import LocalStores, Stores
 from .own_moves import NOTES_FOLDER, list_remembered
@@ -59,7 +61,14 @@ _MOST_PATHS = 3
 Reasons = t.Dict[str, str]
 
 
-def gather_facts(host: Host, dirty_rate_seconds: int = 0, link_to: t.Sequence[str] = (), open_host: OpenHost = open_reader) -> t.Tuple[HostFacts, t.List[str]]:
+def gather_facts(
+    host: Host,
+    dirty_rate_seconds: int = 0,
+    link_to: t.Sequence[str] = (),
+    open_host: OpenHost = open_reader,
+    load_seconds: int = 0,
+    keeps_counters: bool = True,
+) -> t.Tuple[HostFacts, t.List[str]]:
     """Return the facts of a host and warnings. Each domain is read once. Sizes are in MiB if the name says so, else in bytes.
 
     For a host behind a remote URI, the facts that only the host itself can determine are null and listed in C(unverified). Its C(host_id) is read through
@@ -67,16 +76,42 @@ def gather_facts(host: Host, dirty_rate_seconds: int = 0, link_to: t.Sequence[st
 
     :arg dirty_rate_seconds: how long to measure the dirty rate of the running domains; 0 to measure nothing.
     :arg link_to: libvirt URIs of hosts; the rate of the link to them is probed.
+    :arg load_seconds: over about how many seconds the mean load is reported; 0 to report no load.
+    :arg keeps_counters: whether the counters are stored for later tasks, if the user is root.
     """
+    measurement = LoadMeasurement(host.uri, open_host, load_seconds, keeps_counters and is_root()) if load_seconds and is_local(host.uri) else None
     roll = host.list_definitions()
     running = {definition.info.uuid: definition.info.name for definition in roll.definitions if _is_measurable(definition.info.view)}
     # Everything else is read while the guests are measured.
     rates = DirtyRates(host, list(running), dirty_rate_seconds, names=running if is_local(host.uri) else None)
     facts, warnings = _gather_domains(host, roll, bool(dirty_rate_seconds and running))
     links = probe_links(host, link_to, open_host) if link_to else ABSENT
+    if load_seconds:
+        facts, warnings = _add_load(facts, measurement.finish(_list_active(facts, roll)) if measurement else None, warnings)
     measured = rates.collect_rates()
     domains = tuple(dataclasses.replace(domain, dirty_rate_mib=measured.get(domain.uuid)) for domain in facts.domains or ())
     return dataclasses.replace(facts, domains=domains, links=links, dirty_rate_seconds=dirty_rate_seconds or ABSENT), warnings
+
+
+def _list_active(facts: HostFacts, roll: DefinitionList) -> t.Iterator[ActiveGuest]:
+    periods = {definition.info.uuid: read_balloon_period(definition) for definition in roll.definitions}
+    for domain in facts.domains or ():
+        if domain.active:
+            yield ActiveGuest(domain.uuid, domain.name, domain.used_mib if domain.used_mib is not ABSENT else None, periods.get(domain.uuid, 0))
+
+
+def _add_load(facts: HostFacts, report: t.Optional[LoadReport], warnings: t.List[str]) -> t.Tuple[HostFacts, t.List[str]]:
+    """Return the facts with the load of the host and of its active domains, and warnings. What an earlier reading would have provided is not unverified."""
+    if report is None:
+        unknown = {"load": FROM_AFAR}
+        facts = dataclasses.replace(facts, load=None)
+    else:
+        unknown = {f"load.{name}": why for name, why in (report.host.unknown or {}).items() if why != NO_EARLIER_READING}
+        domains = (dataclasses.replace(domain, load=report.domains.get(domain.uuid) if domain.active else ABSENT) for domain in facts.domains or ())
+        facts = dataclasses.replace(facts, load=report.host, domains=tuple(domains))
+    reasons = facts.unverified_reasons if facts.unverified_reasons is ABSENT else {**facts.unverified_reasons, **unknown}
+    facts = dataclasses.replace(facts, unverified=(*(facts.unverified or ()), *unknown), unverified_reasons=reasons)
+    return facts, [*warnings, *(report.warnings if report else ())]
 
 
 def _gather_domains(host: Host, roll: DefinitionList, with_rates: bool) -> t.Tuple[HostFacts, t.List[str]]:

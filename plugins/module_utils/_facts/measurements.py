@@ -81,20 +81,36 @@ class DirtyRates:
 _IDLE_SECONDS = 0.2
 _IDLE_SHARE = 0.001
 _TASKS_FOLDER = "/proc/{}/task"
-# QEMU names the threads of processors "CPU 0/KVM" and so on. The first number of schedstat is the time on a core, in nanoseconds.
+# QEMU names the threads of processors "CPU 0/KVM" and so on. The first number of schedstat is the time on a core, the second one that in its queue, in
+# nanoseconds.
 _PROCESSOR = "CPU "
 
 
 def read_processor_seconds(name: str) -> t.Optional[float]:
     """Return how long the virtual processors of a running domain of this host have run so far; null if that cannot be read."""
     try:
-        folder = _TASKS_FOLDER.format(_read_pid(name))
-        tasks = [os.path.join(folder, task) for task in os.listdir(folder)]
-        processors = [task for task in tasks if _read_text(os.path.join(task, "comm")).startswith(_PROCESSOR)]
-        used = [int(_read_text(os.path.join(task, "schedstat")).split()[0]) for task in processors]
+        times = sum_processor_times(_TASKS_FOLDER.format(_read_pid(name)))
     except (OSError, ValueError, IndexError):
         return None
-    return sum(used) / 1e9 if used else None
+    return times.run_ns / 1e9 if times else None
+
+
+class ProcessorTimes(t.NamedTuple):
+    """How long the virtual processors of a domain have run, and waited for a processor of the host while they could run."""
+
+    run_ns: int
+    waited_ns: int
+
+
+def sum_processor_times(folder: str) -> t.Optional[ProcessorTimes]:
+    """Return the times of the virtual processors among the threads in a folder C(/proc/PID/task); null if there are none.
+
+    Raises OSError, ValueError or IndexError if they cannot be read.
+    """
+    tasks = [os.path.join(folder, task) for task in os.listdir(folder)]
+    processors = [task for task in tasks if _read_text(os.path.join(task, "comm")).startswith(_PROCESSOR)]
+    times = [_read_text(os.path.join(task, "schedstat")).split() for task in processors]
+    return ProcessorTimes(sum(int(fields[0]) for fields in times), sum(int(fields[1]) for fields in times)) if times else None
 
 
 def _read_pid(name: str) -> int:

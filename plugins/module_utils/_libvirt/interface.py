@@ -63,6 +63,25 @@ class DefinitionList:
 
 
 @dataclasses.dataclass(frozen=True)
+class DomainUse:
+    """What an active domain has used of its host since its start, as far as libvirt reports it.
+
+    C(id) is libvirt's number of this start of the domain. C(resident_mib) is the memory of its process. C(available_in_guest_mib) is what the guest itself
+    reported to its balloon at C(reported_at), in seconds of the epoch by the clock of the host.
+    """
+
+    uuid: str
+    name: str
+    id: int
+    cpu_ns: t.Optional[int] = None
+    network_bytes: t.Optional[int] = None
+    disk_bytes: t.Optional[int] = None
+    resident_mib: t.Optional[int] = None
+    available_in_guest_mib: t.Optional[int] = None
+    reported_at: t.Optional[int] = None
+
+
+@dataclasses.dataclass(frozen=True)
 class Image:
     """The image behind a domain's disk. Sizes in bytes: what the guest sees, and what is allocated of it.
 
@@ -243,6 +262,9 @@ class Host(t.Protocol):
 
     def list_definitions(self) -> DefinitionList:
         """Every domain of the host, each definition read once."""
+
+    def list_use(self) -> t.List[DomainUse]:
+        """What every active domain has used of the host, in one answer. Does not wait for domains with a job: of those, some figures are null."""
 
     def start_dirty_rates(self, uuids: t.Sequence[str], seconds: int) -> t.List[str]:
         """Start to measure the dirty rate of these domains for that many seconds. Returns those that are measured: others have a job, or cannot be."""

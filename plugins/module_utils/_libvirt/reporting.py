@@ -22,7 +22,7 @@ from .._model.watched_moves import CpuVerdict
 from .connection import Opened, libvirt_errors
 from .folders import HostPaths, LibvirtFolder, open_folder
 from .hardware import compare_cpu, find_baseline_cpu, read_hardware, read_surroundings
-from .interface import Definition, DefinitionList, Image
+from .interface import Definition, DefinitionList, DomainUse, Image
 from .reading import LibvirtReader, parse_domain_xml, read_domain_info, state_words
 
 if t.TYPE_CHECKING:
@@ -30,8 +30,9 @@ if t.TYPE_CHECKING:
 
 # virConnectListAllDomainsFlags, virDomainStatsTypes, virConnectGetAllDomainStatsFlags.
 _PERSISTENT, _AUTOSTART, _WITH_SNAPSHOT = 4, 1024, 4096
-_STATE, _DIRTY_RATE = 1, 512
+_STATE, _CPU, _BALLOON, _INTERFACES, _BLOCK, _DIRTY_RATE = 1, 2, 4, 16, 32, 512
 _NO_WAIT = 1 << 29
+_ACTIVE = 1
 # virDomainDirtyRateStatus: measured.
 _MEASURED = 2
 _MIB = 1024**2
@@ -95,6 +96,11 @@ class LibvirtReporter(LibvirtReader):
         except KvmfleetError:
             # The answer does not matter: a host whose architecture has no such comparison has received the query, too.
             return
+
+    def list_use(self) -> t.List[DomainUse]:
+        with libvirt_errors(f"read what the domains of {self.uri} have used"):
+            stats = self._connection.getAllDomainStats(_CPU | _BALLOON | _INTERFACES | _BLOCK, _NO_WAIT | _ACTIVE)
+            return [describe_use(domain.UUIDString(), domain.name(), domain.ID(), found) for domain, found in stats]
 
     def start_dirty_rates(self, uuids: t.Sequence[str], seconds: int) -> t.List[str]:
         for uuid in uuids:
@@ -169,6 +175,40 @@ class LibvirtReporter(LibvirtReader):
 
     def open_folder(self, path: str) -> t.ContextManager[LibvirtFolder]:
         return open_folder(self._connection, path, self.uri)
+
+
+def describe_use(uuid: str, name: str, number: int, stats: t.Mapping[str, t.Union[int, str]]) -> DomainUse:
+    """Return what a domain has used, from libvirt's statistics of it. Figures that they lack are null.
+
+    :arg number: libvirt's number of this start of the domain.
+    """
+    # What the guest could use without swapping; an older driver reports only what is unused.
+    available = _read_figure(stats, "balloon.usable")
+    available = _read_figure(stats, "balloon.unused") if available is None else available
+    resident = _read_figure(stats, "balloon.rss")
+    return DomainUse(
+        uuid=uuid,
+        name=name,
+        id=number,
+        cpu_ns=_read_figure(stats, "cpu.time"),
+        network_bytes=_sum_figures(stats, "net", ("rx.bytes", "tx.bytes")),
+        disk_bytes=_sum_figures(stats, "block", ("rd.bytes", "wr.bytes")),
+        resident_mib=None if resident is None else resident // 1024,
+        available_in_guest_mib=None if available is None else available // 1024,
+        reported_at=_read_figure(stats, "balloon.last-update") or None,
+    )
+
+
+def _read_figure(stats: t.Mapping[str, t.Union[int, str]], key: str) -> t.Optional[int]:
+    value = stats.get(key)
+    return value if isinstance(value, int) and value >= 0 else None
+
+
+def _sum_figures(stats: t.Mapping[str, t.Union[int, str]], kind: str, names: t.Sequence[str]) -> t.Optional[int]:
+    """Return the sum over all devices of a kind; null if libvirt reported none of their figures although there are devices."""
+    count = _read_figure(stats, f"{kind}.count")
+    keys = [key for key in stats if key.startswith(f"{kind}.") and key.partition(".")[2].partition(".")[2] in names]
+    return None if count is None or (count and not keys) else sum(_read_figure(stats, key) or 0 for key in keys)
 
 
 def _is_measured(stats: t.Mapping[str, int]) -> bool:

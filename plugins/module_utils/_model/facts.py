@@ -272,7 +272,9 @@ DIRTY_RATES = "domains.dirty_rate_mib"
 # Parts of facts that need the rights of root: the sizes of mounts, and where the disks of domains are.
 MOUNT_SIZES = "mounts.capacity_bytes"
 DOMAIN_DISKS = "domains.request.disks"
-PARTS = (PLATFORM_CPUS, CPU_COMPARISON, PATHS, DIRTY_RATES, MOUNT_SIZES, DOMAIN_DISKS)
+# The signals of load that this host does not have, or that this user cannot read.
+LOAD_SIGNALS = tuple(f"load.{field.name}" for field in dataclasses.fields(HostLoad))
+PARTS = (PLATFORM_CPUS, CPU_COMPARISON, PATHS, DIRTY_RATES, MOUNT_SIZES, DOMAIN_DISKS, *LOAD_SIGNALS)
 
 
 # To at most so many hosts the rate of the link is probed.
@@ -294,7 +296,7 @@ class HostFacts:
     :arg remembered: the records of moves that the host remembers.
     :arg dirty_rate_seconds: for how long the dirty rates of the domains were measured; absent if they were not.
     :arg links: rate of the link to other hosts in MiB/s, by name or URI; absent if no link was probed.
-    :arg load: the load of the host; null if that is not known.
+    :arg load: the load of the host; null if that is not known, absent if it was not wanted.
     """
 
     IS_LENIENT: t.ClassVar[bool] = True

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.interface import DomainUse
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Checkpoint
 
@@ -51,6 +52,7 @@ class FakeDomain:
     checkpoints: t.Tuple[Checkpoint, ...] = ()
     definition: str = ""
     restored_from: str = ""
+    use: t.Optional[DomainUse] = None
 
     @property
     def active(self) -> bool:

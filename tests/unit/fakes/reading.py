@@ -12,7 +12,15 @@ import pathlib
 import typing as t
 from xml.etree import ElementTree
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.interface import Definition, DefinitionList, DomainSize, DomainState, Folder, Image
+from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.interface import (
+    Definition,
+    DefinitionList,
+    DomainSize,
+    DomainState,
+    DomainUse,
+    Folder,
+    Image,
+)
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Forbidden, NotFound, Unreachable
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import GuestPlatform, HardwareFacts, Surroundings
@@ -90,6 +98,9 @@ class FakeReader:
             {"uuid": one.uuid, "name": one.name, "active": one.active, "state": one.state, "reason": one.reason, "autostart": one.autostart}
             for one in self._there("census").domains.values()
         ]
+
+    def list_use(self) -> t.List[DomainUse]:
+        return [domain.use or DomainUse(domain.uuid, domain.name, 1) for domain in self._there("list_use").domains.values() if domain.active]
 
     def carry_padding(self, length: int) -> None:
         self._there("carry_padding").carried.append(length)

@@ -1,0 +1,63 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What domains have used, from libvirt's statistics."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.interface import DomainUse
+from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.reporting import describe_use
+
+STATS: t.Dict[str, t.Union[int, str]] = {
+    "cpu.time": 400000000,
+    "balloon.rss": 78064,
+    "balloon.usable": 20480,
+    "balloon.unused": 10240,
+    "balloon.last-update": 1700000000,
+    "net.count": 2,
+    "net.0.name": "vnet0",
+    "net.0.rx.bytes": 90,
+    "net.0.rx.pkts": 1000,
+    "net.0.tx.bytes": 10,
+    "net.1.rx.bytes": 1,
+    "block.count": 1,
+    "block.0.name": "vda",
+    "block.0.rd.bytes": 512,
+    "block.0.wr.bytes": 1024,
+    "block.0.capacity": 16777216,
+}
+
+
+def describe(**changes: t.Any) -> DomainUse:
+    stats = {**STATS, **{key.replace("__", "."): value for key, value in changes.items()}}
+    return describe_use("5f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a11", "web1", 3, {key: value for key, value in stats.items() if value is not None})
+
+
+def test_figures_of_all_devices_are_added_up() -> None:
+    use = describe()
+    assert (use.id, use.cpu_ns, use.network_bytes, use.disk_bytes) == (3, 400000000, 101, 1536)
+    assert (use.resident_mib, use.available_in_guest_mib, use.reported_at) == (76, 20, 1700000000)
+
+
+def test_an_older_driver_of_a_guest_reports_only_what_is_unused() -> None:
+    assert describe(balloon__usable=None).available_in_guest_mib == 10
+
+
+def test_a_domain_without_devices_has_used_none_and_missing_figures_are_unknown() -> None:
+    assert describe(net__count=0, net__0__rx__bytes=None, net__0__tx__bytes=None, net__1__rx__bytes=None).network_bytes == 0
+    busy = describe(block__0__rd__bytes=None, block__0__wr__bytes=None, cpu__time=None)
+    assert (busy.disk_bytes, busy.cpu_ns) == (None, None)
+    assert describe(block__count=None).disk_bytes is None
+
+
+@pytest.mark.parametrize("wrong", [-1, "many"])
+def test_a_figure_of_another_form_is_unknown(wrong: t.Union[int, str]) -> None:
+    assert describe(cpu__time=wrong).cpu_ns is None
+
+
+def test_a_guest_that_has_never_reported_has_no_time() -> None:
+    assert describe(**{"balloon__last-update": 0}).reported_at is None
