@@ -21,6 +21,7 @@ from .._files import replace_file, sync_folder
 from .._model.boot_guard import GrantTombstone, TokenGrant
 from .._model.codec import Json, decode, encode
 from .._model.errors import Conflict, Forbidden, Internal, InvalidArgument, Unsafe
+from .._systemd import choose_interpreter, install_file, is_systemd_running, link_unit
 from .._time_limits import answer_within
 from . import program, status, storage_program
 
@@ -50,17 +51,17 @@ def install_guard(root: str = "/", grant: t.Optional[TokenGrant] = None, check_m
     _require_root(root)
     guard = program.Guard(root)
     _check_not_taken_back(guard, grant)
-    interpreter = status.choose_interpreter()
+    interpreter = choose_interpreter()
     changes = status.list_different_files(root, interpreter)
     is_granted = (
         guard.read_grant_document() == encode(grant) and (grant is not None or not _has_token(guard)) and set(taken_back) <= set(guard.list_revoked_grants())
     )
     if not check_mode and (changes or not is_granted):
         _attempt_write(lambda: _apply_changes(guard, interpreter, changes, grant, taken_back))
-    if not check_mode and status.is_systemd_running(root):
+    if not check_mode and is_systemd_running(root):
         _activate_units(reload_units=bool(changes))
     files = [f"/{path}" for path in changes] + ([] if is_granted else [guard.grant_file])
-    return GuardChange(bool(files), files, status.is_systemd_running(root), [] if status.is_systemd_running(root) else [NOT_HELD])
+    return GuardChange(bool(files), files, is_systemd_running(root), [] if is_systemd_running(root) else [NOT_HELD])
 
 
 def revoke_grant(root: str = "/", check_mode: bool = False, grant: t.Optional[str] = None) -> bool:
@@ -88,10 +89,10 @@ def remove_guard(root: str = "/", check_mode: bool = False) -> GuardChange:
         _attempt_write(lambda: _unlink_durably(guard, guard.revoked_file))
     if not check_mode and present:
         _attempt_write(lambda: _delete_files(root, present))
-        if status.is_systemd_running(root):
+        if is_systemd_running(root):
             status.run_systemctl("daemon-reload")
     files = [f"/{path}" for path in present] + ([guard.grant_file] if is_granted else [])
-    return GuardChange(bool(files), files, status.is_systemd_running(root), [])
+    return GuardChange(bool(files), files, is_systemd_running(root), [])
 
 
 def _apply_changes(guard: program.Guard, interpreter: str, changes: t.Sequence[str], grant: t.Optional[TokenGrant], taken_back: t.Sequence[str]) -> None:
@@ -100,9 +101,9 @@ def _apply_changes(guard: program.Guard, interpreter: str, changes: t.Sequence[s
     texts = status.wanted_files(interpreter)
     for path in changes:
         if path == status.WANTS_LINK:
-            _link_unit(os.path.join(guard.root, path))
+            link_unit(os.path.join(guard.root, path), status.UNIT)
         else:
-            _write_file(os.path.join(guard.root, path), texts[path], status.file_mode(path))
+            install_file(os.path.join(guard.root, path), texts[path], status.file_mode(path))
         if path == status.PROGRAM_FILE:
             _require_runnable(guard, interpreter)
     _write_grant(guard, grant, taken_back)
@@ -150,20 +151,6 @@ def _unlink_durably(guard: program.Guard, path: str) -> None:
     if os.path.lexists(path):
         os.unlink(path)
         sync_folder(guard.kept_folder)
-
-
-def _write_file(path: str, text: str, mode: int) -> None:
-    """Replace a file in one step, with folders that are missing."""
-    os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
-    replace_file(path, text, mode)
-
-
-def _link_unit(path: str) -> None:
-    os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
-    if os.path.lexists(path):
-        os.unlink(path)
-    os.symlink(f"/{status.UNIT_FOLDER}/{status.UNIT}", path)
-    sync_folder(os.path.dirname(path))
 
 
 def _delete_files(root: str, paths: t.Sequence[str]) -> None:

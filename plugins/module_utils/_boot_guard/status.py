@@ -10,22 +10,21 @@ from __future__ import annotations
 import dataclasses
 import os
 import subprocess
-import sys
 import types
 import typing as t
 
 from .._model.boot_guard import AutomaticStart, BootRelease, BootStatus
 from .._model.codec import decode
 from .._model.errors import Forbidden, Internal, InvalidState
+from .._systemd import PROGRAM_FOLDER, UNIT_FOLDER, has_content, is_linked, is_systemd_running
+from .._systemd import run_systemctl as run_any_systemctl
 from . import program, storage_program
 from .program import Guard
 
-PROGRAM_FOLDER = "usr/local/lib/kvmfleet"
 PROGRAM_FILE = f"{PROGRAM_FOLDER}/kvmfleet-guard"
 STORAGE_FILE = f"{PROGRAM_FOLDER}/kvmfleet-guard-storage"
 PROGRAM_FILES = (STORAGE_FILE, PROGRAM_FILE)
 """In the order of writing: the second program runs the first."""
-UNIT_FOLDER = "etc/systemd/system"
 UNIT = "kvmfleet-guard.service"
 TOKEN_UNIT = "kvmfleet-guard-token.service"  # noqa: S105 - it names a unit
 DROP_IN = "50-kvmfleet-guard.conf"
@@ -122,19 +121,6 @@ ConditionPathExists={RELEASED_FILE}
 """
 
 
-INTERPRETERS = ("/usr/bin/python3", "/usr/libexec/platform-python")
-"""Tried first: they stay where they are when the operating system is upgraded."""
-_OLDEST = "import sys; sys.exit(sys.version_info < (3, 9))"
-
-
-def choose_interpreter() -> str:
-    """Return the Python that runs the program at boot."""
-    for path in INTERPRETERS:
-        if os.path.exists(path) and subprocess.run([path, "-I", "-c", _OLDEST], stdin=subprocess.DEVNULL, check=False, timeout=60).returncode == 0:
-            return path
-    return sys.executable
-
-
 def read_program(interpreter: str, module: types.ModuleType = program) -> str:
     """Return a program as it is installed. It is read from this collection's own package, which may be an archive."""
     source = module.__loader__.get_source(module.__name__) if module.__loader__ else None  # type: ignore[attr-defined]
@@ -158,10 +144,8 @@ def list_missing_files(root: str = "/") -> t.List[str]:
 
 def list_different_files(root: str, interpreter: str) -> t.List[str]:
     """Return the files that are not as they should be."""
-    changed = [path for path, text in wanted_files(interpreter).items() if not _has_content(root, path, text)]
-    link = os.path.join(root, WANTS_LINK)
-    is_linked = os.path.islink(link) and os.readlink(link) == f"/{UNIT_FOLDER}/{UNIT}"
-    return changed if is_linked else [*changed, WANTS_LINK]
+    changed = [path for path, text in wanted_files(interpreter).items() if not has_content(os.path.join(root, path), text, file_mode(path))]
+    return changed if is_linked(os.path.join(root, WANTS_LINK), UNIT) else [*changed, WANTS_LINK]
 
 
 def all_paths() -> t.List[str]:
@@ -173,33 +157,9 @@ def file_mode(path: str) -> int:
     return 0o755 if path in PROGRAM_FILES else 0o644
 
 
-def _has_content(root: str, path: str, text: str) -> bool:
-    full = os.path.join(root, path)
-    try:
-        with open(full, encoding="utf-8", errors="replace") as stream:
-            return stream.read() == text and os.stat(full).st_mode & 0o777 == file_mode(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-
-
-SYSTEMCTL_SECONDS = 60
-
-
-def is_systemd_running(root: str = "/") -> bool:
-    """Return whether systemd runs this host. For another root than the host's own the answer is no."""
-    return root == "/" and os.path.isdir("/run/systemd/system")
-
-
 def run_systemctl(*arguments: str) -> None:
     """Run systemctl. Raises L(Internal) with its output."""
-    try:
-        subprocess.run(["systemctl", *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True, timeout=SYSTEMCTL_SECONDS)
-    except (OSError, subprocess.SubprocessError) as error:
-        output = str(getattr(error, "stderr", None) or error).strip().rstrip(".")
-        raise Internal(
-            f"'systemctl {' '.join(arguments)}' failed: {output}. The boot guard's files are in place, but systemd does not hold this host's guests yet.",
-            "Repair this on the host and run the task again.",
-        ) from error
+    run_any_systemctl(*arguments, state="The boot guard's files are in place, but systemd does not hold this host's guests yet.")
 
 
 @dataclasses.dataclass(frozen=True)

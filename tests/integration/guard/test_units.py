@@ -13,9 +13,10 @@ import subprocess
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._boot_guard import install, status
+from ansible_collections.kvmfleet.migration.plugins.module_utils._systemd import UNIT_FOLDER
 
 SYSTEMD = pathlib.Path("/lib/systemd")
-GUARD = pathlib.Path(status.UNIT_FOLDER) / status.UNIT
+GUARD = pathlib.Path(UNIT_FOLDER) / status.UNIT
 MODULAR_SERVICE = """\
 [Unit]
 BindsTo=virtqemud.socket
@@ -53,7 +54,7 @@ def root(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> pathlib.Path
         (tmp_path / program[1:]).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(program, tmp_path / program[1:])
     _boot_files(tmp_path)
-    folder = tmp_path / status.UNIT_FOLDER
+    folder = tmp_path / UNIT_FOLDER
     _modular(folder)
     install.install_guard(str(tmp_path))
     _want(folder, "multi-user.target", f"{request.param}.service", "libvirt-guests.service")
@@ -104,4 +105,4 @@ def _want(folder: pathlib.Path, target: str, *names: str) -> None:
         link = folder / f"{target}.wants" / name
         link.parent.mkdir(exist_ok=True)
         own = folder / name
-        link.symlink_to(f"/{status.UNIT_FOLDER}/{name}" if own.exists() else f"/lib/systemd/system/{name}")
+        link.symlink_to(f"/{UNIT_FOLDER}/{name}" if own.exists() else f"/lib/systemd/system/{name}")

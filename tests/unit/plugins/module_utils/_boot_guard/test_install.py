@@ -19,6 +19,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._boot_guard.sta
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.boot_guard import AutomaticStart
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Forbidden, Internal, InvalidArgument, InvalidState, Unsafe
+from ansible_collections.kvmfleet.migration.plugins.module_utils._systemd import UNIT_FOLDER
 
 from .boots import DB, GRANT, HOST_ID, WEB, Machine
 
@@ -69,16 +70,16 @@ def test_a_held_host_stays_held_when_the_guard_is_repaired_or_updated(machine: M
     install.install_guard(root)
     machine.boot()
     machine.guard.hold_boot()
-    (machine.root / status.UNIT_FOLDER / status.UNIT).unlink()
+    (machine.root / UNIT_FOLDER / status.UNIT).unlink()
     machine.write(status.PROGRAM_FILE, "an older one")
     assert not read_guard_state(root).installed
-    assert install.install_guard(root).files == [f"/{status.PROGRAM_FILE}", f"/{status.UNIT_FOLDER}/{status.UNIT}"]
+    assert install.install_guard(root).files == [f"/{status.PROGRAM_FILE}", f"/{UNIT_FOLDER}/{status.UNIT}"]
     assert read_guard_state(root).boot.held is not None
     assert not machine.starts_guests()
     assert not machine.runs_libvirt_guests()
 
 
-@pytest.mark.parametrize("lost", [status.PROGRAM_FILE, f"{status.UNIT_FOLDER}/{status.UNIT}", status.WANTS_LINK])
+@pytest.mark.parametrize("lost", [status.PROGRAM_FILE, f"{UNIT_FOLDER}/{status.UNIT}", status.WANTS_LINK])
 def test_the_repair_of_a_guard_that_did_not_run_holds_the_host(machine: Machine, lost: str) -> None:
     install.install_guard(str(machine.root))
     (machine.root / lost).unlink()
@@ -104,12 +105,12 @@ def test_no_unit_is_installed_if_the_program_does_not_run(machine: Machine, monk
     monkeypatch.setattr(status, "read_program", lambda *_given: "raise SystemExit('no such module')\n")
     with pytest.raises(Internal, match="does not run on this host"):
         install.install_guard(str(machine.root))
-    assert not (machine.root / status.UNIT_FOLDER).exists()
+    assert not (machine.root / UNIT_FOLDER).exists()
 
 
 def test_an_interrupted_installation_is_completed_by_the_next_one(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(install, "_link_unit", lambda path: (never for never in ()).throw(OSError(28, "No space left on device")))
+        patch.setattr(install, "link_unit", lambda path, unit: (never for never in ()).throw(OSError(28, "No space left on device")))
         with pytest.raises(Internal, match="No space left"):
             install.install_guard(str(machine.root))
     assert not read_guard_state(str(machine.root)).installed
@@ -260,7 +261,8 @@ def test_the_guard_program_can_be_read_from_an_archive(tmp_path: pathlib.Path) -
     folder = pathlib.Path(status.__file__).parent
     archive = tmp_path / "payload.zip"
     with zipfile.ZipFile(archive, "w") as payload:
-        for path in [*folder.glob("*.py"), *(folder.parent / "_model" / f"{name}.py" for name in ("boot_guard", "codec", "errors"))]:
+        alone = [folder.parent / f"{name}.py" for name in ("_files", "_systemd")]
+        for path in [*folder.glob("*.py"), *alone, *(folder.parent / "_model" / f"{name}.py" for name in ("boot_guard", "codec", "errors"))]:
             payload.write(path, str(package / path.relative_to(folder.parent)))
         for parent in [package / "_boot_guard", package / "_model", package, *package.parents]:
             payload.writestr(str(parent / "__init__.py"), "")

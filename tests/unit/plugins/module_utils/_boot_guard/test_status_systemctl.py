@@ -8,6 +8,7 @@ import pathlib
 
 import pytest
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils import _systemd
 from ansible_collections.kvmfleet.migration.plugins.module_utils._boot_guard import status
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Internal
 
@@ -27,7 +28,7 @@ def test_a_failed_systemctl_is_reported_in_whole_sentences(script: str, cause: s
     program.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    monkeypatch.setattr(status, "SYSTEMCTL_SECONDS", 0.2 if "sleep" in script else 60)
+    monkeypatch.setattr(_systemd, "SYSTEMCTL_SECONDS", 0.2 if "sleep" in script else 60)
     with pytest.raises(Internal) as caught:
         status.run_systemctl("daemon-reload")
     assert caught.value.message == f"'systemctl daemon-reload' failed: {cause}{WHAT_IS_LEFT}"

@@ -1,0 +1,77 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""Programs and units that the collection installs on a host for systemd: their files, the Python that runs them, and systemctl."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+from ._files import Content, replace_file, sync_folder
+from ._model.errors import Internal
+
+PROGRAM_FOLDER = "usr/local/lib/kvmfleet"
+UNIT_FOLDER = "etc/systemd/system"
+INTERPRETERS = ("/usr/bin/python3", "/usr/libexec/platform-python")
+"""Tried first: they stay where they are when the operating system is upgraded."""
+_OLDEST = "import sys; sys.exit(sys.version_info < (3, 9))"
+SYSTEMCTL_SECONDS = 60
+
+
+def choose_interpreter() -> str:
+    """Return the Python that runs an installed program."""
+    for path in INTERPRETERS:
+        if os.path.exists(path) and subprocess.run([path, "-I", "-c", _OLDEST], stdin=subprocess.DEVNULL, check=False, timeout=60).returncode == 0:
+            return path
+    return sys.executable
+
+
+def is_systemd_running(root: str = "/") -> bool:
+    """Return whether systemd runs this host. For another root than the host's own the answer is no."""
+    return root == "/" and os.path.isdir("/run/systemd/system")
+
+
+def run_systemctl(*arguments: str, state: str) -> None:
+    """Run systemctl. Raises L(Internal) with its output.
+
+    :arg state: what is now the case if it fails, as a sentence.
+    """
+    try:
+        subprocess.run(["systemctl", *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True, timeout=SYSTEMCTL_SECONDS)
+    except (OSError, subprocess.SubprocessError) as error:
+        output = str(getattr(error, "stderr", None) or error).strip().rstrip(".")
+        raise Internal(f"'systemctl {' '.join(arguments)}' failed: {output}. {state}", "Repair this on the host and run the task again.") from error
+
+
+def has_content(path: str, content: Content, mode: int) -> bool:
+    """Whether a file has this content and mode."""
+    wanted = content.encode("utf-8") if isinstance(content, str) else content
+    try:
+        with open(path, "rb") as stream:
+            return stream.read() == wanted and os.stat(path).st_mode & 0o777 == mode
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
+def is_linked(path: str, unit: str) -> bool:
+    """Whether that path is a link to a unit of L(UNIT_FOLDER)."""
+    return os.path.islink(path) and os.readlink(path) == f"/{UNIT_FOLDER}/{unit}"
+
+
+def install_file(path: str, content: Content, mode: int) -> None:
+    """Replace a file in one step, with folders that are missing."""
+    os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+    replace_file(path, content, mode)
+
+
+def link_unit(path: str, unit: str) -> None:
+    """Make that path a link to a unit of L(UNIT_FOLDER), in place of whatever it was, with folders that are missing."""
+    os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+    if os.path.lexists(path):
+        os.unlink(path)
+    os.symlink(f"/{UNIT_FOLDER}/{unit}", path)
+    sync_folder(os.path.dirname(path))
