@@ -100,7 +100,7 @@ class LoadMeasurement:
         return LoadReport(
             describe_host_load(read.kernel, now, earlier, why),
             {uuid: describe_domain_load(figures[uuid], now, earlier, NO_ANSWER, time.time()) for uuid in wanted},
-            tuple(self._keep(now)),
+            tuple(self._keep(now, NO_ANSWER if read.use is None else "")),
         )
 
     def _read_with_libvirt(self, uri: str, open_host: OpenHost) -> t.Optional[_Snapshot]:
@@ -123,13 +123,17 @@ class LoadMeasurement:
         except OSError:
             return None, NO_EARLIER_READING
 
-    def _keep(self, now: LoadReading) -> t.Iterator[str]:
+    def _keep(self, now: LoadReading, why_not: str) -> t.Iterator[str]:
+        """Store a reading, unless it lacks the domains; yield why it was not stored although it should have been."""
         if not self._keeps:
             return
         try:
-            self._readings.keep(now)
+            if not why_not:
+                self._readings.keep(now)
         except (OSError, KvmfleetError) as error:
-            yield f"The counters of the load could not be stored in {READINGS_FOLDER}, so no later task can report the mean since now: {error}"
+            why_not = str(error)
+        if why_not:
+            yield f"The counters of the load were not stored in {READINGS_FOLDER}, so no later task can report the mean since now: {why_not}"
 
 
 def read_balloon_period(definition: Definition) -> int:

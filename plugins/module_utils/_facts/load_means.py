@@ -25,7 +25,7 @@ _PERIODS = 3
 
 NO_PRESSURE = "the kernel of the host has no pressure stall information (/proc/pressure)"
 NO_EARLIER_READING = "it is the mean since an earlier reading of its counter, and the host has none yet"
-BEGAN_ANEW = "the counter began anew after the earlier reading"
+BEGAN_ANEW = "the earlier reading does not have the counter, or the counter began anew after it"
 JUST_STARTED = "the domain started on the host, or arrived there, after the earlier reading"
 NO_DEVICE = "the host has no physical device of this kind"
 NO_GROUP = "the domain has no control group of its own"

@@ -52,7 +52,7 @@ def test_a_second_task_reports_the_mean_since_the_first(lab: Lab, control: Contr
     load, busy, idle = second["load"], load_of(second, "busy"), load_of(second, "idle")
     assert load["interval_seconds"] >= 5
     assert all(0 <= load[name] <= 1 for name in MEANS[:2])
-    assert 0 < load["cpu_used_share"]
+    assert load["cpu_used_share"] > 0
     assert busy["cpu_cores_used"] > idle["cpu_cores_used"] >= 0
     assert (busy["cpu_cores_waiting"] >= 0, idle["disk_bytes_per_second"], idle["network_bytes_per_second"]) == (True, 0, 0)
     assert "period" in busy["unknown"]["available_in_guest_mib"]
@@ -85,14 +85,14 @@ def test_stored_readings_are_limited_and_damaged_ones_are_skipped(lab: Lab, cont
     lab.on(1, "rm", f"/tmp/{stored}.kept")
     assert 100 <= facts["load"]["interval_seconds"] < 400
     assert load_of(facts, "web")["cpu_cores_used"] is not None
-    assert len([name for name in readings(lab) if name != f"{number + 1}.json"]) == 32
+    assert len(readings(lab)) == 32
 
 
 @pytest.mark.long
 def test_without_the_option_and_in_check_mode_nothing_is_stored(lab: Lab, control: Control, guest: Make) -> None:
     guest("web", "--mib", "32")
     facts = control.facts(1)
-    assert ("load" in facts, ["load" in domain for domain in facts["domains"]]) == (False, [False])
+    assert ("load" in facts, [domain for domain in facts["domains"] if "load" in domain]) == (False, [])
     command = control.ad_hoc_command(1, "host_facts", {"load_seconds": 300}, ledger=False)
     checked = Running(control.popen([*command, "--check"])).wait().result["ansible_facts"]["kvmfleet_host"]
     assert checked["load"]["memory_used_mib"] > 0

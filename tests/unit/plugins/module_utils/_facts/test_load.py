@@ -95,7 +95,7 @@ def test_counters_that_cannot_be_stored_are_a_warning(site: Site) -> None:
     report = site.reading()
     assert report.host.unknown
     (warning,) = report.warnings
-    assert "could not be stored" in warning
+    assert "were not stored" in warning
 
 
 def test_counters_that_only_root_can_read_are_the_reason(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,6 +105,13 @@ def test_counters_that_only_root_can_read_are_the_reason(site: Site, monkeypatch
     monkeypatch.setattr(ReadingStore, "find_earlier", refuse)
     assert (site.reading(keeps=False).host.unknown or {})["network_bytes_per_second"] != NO_EARLIER_READING
     assert (site.reading(keeps=False).host.unknown or {})["interval_seconds"].startswith(NOT_READABLE)
+
+
+def test_a_reading_without_domains_is_not_stored(site: Site) -> None:
+    site.fleet.source.refuse["list_use"] = Internal("odd")
+    (warning,) = site.reading().warnings
+    assert m.NO_ANSWER in warning
+    assert not site.folder.exists()
 
 
 def test_a_libvirt_that_refuses_leaves_the_rest(site: Site) -> None:

@@ -1,0 +1,155 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""Installs and removes the timer that stores a reading of the load on this host at intervals."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import typing as t
+
+from .._files import Content
+from .._model.errors import Internal
+from .._systemd import (
+    PROGRAM_FOLDER,
+    UNIT_FOLDER,
+    choose_interpreter,
+    has_content,
+    install_file,
+    is_linked,
+    is_systemd_running,
+    link_unit,
+    run_systemctl,
+)
+from .archive import build_archive
+from .store import store_reading
+
+PROGRAM_FILE = f"{PROGRAM_FOLDER}/kvmfleet-load.pyz"
+SERVICE, TIMER = "kvmfleet-load.service", "kvmfleet-load.timer"
+WANTS_LINK = f"{UNIT_FOLDER}/timers.target.wants/{TIMER}"
+_PATHS = (PROGRAM_FILE, f"{UNIT_FOLDER}/{SERVICE}", f"{UNIT_FOLDER}/{TIMER}", WANTS_LINK)
+_MODE = 0o644
+_RUN_SECONDS = 60
+
+NOT_RUN = "systemd does not run this host: the timer is installed, but nothing runs it."
+_NOT_STARTED = "The files of the timer are in place, but systemd does not run it."
+_NOT_STOPPED = "Its files are still in place, and it may still run."
+
+
+@dataclasses.dataclass(frozen=True)
+class TimerChange:
+    """What was changed, or would be in check mode.
+
+    :arg files: the files that were written or removed.
+    :arg systemd: whether systemd runs the timer.
+    """
+
+    files: t.Tuple[str, ...]
+    systemd: bool
+
+
+def install_timer(seconds: int, root: str = "/", check_mode: bool = False) -> TimerChange:
+    """Install the timer, or bring it up to date. Raises L(Internal) if the host cannot run its program; then nothing has changed that runs it.
+
+    :arg seconds: the interval.
+    """
+    contents = _list_contents(choose_interpreter(), seconds)
+    changes = [path for path, content in contents.items() if not has_content(os.path.join(root, path), content, _MODE)]
+    is_on = is_linked(os.path.join(root, WANTS_LINK), TIMER)
+    if not check_mode:
+        _attempt_write(lambda: _write_files(root, {path: contents[path] for path in changes}, is_on))
+        if is_systemd_running(root):
+            _start_timer(bool(changes))
+    files = [*changes, *([] if is_on else [WANTS_LINK])]
+    return TimerChange(tuple(f"/{path}" for path in files), is_systemd_running(root))
+
+
+def remove_timer(root: str = "/", check_mode: bool = False) -> TimerChange:
+    """Remove the timer. The readings that it has stored stay until the next boot."""
+    present = [path for path in reversed(_PATHS) if os.path.lexists(os.path.join(root, path))]
+    if present and not check_mode:
+        if is_systemd_running(root) and f"{UNIT_FOLDER}/{TIMER}" in present:
+            run_systemctl("stop", TIMER, state=_NOT_STOPPED)
+        _attempt_write(lambda: _delete_files(root, present))
+        if is_systemd_running(root):
+            run_systemctl("daemon-reload", state="The timer is stopped and its files are removed.")
+    return TimerChange(tuple(f"/{path}" for path in present), is_systemd_running(root))
+
+
+def _list_contents(interpreter: str, seconds: int) -> t.Dict[str, Content]:
+    """Return path below the root: content, in the order in which the files are written; no file refers to a later one."""
+    return {
+        PROGRAM_FILE: build_archive(store_reading),
+        f"{UNIT_FOLDER}/{SERVICE}": _service_unit(interpreter),
+        f"{UNIT_FOLDER}/{TIMER}": _timer_unit(seconds),
+    }
+
+
+def _service_unit(interpreter: str) -> str:
+    return f"""\
+[Unit]
+Description=Store a reading of the load of this host and its guests
+
+[Service]
+Type=oneshot
+ExecStart={interpreter} -I /{PROGRAM_FILE}
+TimeoutStartSec={_RUN_SECONDS}
+Nice=10
+"""
+
+
+def _timer_unit(seconds: int) -> str:
+    return f"""\
+[Unit]
+Description=Store readings of the load of this host and its guests
+
+[Timer]
+OnActiveSec=0
+OnUnitActiveSec={seconds}s
+AccuracySec=15s
+
+[Install]
+WantedBy=timers.target
+"""
+
+
+def _write_files(root: str, contents: t.Mapping[str, Content], is_on: bool) -> None:
+    for path, content in contents.items():
+        install_file(os.path.join(root, path), content, _MODE)
+        if path == PROGRAM_FILE and root == "/":
+            _require_runnable()
+    if not is_on:
+        link_unit(os.path.join(root, WANTS_LINK), TIMER)
+
+
+def _delete_files(root: str, paths: t.Sequence[str]) -> None:
+    for path in paths:
+        os.unlink(os.path.join(root, path))
+
+
+def _require_runnable() -> None:
+    """Prove that the host can run the program, before anything runs it at intervals; this stores the first reading."""
+    command = [choose_interpreter(), "-I", f"/{PROGRAM_FILE}"]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=_RUN_SECONDS)
+    if done.returncode:
+        output = done.stderr.decode(errors="replace").strip()
+        raise Internal(f"The program of the load timer does not run on this host: {output} The timer is not installed.", "Repair this and run the task again.")
+
+
+def _start_timer(is_changed: bool) -> None:
+    if is_changed:
+        run_systemctl("daemon-reload", state=_NOT_STARTED)
+    run_systemctl("restart" if is_changed else "start", TIMER, state=_NOT_STARTED)
+
+
+def _attempt_write(act: t.Callable[[], None]) -> None:
+    try:
+        act()
+    except (OSError, subprocess.SubprocessError) as error:
+        raise Internal(
+            f"The load timer of this host cannot be written: {error}. It may be installed in part.", "Repair this and run the task again."
+        ) from error
