@@ -273,7 +273,7 @@ DIRTY_RATES = "domains.dirty_rate_mib"
 MOUNT_SIZES = "mounts.capacity_bytes"
 DOMAIN_DISKS = "domains.request.disks"
 # The signals of load that this host does not have, or that this user cannot read.
-LOAD_SIGNALS = tuple(f"load.{field.name}" for field in dataclasses.fields(HostLoad))
+LOAD_SIGNALS = tuple(f"load.{field.name}" for field in dataclasses.fields(HostLoad) if field.name not in ("unknown", "extra"))
 PARTS = (PLATFORM_CPUS, CPU_COMPARISON, PATHS, DIRTY_RATES, MOUNT_SIZES, DOMAIN_DISKS, *LOAD_SIGNALS)
 
 
