@@ -345,13 +345,13 @@ class _PrepareMoves(t.TypedDict):
 @limit_questions
 def prepare_moves(uri: str, work: _PrepareMoves) -> Result:
     """Survey source and destinations of the moves in C(work["wanted"]), with what a watcher has written about each. Changes nothing."""
+    require_root()
     questions = [decode(SurveyQuestion, question, "wanted") for question in work["wanted"]]
     return {"changed": False, "survey": encode(survey_watched_moves(uri, questions))}
 
 
 def survey_watched_moves(uri: str, questions: t.Sequence[SurveyQuestion]) -> Survey:
-    """Return the survey of these moves away from this host, with what a watcher has written about each. Raises L(Forbidden) without root."""
-    require_root()
+    """Return the survey of these moves away from this host, with what a watcher has written about each."""
     found = survey_moves(require_local(uri), questions, may_examine=True, open_host=open_host)
     domains = tuple(add_watch(domain, question) for domain, question in zip(found.domains, questions))
     return dataclasses.replace(found, domains=domains)

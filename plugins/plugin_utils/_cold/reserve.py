@@ -12,7 +12,7 @@ import typing as t
 from dataclasses import replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, JsonObject
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import SAVE, SHUTDOWN, Before, ColdMove
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._cold.request import ColdRequest
@@ -26,7 +26,7 @@ _OF_JOBS = ("max_moves", "traits")
 # What prevents QEMU from sending its memory prevents it from saving it too, and does not matter for a guest that is off.
 _OF_MEMORY = ("migratable",)
 # A domain that stays off uses no capacity and no devices of its host.
-_OFF_RULES = ("not_source", "up", "enabled", "machine_type", "storage", "boot_files", "labels")
+_OFF_RULES = ("not_source", "up", "enabled", "machine_type", "storage", "boot_files", "firmware", "tpm", "resource_maps", "labels")
 SAVE_FILTERS: t.Final[tuple[Filter, ...]] = tuple(rule for rule in DEFAULT_FILTERS if rule.name not in _OF_JOBS)
 START_FILTERS: t.Final[tuple[Filter, ...]] = tuple(rule for rule in SAVE_FILTERS if rule.name not in _OF_MEMORY)
 OFF_FILTERS: t.Final[tuple[Filter, ...]] = tuple(rule for rule in DEFAULT_FILTERS if rule.name in _OFF_RULES)
@@ -43,7 +43,7 @@ class ColdReservations(Reservations):
     """Verifies destinations and opens records, for the cold moves of one source host."""
 
     def make_record(self, job: MoveJob, judge: CandidateJudge, host: str) -> MoveRecord:
-        """Return the record of a cold move to that host, as it is opened. A domain that stays off reserves nothing."""
+        """Return the record of a cold move to that host, as it is opened."""
         request, info = t.cast(ColdRequest, job.request), job.domain.source_info
         record = super().make_record(job, judge, host)
         image = os.path.join(request.save_folder, f"kvmfleet-{record.id}.save") if request.save_folder else ABSENT
@@ -53,9 +53,12 @@ class ColdReservations(Reservations):
             type=s.COLD_MIGRATION,
             method=request.method,
             cold=cold,
-            request={} if request.stays_off else record.request,
             before=Before(state=info.view.state, reason=info.view.reason, persistent=True, autostart=info.autostart, at_destination=False),
         )
+
+    def booked_request(self, job: MoveJob, judge: CandidateJudge, host: str) -> JsonObject:
+        """Return what the record reserves at that host: nothing for a domain that stays off."""
+        return {} if t.cast(ColdRequest, job.request).stays_off else super().booked_request(job, judge, host)
 
     def choose_streams(self, job: MoveJob, judge: CandidateJudge, host: str) -> None:
         """Choose nothing: a cold move has no connections of QEMU."""

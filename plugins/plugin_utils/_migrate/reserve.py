@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.flags import check_versions, migration_flags
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.policy import prefer_feature
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, JsonObject, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import DomainInfo
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Internal, KvmfleetError, NotSupported, TimedOut
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
@@ -263,13 +263,17 @@ class Reservations:
             destination=self._host_ref(host, judge.candidate_facts(host)),
             policy=judge.choose_policy(host).as_json(),
             by=self.context.by,
-            request=judge.request_at(host).as_json(),
+            request=self.booked_request(job, judge, host),
             forced=FORCED_MIGRATE if request.force else None,
         )
         connection = Connection(request.uris[host], request.options.bandwidth_mib, request.link_mib)
         predicted = self.context.predicted.get(info.uuid, ABSENT)
         record = replace(record, ledger_id=self.context.ledger.ledger_id, connection=connection, predicted=predicted)
         return record.rewrite(_list_changes(job, host))
+
+    def booked_request(self, job: MoveJob, judge: CandidateJudge, host: str) -> JsonObject:
+        """Return what the record reserves at that host."""
+        return judge.request_at(host).as_json()
 
     def _write_scheduled(self, stored: Stored, job: MoveJob, judge: CandidateJudge, verdict: Verdict) -> Stored:
         """Write the reservation of the host that passed, which may differ from the one in the opened record."""
@@ -282,7 +286,7 @@ class Reservations:
             destination=destination,
             connection=connection,
             policy=judge.choose_policy(host).as_json(),
-            request=judge.request_at(host).as_json(),
+            request=self.booked_request(job, judge, host),
         ).rewrite(_list_changes(job, host))
         record = add_copies(record, job.request, job.domain, host).judge_without(verdict.filters_off)
         record = record.advance(s.SCHEDULED, self.context.by, _history_text(job, verdict))

@@ -105,6 +105,8 @@ class World:
 class SimulatedHost:
     """What a survey asks of a host."""
 
+    is_read_only = False
+
     def __init__(self, world: World, number: int, uri: str = "qemu:///system") -> None:
         self.uri = uri
         self.number = number
@@ -115,6 +117,10 @@ class SimulatedHost:
         return domain_states.DomainInfo(
             str(uuid), self._world.size.guest(self._world.guest_of[str(uuid)]), self.view_domain(str(uuid)), memory_bytes=GUEST_MIB * f.MIB, vcpus=1
         )
+
+    def find_other_job(self, uuid: str) -> str:
+        """Return no job: nothing but moves happens in the world."""
+        return ""
 
     def view_domain(self, uuid: str) -> domain_states.DomainView:
         is_here = self._world.place(self._world.guest_of[uuid]) == self.number

@@ -86,7 +86,7 @@ def test_nothing_is_due_if_the_clock_is_behind_the_record(ledger: FileLedger) ->
 def test_files_without_a_record_of_this_host_are_kept(ledger: FileLedger) -> None:
     assert "has no record" in judged(ledger, str(uuid.UUID(int=99)), 1000 * DAY)[1]
     other = evacuation(ledger, s.PRE_MIGRATING, s.DONE, s.COMPLETED, source=KVM3)
-    assert "not of an evacuation of this host" in judged(ledger, other, 1000 * DAY)[1]
+    assert "not of an evacuation or a cold move of this host" in judged(ledger, other, 1000 * DAY)[1]
 
 
 def test_a_failed_record_with_this_host_as_destination_counts(ledger: FileLedger) -> None:

@@ -131,12 +131,13 @@ def documents_of(corpus: Path, folder: str) -> list[Document]:
 @every_corpus
 def test_records_of_every_kind_are_in_the_corpus(corpus: Path) -> None:
     records = [document.record for document in documents_of(corpus, "migrations")]
+    # Moves of those versions did not wait for other jobs.
     ends = {(record.type, record.status, record.reason) for record in records}
     assert ends >= {
         (s.LIVE_MIGRATION, s.COMPLETED, None),
         (s.LIVE_MIGRATION, s.CONFLICT, None),
         (s.LIVE_MIGRATION, s.FAILED, None),
-        *((s.LIVE_MIGRATION, s.CANCELLED, reason) for reason in s.CANCEL_REASONS),
+        *((s.LIVE_MIGRATION, s.CANCELLED, reason) for reason in s.CANCEL_REASONS if reason != s.REASON_BUSY),
         (s.LIVE_MIGRATION, s.ERROR, "memory_lost"),
         (s.LIVE_MIGRATION, s.RUNNING, None),
         (s.EVACUATION, s.COMPLETED, None),
