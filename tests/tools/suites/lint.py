@@ -18,7 +18,7 @@ CHECKS = {
     "yamllint": ["yamllint", "--strict", "."],
     "ansible-lint": ["ansible-lint", "--offline", "--strict", "--profile", "production"],
     "changelog": ["antsibull-changelog", "lint"],
-    "docs": ["antsibull-docs", "lint-collection-docs", "--plugin-docs", *REFERENCES, "--no-skip-rstcheck", "."],
+    "docs": ["python", "tests/tools/lint_documentation.py", "lint-collection-docs", "--plugin-docs", *REFERENCES, "--no-skip-rstcheck", "."],
 }
 
 
