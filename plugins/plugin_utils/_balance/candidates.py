@@ -57,7 +57,7 @@ class MoveCost:
 class Candidates:
     """The domains of the hosts that take part. A domain is judged when the search first considers it, because most are never considered.
 
-    :arg reasons: why domains stay, by UUID.
+    C(reasons) are why domains stay, by UUID.
     """
 
     def __init__(self, inputs: BalanceInputs, options: BalanceOptions) -> None:
@@ -67,7 +67,6 @@ class Candidates:
         self._found: dict[str, t.Optional[LeavingDomain]] = {}
         self._capacities: dict[str, Capacity] = {}
         self._costs: dict[str, MoveCost] = {}
-        self.sorted = SortedDomains()
         self.reasons: dict[str, str] = {}
 
     def find(self, uuid: str, host: str) -> t.Optional[LeavingDomain]:
@@ -115,7 +114,6 @@ class Candidates:
         if leaver is None or leaver.destination:
             self.reasons[uuid] = _why_left(into) if leaver is None else f"A move of it to {leaver.destination} is under way."
             return None
-        self.sorted.leavers[uuid] = leaver
         return self._check_convergence(leaver)
 
     def _check_convergence(self, leaver: LeavingDomain) -> t.Optional[LeavingDomain]:

@@ -58,10 +58,7 @@ class _Refusals:
 
 
 class BalanceSearch:
-    """Chooses moves one after the other.
-
-    :arg next_best: the proposal at which the search ended; None if there was none.
-    """
+    """Chooses moves one after the other. C(next_best) is the proposal at which the search ended; None if there was none."""
 
     def __init__(self, state: BalanceState) -> None:
         self.state = state

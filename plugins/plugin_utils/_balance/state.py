@@ -11,7 +11,7 @@ The search counts a domain that it moves on its destination alone. L(assign_stag
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from .._drain.sorting import LeavingDomain
@@ -89,6 +89,12 @@ def make_unit(guests: Iterable[GuestUse]) -> GuestUnit:
     return GuestUnit(members, (cpu, memory, io, vcpus))
 
 
+def _without_guests(unit: GuestUnit, gone: Collection[str]) -> GuestUnit | None:
+    """Return a unit without guests that have moved alone, to repair their group; None if all of them have."""
+    rest = [guest for guest in unit.guests if guest.uuid not in gone]
+    return unit if len(rest) == len(unit.guests) else make_unit(rest) if rest else None
+
+
 def share_of(amounts: Vector, capacity: Vector) -> Vector:
     """Return which share of a host these amounts are."""
     return amounts[0] / capacity[0], amounts[1] / capacity[1], amounts[2] / capacity[2], amounts[3] / capacity[3]
@@ -157,8 +163,7 @@ class BalanceState:
             self.fleet = self.fleet.without_domain(leaver.request.uuid, self.uses[source].name).with_domain(leaver.request, host)
             self.moved.add(leaver.request.uuid)
             self.chosen.append(ChosenMove(leaver, host, gain, cost, why, before, after, unit.uuid, together))
-        gone = {guest.uuid for guest in unit.guests}
-        self.units[source] = [other for other in self.units[source] if not gone.intersection(guest.uuid for guest in other.guests)]
+        self.units[source] = [rest for other in self.units[source] if (rest := _without_guests(other, self.moved))]
         self.ranking.update((source, destination))
         self.unit_moves.append(move)
 

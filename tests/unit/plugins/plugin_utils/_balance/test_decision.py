@@ -223,7 +223,7 @@ def check_moves(facts: Mapping[str, Document], balance: Balance, options: Mappin
     stage, gone = 1, []
     for move in balance.moves:
         request = move.leaver.request
-        assert request.drain == "migrate"
+        assert (move.leaver.strategy, move.leaver.method) == ("migrate", "")
         assert move.stage >= stage
         if move.stage > stage:
             for uuid, source in gone:

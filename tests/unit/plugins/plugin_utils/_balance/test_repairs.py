@@ -74,3 +74,14 @@ def test_repairs_come_before_moves_that_pay_and_count_as_moves() -> None:
     balance = decide(facts)
     assert [bool(move.why) for move in balance.moves][:2] == [True, False]
     assert [bool(move.why) for move in decide(facts, max_moves=1).moves] == [True]
+
+
+def test_the_rest_of_a_group_of_which_only_one_may_move_stays_and_says_why() -> None:
+    here = [guest(name, 4.0, 1024, group=TOGETHER) for name in ("a", "b", "c", "d", "e")]
+    facts = hosts(host("kvm1", *here), host("kvm2", guest("f", 0.1, 16384, group=TOGETHER)))
+    balance = decide(facts, max_moves=1, tolerated_pressure=0.0)
+    ((moved, _source, destination),) = routes(balance)
+    rest = sorted({"a", "b", "c", "d", "e"} - {moved})
+    assert destination == "kvm2"
+    assert sorted(one.name for one in balance.left) == rest
+    assert balance.broken == (f"The group together stays apart: {', '.join(rest)} cannot move to kvm2.",)
