@@ -24,6 +24,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._module import 
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.request import (
     DestinationOptions,
     MoveRequest,
+    list_moves,
     read_destinations,
     read_renamings,
 )
@@ -85,19 +86,8 @@ def read_cold_requests(args: ColdTaskOptions, settings: Settings, source: str) -
     :arg args: the validated options of C(cold_migrate).
     :arg source: inventory name of the host that the task runs on.
     """
-    moves = args.get("moves")
-    if moves is None:
-        return [_read_request(args, settings, source)]
-    if args.get("name") is not None or args.get("uuid") is not None:
-        raise InvalidArgument("moves was given together with name or uuid.", "List the domains only in 'moves'.")
-    return [_read_request(_merge_options(args, move), settings, source) for move in moves]
-
-
-def _merge_options(task: ColdTaskOptions, move: OneColdMoveOptions) -> OneColdMoveOptions:
-    """Return the options of one of several moves; those that it does not give are those of the task."""
-    shared = {option: task.get(option) for option in cold_move_spec() if option not in ("name", "uuid")}
-    own = {option: value for option, value in move.items() if value is not None}
-    return t.cast(OneColdMoveOptions, {**shared, **own})
+    each = list_moves(t.cast(JsonObject, args), cold_move_spec())
+    return [_read_request(t.cast(OneColdMoveOptions, options), settings, source) for options in each]
 
 
 def _read_request(args: OneColdMoveOptions, settings: Settings, source: str) -> ColdRequest:

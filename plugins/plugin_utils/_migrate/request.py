@@ -14,7 +14,7 @@ import typing as t
 import urllib.parse
 from dataclasses import dataclass, field
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import move_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import Spec, move_spec
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.flags import MAX_BANDWIDTH_MIB, MoveOptions, check_options
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.policy import check_task_features, vetoed_features
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, JsonObject
@@ -149,19 +149,23 @@ def read_requests(args: MoveTaskOptions, settings: Settings, source: str) -> lis
     :arg args: the validated options of C(live_migrate).
     :arg source: inventory name of the host that the task runs on.
     """
-    moves = args.get("moves")
+    each = list_moves(t.cast(JsonObject, args), move_spec())
+    return [_read_request(t.cast(OneMoveOptions, options), settings, source) for options in each]
+
+
+def list_moves(task: JsonObject, spec: Spec) -> list[JsonObject]:
+    """Return the options of each move of a task. Those that an entry of C(moves) does not give are those of the task.
+
+    :arg spec: the options of one move.
+    Raises L(InvalidArgument) if both a domain and C(moves) are given.
+    """
+    moves = t.cast("t.Sequence[JsonObject] | None", task.get("moves"))
     if moves is None:
-        return [_read_request(args, settings, source)]
-    if args.get("name") is not None or args.get("uuid") is not None:
+        return [task]
+    if task.get("name") is not None or task.get("uuid") is not None:
         raise InvalidArgument("moves was given together with name or uuid.", "List the domains only in 'moves'.")
-    return [_read_request(_merge_options(args, move), settings, source) for move in moves]
-
-
-def _merge_options(task: MoveTaskOptions, move: OneMoveOptions) -> OneMoveOptions:
-    """Return the options of one of several moves; those that it does not give are those of the task."""
-    shared = {option: task.get(option) for option in move_spec() if option not in ("name", "uuid")}
-    own = {option: value for option, value in move.items() if value is not None}
-    return t.cast(OneMoveOptions, {**shared, **own})
+    shared = {option: task.get(option) for option in spec if option not in ("name", "uuid")}
+    return [{**shared, **{option: value for option, value in move.items() if value is not None}} for move in moves]
 
 
 def check_unique(uuids: t.Sequence[str]) -> None:
