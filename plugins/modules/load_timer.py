@@ -83,7 +83,8 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
 from ansible_collections.kvmfleet.migration.plugins.module_utils._module import new_module, require_root, run_module
 
-LEAST_SECONDS, MOST_SECONDS = 60, 3600
+LEAST_SECONDS = 60
+MOST_SECONDS = 3600
 
 
 def load_timer(module: AnsibleModule) -> t.Dict[str, Json]:

@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import os
-import sys
 
 from .._facts.load import LoadMeasurement
 from .._libvirt.host import open_reader
@@ -21,4 +20,4 @@ def store_reading() -> None:
     os.umask(0o077)
     problems = LoadMeasurement(_URI, open_reader, 0).finish(()).warnings
     if problems:
-        sys.exit(" ".join(problems))
+        raise SystemExit(" ".join(problems))

@@ -60,6 +60,6 @@ def test_an_image_that_is_gone_cannot_be_spent_or_flushed(tmp_path: pathlib.Path
     ],
 )
 def test_memory_is_saved_sparse_if_both_hosts_can(fleet: FakeFleet, source: tuple[int, int], destination: tuple[int, int], expected: str) -> None:
-    for machine, versions in zip(fleet.machines.values(), (source, destination), strict=True):
-        machine.versions = dict(zip(("libvirt", "hypervisor"), versions, strict=True))
+    for machine, versions in zip(fleet.machines.values(), (source, destination)):
+        machine.versions = dict(zip(("libvirt", "hypervisor"), versions))
     assert sm.choose_format([fleet.open(LOCAL_URI), fleet.open("qemu+tcp://kvm2/system")]) == expected

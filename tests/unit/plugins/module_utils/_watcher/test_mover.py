@@ -935,7 +935,11 @@ def test_the_checkpoints_of_a_foreign_move_are_read_while_its_source_has_them(fl
     add_slow_guest(fleet)
     fleet.source.domain(UUID).checkpoints = CHAIN
     begin_foreign_job(fleet, 3)
-    fleet.clock.at(5, lambda: fleet.migrations[0].complete())
+
+    def complete() -> None:
+        fleet.migrations[0].complete()
+
+    fleet.clock.at(5, complete)
     mover_of(fleet, order_of(record_of(status=s.RUNNING), adopt=True), tmp_path).run()
     assert state_in(tmp_path)["status"] == s.COMPLETED
     assert fleet.destination.domain(UUID).checkpoints == CHAIN
