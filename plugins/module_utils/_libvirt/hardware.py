@@ -154,7 +154,7 @@ def read_hardware(connection: libvirt.virConnect, uri: str, capabilities: Elemen
         arch=arch,
         cpu_ids=tuple(online),
         numa_cells=tuple(cells),
-        platforms=tuple(_complete_platform(connection, uri, platform) if platform.arch == arch else platform for platform in _list_platforms(capabilities)),
+        platforms=tuple(_complete_platform(connection, uri, platform, arch) for platform in _list_platforms(capabilities)),
         host_cpu=read_host_cpu(connection, uri, capabilities),
     )
 
@@ -198,8 +198,10 @@ def _list_platforms(capabilities: Element) -> t.Iterator[Platform]:
                 )
 
 
-def _complete_platform(connection: libvirt.virConnect, uri: str, platform: Platform) -> Platform:
-    """Return a platform of the host's own architecture with its CPU and its firmware."""
+def _complete_platform(connection: libvirt.virConnect, uri: str, platform: Platform, own_arch: str) -> Platform:
+    """Return the platform with its CPU and its firmware, which are null for other architectures than that of the host."""
+    if platform.arch != own_arch:
+        return dataclasses.replace(platform, cpu=None, firmware=None)
     return dataclasses.replace(platform, cpu=read_guest_cpu(connection, uri, platform), firmware=read_firmware(connection, uri, platform))
 
 
