@@ -29,6 +29,7 @@ def boots(lab: Lab) -> dict[int, str]:
     return {number: lab.on(number, "cat", "/proc/sys/kernel/random/boot_id") for number in (1, 2, 3)}
 
 
+@pytest.mark.long
 def test_hosts_are_drained_rebooted_and_recovered_one_by_one(lab: Lab, operator: Operator, guest: Make) -> None:
     one, two, polite = guest("one"), guest("two", on=2), guest("polite", "--acpi", on=2)
     operator.stop_on_drain(2, polite)
