@@ -10,6 +10,8 @@ import datetime
 import pathlib
 import time
 
+import pytest
+
 from ansible_collections.kvmfleet.migration.tests.integration.evacuation.conftest import Make
 from ansible_collections.kvmfleet.migration.tests.integration.support import agents
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import COMMAND
@@ -60,6 +62,7 @@ def test_a_host_behind_a_dead_network_is_judged_in_seconds_and_a_silent_survivor
     site.verify_audit()
 
 
+@pytest.mark.long
 def test_a_silent_survivor_that_is_accepted_gets_no_share(site: Site, guest: Make) -> None:
     names = [guest(f"web{number}") for number in range(2)]
     site.protect()

@@ -26,6 +26,7 @@ def states(lab: Lab, *guests: str) -> list[str]:
     return [lab.places(guest)[1] for guest in guests]
 
 
+@pytest.mark.long
 def test_guests_that_ran_are_named_and_started_by_a_second_run(lab: Lab, operator: Operator, guest: Make) -> None:
     auto, plain, held, off = guest("auto", "--autostart"), guest("plain"), guest("held"), guest("off", "--off")
     lab.virsh(1, "suspend", held)
