@@ -33,7 +33,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_
     record_in,
 )
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.journal import Journal
-from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.mover import limits_of, terms_of
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.order_terms import limits_of, terms_of
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.settle import Settlement
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate import tombstones
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Stored

@@ -16,25 +16,18 @@ import time
 import typing as t
 
 from .._libvirt.interface import Host, OpenHost
-from .._migration.downtime import AdaptiveSchedule, DowntimeSchedule, SteppedSchedule, size_gib
-from .._migration.force import ForcingTerms
 from .._migration.monitor import Limits
-from .._migration.policy import resolve_policy
-from .._migration.rewriting import rewrite_for_move
-from .._model import domain_states
 from .._model import statuses as s
-from .._model.codec import ABSENT
 from .._model.errors import Aborted, InvalidState, KvmfleetError, MigrationFailed
-from .._model.policies import ResolvedPolicy, read_given_policy
-from .._model.record_parts import Before
-from .._model.records import MoveRecord
 from .._model.watched_moves import StartOrder
 from .._run_folder import Ownership
 from . import control_files
 from .backups import BusyWait
-from .calls import MAX_TRIES, ArrivalEvents, MigrateCall, is_worth_another_try, make_targets, retry_pause_seconds
+from .calls import MAX_TRIES, ArrivalEvents, MigrateCall, is_worth_another_try, retry_pause_seconds
 from .follow import Follower
 from .journal import ABORT_PREFIX, MIGRATE_ACT, Journal
+from .order_terms import limits_of, terms_of
+from .preparation import JobPreparation
 from .recover import Recovery
 from .settle import Opener, Settlement, has_job_begun
 
@@ -79,6 +72,7 @@ class Mover(threading.Thread):
         self._limits = limits_of(order)
         self._follower = Follower(self._open_source, order.uuid, journal, self._limits, terms_of(order), clock)
         self._share_mib: t.Optional[int] = None
+        self._preparation = JobPreparation(journal, self._open_destination, arrivals, self._handle_intents_before_job, lambda: self._share_mib is not None)
         self._busy_wait = BusyWait(order, journal, self._open_source, clock)
 
     def run(self) -> None:
@@ -215,7 +209,7 @@ class Mover(threading.Thread):
         """Start the job, on a connection that the call closes."""
         host = self._open_source()
         try:
-            definitions = self._prepare_job(host, limits)
+            self.order, definitions = self._preparation.prepare_job(host, self.order, limits.downtime.first_ms)
         except KvmfleetError:
             host.close()
             raise
@@ -231,80 +225,6 @@ class Mover(threading.Thread):
         self._follower.note_start_share(mib)
         return dataclasses.replace(self.order, parameters={**self.order.parameters, "bandwidth": mib} if mib else self.order.parameters)
 
-    def _prepare_job(self, host: Host, limits: Limits) -> t.Mapping[str, str]:
-        """Read the guest as it is, and write that down. Return the parameters with its definitions for the destination, none if nothing differs there."""
-        info = host.find_domain(uuid=self.order.uuid)
-        job = host.find_other_job(self.order.uuid) or info.view.job
-        if not info.view.active or job != domain_states.JOB_NONE:
-            raise InvalidState(f"Domain {self.order.name} is {info.view.describe()} with job '{job}' on its source host. Nothing was started.")
-        self.journal.record = dataclasses.replace(self.journal.record, before=self._read_before(host, info))
-        definitions = self._rewrite_definitions(host, info)
-        self._handle_intents_before_job()
-        self._make_targets()
-        self._keep_connection()
-        self._arrivals.expect_at(self.order.destination_uri)
-        self.journal.intend_act(MIGRATE_ACT)
-        self.journal.require_written()
-        host.set_max_downtime_ms(self.order.uuid, limits.downtime.first_ms)
-        if info.view.state == domain_states.PAUSED:
-            # A paused guest stays paused at the destination, which libvirt does not combine with post-copy; it converges anyway.
-            self._drop_post_copy()
-        return definitions
-
-    def _rewrite_definitions(self, host: Host, info: domain_states.DomainInfo) -> t.Mapping[str, str]:
-        """Rewrite the definitions as they are now, and write down what differs: the guest may have changed since the move was accepted."""
-        if not self.order.renaming:
-            return {}
-        rewritten = rewrite_for_move(host, info, self.order.renaming)
-        self.journal.record = self.journal.record.rewrite(rewritten.changes)
-        return rewritten.as_parameters()
-
-    def _read_before(self, host: Host, info: domain_states.DomainInfo) -> Before:
-        """Return the guest as it is. A later try would read what the first one has changed or left behind, so that is kept from the first."""
-        now = Before(
-            state=info.view.state,
-            reason=info.view.reason,
-            persistent=info.view.persistent,
-            autostart=info.autostart,
-            max_downtime_ms=host.max_downtime_ms(self.order.uuid),
-            bandwidth_mib=host.bandwidth_mib(self.order.uuid),
-            at_destination=self._is_at_destination(),
-            checkpoints=host.list_checkpoints(self.order.uuid) or ABSENT,
-        )
-        record = self.journal.record
-        if not record.has_begun(MIGRATE_ACT):
-            return now
-        return dataclasses.replace(
-            now,
-            max_downtime_ms=now.max_downtime_ms if record.before.max_downtime_ms is ABSENT else record.before.max_downtime_ms,
-            bandwidth_mib=now.bandwidth_mib if record.before.bandwidth_mib is ABSENT else record.before.bandwidth_mib,
-            at_destination=now.at_destination if record.before.at_destination is ABSENT else record.before.at_destination,
-        )
-
-    def _keep_connection(self) -> None:
-        """Keep the flags and parameters of the job: recovering the move from post-copy requires the same ones."""
-        self.journal.keep_connection(flags=self.order.flags, parameters=self.order.parameters)
-        if self._share_mib is not None:
-            self.journal.keep_connection(is_shared=True)
-
-    def _drop_post_copy(self) -> None:
-        """Request the job without post-copy. The record keeps the flags that were planned, and the parameters that are used."""
-        flags = tuple(flag for flag in self.order.flags if flag != "POSTCOPY")
-        parameters = {name: value for name, value in self.order.parameters.items() if name != "bandwidth.postcopy"}
-        self.order = dataclasses.replace(self.order, flags=flags, parameters=parameters)
-        record = self.journal.record
-        if record.connection:
-            self.journal.record = dataclasses.replace(record, connection=dataclasses.replace(record.connection, parameters=parameters))
-
-    def _make_targets(self) -> None:
-        """Make the images that disks are copied into, if the move copies any."""
-        if self.journal.record.disk_copies:
-            destination = self._open_destination()
-            try:
-                make_targets(self.journal, destination)
-            finally:
-                destination.close()
-
     def _handle_intents_before_job(self) -> None:
         """Carry out an abort that arrives before the job exists; any other intent has to wait for the job."""
         for intent in self._take_intents():
@@ -318,19 +238,6 @@ class Mover(threading.Thread):
     def _take_intents(self) -> t.List[control_files.Intent]:
         record, folder = self.journal.record, self.journal.folder
         return control_files.take_intents(self.order.uuid, str(record.id), record.generation, folder) if folder else []
-
-    def _is_at_destination(self) -> bool:
-        destination = self._open_destination()
-        try:
-            view = destination.view_domain(self.order.uuid)
-        finally:
-            destination.close()
-        if view.active:
-            raise InvalidState(
-                f"Domain {self.order.name} is {view.describe()} on its destination already, under the same UUID. Nothing was started.",
-                "Find out which of the two copies is correct before you change anything.",
-            )
-        return view.present
 
     def _adopt_job(self, follower: Follower) -> float:
         """Follow a job to its end; one whose source has not answered for ten minutes is settled as it is then. Return for how long the source was silent."""
@@ -373,39 +280,3 @@ class Mover(threading.Thread):
 
     def _open_destination(self) -> Host:
         return self._open_host(self.order.destination_uri)
-
-
-def limits_of(order: StartOrder) -> Limits:
-    """Return the limits that the order's record asks for, for a guest of its size."""
-    gib = size_gib(order.record.memory_bytes, order.record.copied_bytes)
-    policy = resolve_policy(read_given_policy(order.record.policy), gib)
-    return Limits(_schedule_of(order, policy), policy.timeout_seconds, policy.stall_seconds, force_on_timeout=policy.is_forced_on_timeout)
-
-
-def _schedule_of(order: StartOrder, policy: ResolvedPolicy) -> DowntimeSchedule:
-    if policy.is_stepped:
-        return SteppedSchedule(policy.ramp)
-    return AdaptiveSchedule(
-        first_ms=policy.ramp[0][1],
-        longest_ms=policy.downtime_ms,
-        full_from_seconds=policy.full_downtime_from_seconds,
-        link_rate_bytes=_link_rate_bytes(order.record),
-        is_compressed="COMPRESSED" in order.flags,
-    )
-
-
-def _link_rate_bytes(record: MoveRecord) -> int:
-    return (record.connection.link_mib or 0) * 1024**2 if record.connection else 0
-
-
-def terms_of(order: StartOrder) -> ForcingTerms:
-    """Return what forcing this move may use."""
-    record, policy = order.record, read_given_policy(order.record.policy)
-    return ForcingTerms(
-        post_copy=policy.post_copy and not policy.auto_converge and record.before.state != domain_states.PAUSED,
-        capped=bool(record.connection and (record.connection.bandwidth_mib or record.connection.is_shared)),
-        suspend_seconds=policy.force_suspend_seconds,
-        pause_max_seconds=policy.force_pause_max_seconds,
-        downtime_ms=policy.downtime_ms,
-        link_rate_bytes=_link_rate_bytes(record),
-    )
