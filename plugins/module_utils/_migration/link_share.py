@@ -28,7 +28,9 @@ ENDLESS_SHARE = 0.9
 MAX_PREPARED = 4
 ALWAYS_PREPARED = 2
 # Jobs are prepared if those before them are sent within that time.
-PREPARE_SECONDS = 5.0
+PREPARE_SECONDS = 10.0
+# Behind a job that takes longer, nothing is started whose guest is still being measured: it might be busy.
+UNMEASURED_SECONDS = 2.0
 # A guest that is sent within that time leaves the link to the next one already.
 ENDING_SECONDS = 0.5
 # A link of which nothing is known is taken for a gigabit, or for twice what the busiest guest writes.
@@ -58,7 +60,7 @@ class SharedJob:
     :arg stage: C(queued), C(connecting) until libvirt reports memory to be sent, C(ready) from then on, or C(free): a job that is forced, in post-copy, or
       has a bandwidth that a person has set. It has what it has.
     :arg sent_bytes: what the job has sent so far.
-    :arg dirty_rate_bytes: how fast the guest writes, if that is known; else 0.
+    :arg dirty_rate_bytes: how fast the guest writes, if that is known; else 0. C(is_measured) is false as long as that is being measured.
     :arg cap_mib: the bandwidth that its task permits; 0 is no limit.
     :arg may_wait: whether the job may wait with C(WAITING_MIB). A job that copies disks may not, because libvirt limits each disk once, at the start; nor one
       with auto-converge after its first iteration, because the hypervisor would throttle the guest.
@@ -74,6 +76,7 @@ class SharedJob:
     cap_mib: int = 0
     may_wait: bool = True
     destination: str = ""
+    is_measured: bool = True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,6 +144,10 @@ class _Link:
         """Whether the guest writes so much that it is sent alone."""
         return job.dirty_rate_bytes >= BUSY_SHARE * self.bytes
 
+    def may_be_busy(self, job: SharedJob) -> bool:
+        """Whether the guest of a job that exists is busy, or is still being measured and takes long."""
+        return self.is_busy(job) or (not job.is_measured and self.seconds_of([job]) >= UNMEASURED_SECONDS)
+
     def is_endless(self, job: SharedJob) -> bool:
         """Whether the guest was seen to write as fast as it is sent, so that others need not wait for its end."""
         rate = min(self.bytes, job.cap_mib * MIB) if job.cap_mib else self.bytes
@@ -179,12 +186,12 @@ def _choose_senders(jobs: t.Sequence[SharedJob], link: _Link) -> t.List[SharedJo
 def _choose_start(jobs: t.Sequence[SharedJob], senders: t.Sequence[SharedJob], link: _Link) -> t.Optional[str]:
     """Return the queued move whose job is started now."""
     started = [job for job in jobs if job.stage in (CONNECTING, READY)]
-    has_busy = any(link.is_busy(job) and not link.is_endless(job) for job in started)
+    has_busy = any(link.may_be_busy(job) and not link.is_endless(job) for job in started)
     if not _has_room(senders, [job for job in started if job not in senders], link):
         return None
     for job in jobs:
-        # A second busy guest would only write what is sent again. What may not wait starts on a link that is free.
-        is_held_back = (has_busy and link.is_busy(job)) or (bool(started) and not job.may_wait)
+        # All that a second busy guest writes while it waits is sent once more. What may not wait starts on a link that is free.
+        is_held_back = (has_busy and (link.is_busy(job) or not job.is_measured)) or (bool(started) and not job.may_wait)
         if job.stage == QUEUED and not is_held_back:
             return job.uuid
     return None

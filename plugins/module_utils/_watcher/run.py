@@ -38,6 +38,7 @@ from .._run_folder import (
 from .calls import ArrivalEvents
 from .control_files import Admissions, Heartbeat
 from .detach import Report, launch_process
+from .dirty_rates import DirtyRates
 from .journal import Journal
 from .mover import Mover
 from .window import Pace, Window, make_pace
@@ -103,21 +104,11 @@ def start_watcher(orders: t.Sequence[StartOrder], run_id: str, parallel: int, op
     return launch_process(work, log_path(run_id, folder), run_id)
 
 
-# A dirty rate from the survey of these moves, or of their plan.
-RECENT_SECONDS = 300
-
-
 def _choose_pace(parallel: int, movers: t.Sequence[Mover], open_host: OpenHost, admissions: Admissions) -> Pace:
     """Return the pace of these moves. Those that share the link are told apart by the dirty rates that the survey has had measured."""
     orders = [mover.order for mover in movers]
-    rates: t.Dict[str, int] = {}
-    if parallel == AUTO_PARALLEL and len(orders) > 1:
-        with contextlib.suppress(KvmfleetError):
-            host = open_host(orders[0].source_uri)
-            try:
-                rates = host.recent_dirty_rates([order.uuid for order in orders], RECENT_SECONDS)
-            finally:
-                host.close()
+    shares_link = parallel == AUTO_PARALLEL and len(orders) > 1
+    rates = DirtyRates([order.uuid for order in orders] if shares_link else [], lambda: open_host(orders[0].source_uri))
     return make_pace(parallel, orders, rates, lambda: admissions.sources)
 
 

@@ -14,6 +14,7 @@ from .._migration.link_share import CONNECTING, FREE, MIB, QUEUED, READY, LinkSt
 from .._model import statuses as s
 from .._model.watched_moves import AUTO_PARALLEL, StartOrder
 from .control_files import Admissions, Heartbeat
+from .dirty_rates import DirtyRates
 from .mover import Mover
 
 TICK_SECONDS = 0.1
@@ -49,7 +50,7 @@ class LinkPace:
 
     :arg uuids: of all moves, in the order in which they are to be moved.
     :arg link_bytes: what the link is known to carry, bytes a second; 0 if that is not known.
-    :arg rates: the dirty rates of domains before their moves, bytes a second, as far as they are known.
+    :arg rates: the dirty rates of domains before their moves.
     :arg sources: returns by URI of a destination how many sources send to it.
     """
 
@@ -57,7 +58,7 @@ class LinkPace:
         self,
         uuids: t.Sequence[str],
         link_bytes: float,
-        rates: t.Mapping[str, int],
+        rates: DirtyRates,
         sources: t.Callable[[], t.Mapping[str, int]],
         clock: t.Callable[[], float] = time.monotonic,
     ) -> None:
@@ -72,6 +73,7 @@ class LinkPace:
         if adopted is not None:
             # Its job exists already, and may wait for a share.
             return adopted
+        self._rates.read_new()
         sending = [mover for mover in running if not mover.has_arrived and not mover.is_settling]
         jobs = [self._describe_job(mover, is_started=True) for mover in sending]
         if len(running) < MAX_CALLS:
@@ -84,13 +86,13 @@ class LinkPace:
         return next((mover for mover in waiting if mover.order.uuid == shares.start), None)
 
     def _describe_job(self, mover: Mover, is_started: bool) -> SharedJob:
-        return describe_job(mover, is_started, self._rates.get(mover.order.uuid, 0))
+        return describe_job(mover, is_started, self._rates.rate_of(mover.order.uuid))
 
 
-def describe_job(mover: Mover, is_started: bool, dirty_rate_bytes: int) -> SharedJob:
+def describe_job(mover: Mover, is_started: bool, dirty_rate_bytes: t.Optional[int]) -> SharedJob:
     """Return the move as the shares see it.
 
-    :arg dirty_rate_bytes: of the guest before its move; the figure of its job replaces it.
+    :arg dirty_rate_bytes: of the guest before its move, null while it is being measured; the figure of its job replaces it.
     """
     record = mover.journal.record
     progress, connection = record.progress, record.connection
@@ -102,7 +104,8 @@ def describe_job(mover: Mover, is_started: bool, dirty_rate_bytes: int) -> Share
         stage=FREE if mover.is_free else READY if is_ready else CONNECTING if is_started else QUEUED,
         remaining_bytes=progress.memory_remaining_bytes + progress.disk_remaining_bytes if is_ready else record.memory_bytes,
         sent_bytes=progress.memory_processed_bytes + progress.disk_processed_bytes,
-        dirty_rate_bytes=progress.dirty_rate_bytes or dirty_rate_bytes,
+        dirty_rate_bytes=progress.dirty_rate_bytes or dirty_rate_bytes or 0,
+        is_measured=bool(progress.dirty_rate_bytes) or dirty_rate_bytes is not None,
         iteration=progress.iteration,
         cap_mib=(connection.bandwidth_mib or 0) if connection else 0,
         may_wait=not record.disk_copies and not is_throttled,
@@ -110,11 +113,11 @@ def describe_job(mover: Mover, is_started: bool, dirty_rate_bytes: int) -> Share
     )
 
 
-def make_pace(parallel: int, orders: t.Sequence[StartOrder], rates: t.Mapping[str, int], sources: t.Callable[[], t.Mapping[str, int]]) -> Pace:
+def make_pace(parallel: int, orders: t.Sequence[StartOrder], rates: DirtyRates, sources: t.Callable[[], t.Mapping[str, int]]) -> Pace:
     """Return the pace of these moves.
 
     :arg parallel: the maximum number of simultaneous moves, or C(AUTO_PARALLEL).
-    :arg rates: the dirty rates of domains, bytes a second, as far as they are known.
+    :arg rates: the dirty rates of domains before their moves.
     :arg sources: returns by URI of a destination how many sources send to it.
     """
     if parallel != AUTO_PARALLEL:

@@ -72,6 +72,14 @@ def test_a_second_busy_guest_is_not_prepared_while_the_first_one_is_sent() -> No
     assert decide(job("a", dirty=28), job("b", QUEUED, dirty=28), job("c", QUEUED), state=sent("a")).start == "c"
 
 
+def test_a_guest_that_is_still_measured_is_not_prepared_behind_one_that_takes_long() -> None:
+    unmeasured = job("b", QUEUED, is_measured=False)
+    assert decide(job("a", is_measured=False), unmeasured, state=sent("a")).start is None
+    assert decide(job("a", left=64, is_measured=False), unmeasured, state=sent("a")).start == "b"
+    assert decide(job("a", dirty=28), unmeasured, state=sent("a")).start is None
+    assert decide(job("a"), unmeasured, state=sent("a")).start == "b"
+
+
 def test_a_guest_that_never_converges_waits_for_the_quiet_ones() -> None:
     endless = job("a", dirty=60, iteration=4)
     assert decide(endless, job("b"), state=sent("a")).mib == {"a": WAITING_MIB, "b": NO_LIMIT}

@@ -19,6 +19,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_p
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import AUTO_PARALLEL
 from ansible_collections.kvmfleet.migration.plugins.module_utils._run_folder import admissions_path, heartbeat_path
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.control_files import Admissions, Heartbeat
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.dirty_rates import DirtyRates
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.window import MAX_CALLS, FixedPace, LinkPace, Window, make_pace
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.clock import FakeClock
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._watcher.moves import RUN
@@ -251,8 +252,21 @@ class SharedMove:
         self.shares.append(mib)
 
 
-def pace_of(*moves: SharedMove, rates: t.Optional[t.Mapping[str, int]] = None, sources: int = 1) -> LinkPace:
-    return LinkPace([move.order.uuid for move in moves], 64 * MIB, rates or {}, lambda: {"qemu+tcp://kvm2/system": sources}, FakeClock())
+class KnownRates(DirtyRates):
+    """Rates that are known from the beginning; null is one that is being measured."""
+
+    def __init__(self, rates: t.Mapping[str, t.Optional[int]]) -> None:
+        self._given = rates
+
+    def read_new(self) -> None:
+        pass
+
+    def rate_of(self, uuid: str) -> t.Optional[int]:
+        return self._given.get(uuid, 0)
+
+
+def pace_of(*moves: SharedMove, rates: t.Optional[t.Mapping[str, t.Optional[int]]] = None, sources: int = 1) -> LinkPace:
+    return LinkPace([move.order.uuid for move in moves], 64 * MIB, KnownRates(rates or {}), lambda: {"qemu+tcp://kvm2/system": sources}, FakeClock())
 
 
 def choose(pace: LinkPace, waiting: t.Sequence[SharedMove], running: t.Sequence[SharedMove]) -> t.Optional[str]:
@@ -288,6 +302,14 @@ def test_the_figure_of_the_job_replaces_a_rate_that_was_measured_before() -> Non
     first, second = SharedMove("a", sends=True), SharedMove("b", sends=True, dirty_mib=1)
     choose(pace_of(first, second, rates={"b": 28 * MIB}), [], [first, second])
     assert (first.shares, second.shares) == ([0], [1])
+
+
+def test_a_guest_that_is_still_measured_is_not_prepared_behind_one_that_takes_long() -> None:
+    first, second, third = SharedMove("a", sends=True), SharedMove("b"), SharedMove("c")
+    rates = {"a": None, "b": None}
+    assert choose(pace_of(first, second, rates=rates), [second], [first]) is None
+    assert choose(pace_of(first, second, third, rates=rates), [second, third], [first]) == "c"
+    assert choose(pace_of(first, second, rates={"b": None}), [second], [first]) == "b"
 
 
 @pytest.mark.parametrize(("name", "value"), [("has_arrived", True), ("is_settling", True)])
@@ -329,5 +351,5 @@ def test_no_more_calls_than_libvirt_can_take_are_started() -> None:
 
 
 def test_a_number_of_moves_shares_nothing() -> None:
-    assert isinstance(make_pace(4, [], {}, dict), FixedPace)
-    assert isinstance(make_pace(AUTO_PARALLEL, [], {}, dict), LinkPace)
+    assert isinstance(make_pace(4, [], KnownRates({}), dict), FixedPace)
+    assert isinstance(make_pace(AUTO_PARALLEL, [], KnownRates({}), dict), LinkPace)
