@@ -237,14 +237,24 @@ def _share_of_destination(job: SharedJob, link: _Link, sources: t.Mapping[str, i
 
 
 def _measure_rate(jobs: t.Sequence[SharedJob], state: LinkState, now: float) -> LinkState:
-    """Return the state with the rate that its senders have reached together, and begin the next measurement. Empty pages count as sent."""
+    """Return the state with the rate that its senders have reached together, and begin the next measurement.
+
+    Empty pages count as advance. The link has not carried them, so what was seen of it is without them.
+    """
     senders = [job for job in jobs if job.uuid in state.senders]
-    advanced = {job.uuid: max(job.sent_bytes - state.sent_then.get(job.uuid, 0), state.left_then.get(job.uuid, 0) - job.remaining_bytes) for job in senders}
-    rate = max(0.0, sum(advanced.values()) / (now - state.measured_from))
+    seconds = now - state.measured_from
+    sent = {job.uuid: max(0, job.sent_bytes - state.sent_then.get(job.uuid, 0)) for job in senders}
+    advanced = {job.uuid: max(sent[job.uuid], state.left_then.get(job.uuid, 0) - job.remaining_bytes) for job in senders}
+    carried = sum(sent.values()) / seconds
     is_capped = all(job.cap_mib for job in senders)
-    seen = state.seen_bytes if is_capped else max(rate, SEEN_DECAY * state.seen_bytes)
-    stuck = tuple(uuid for uuid, more in advanced.items() if more <= 0)
-    return dataclasses.replace(_begin_measuring(senders, state, now), rate_bytes=rate, seen_bytes=seen, best_bytes=max(state.best_bytes, rate), stuck=stuck)
+    seen = state.seen_bytes if is_capped else max(carried, SEEN_DECAY * state.seen_bytes)
+    return dataclasses.replace(
+        _begin_measuring(senders, state, now),
+        rate_bytes=sum(advanced.values()) / seconds,
+        seen_bytes=seen,
+        best_bytes=max(state.best_bytes, carried),
+        stuck=tuple(uuid for uuid, more in advanced.items() if more <= 0),
+    )
 
 
 def _judge_trial(jobs: t.Sequence[SharedJob], state: LinkState, now: float) -> LinkState:

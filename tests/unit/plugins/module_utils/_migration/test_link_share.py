@@ -80,6 +80,13 @@ def test_a_guest_that_is_still_measured_is_not_prepared_behind_one_that_takes_lo
     assert decide(job("a"), unmeasured, state=sent("a")).start == "b"
 
 
+def test_empty_pages_are_no_rate_of_the_link() -> None:
+    state = LinkState(senders=("a",), measured_from=0.0, sent_then={"a": 0}, left_then={"a": 512 * MIB})
+    busy = job("a", left=20, dirty=26, sent_bytes=96 * MIB)
+    shares, after = share_link([busy, job("b", QUEUED, dirty=26)], state, 1.5)
+    assert (shares.start, int(after.seen_bytes / MIB), int(after.best_bytes / MIB)) == (None, 64, 64)
+
+
 def test_a_guest_that_never_converges_waits_for_the_quiet_ones() -> None:
     endless = job("a", dirty=60, iteration=4)
     assert decide(endless, job("b"), state=sent("a")).mib == {"a": WAITING_MIB, "b": NO_LIMIT}
