@@ -44,8 +44,19 @@ class PassedStrategy:
 PassedStrategies = t.Union[tuple[PassedStrategy, ...], Absent]
 
 
+class _OfDomain:
+    """An entry about one domain."""
+
+    uuid: str
+
+    def check(self) -> None:
+        """Raise L(ShapeError) for an invalid UUID."""
+        if len(self.uuid) != _UUID_LENGTH:
+            raise ShapeError("uuid", "a UUID", self.uuid)
+
+
 @dataclass(frozen=True)
-class PlannedMove:
+class PlannedMove(_OfDomain):
     """A domain that moves live.
 
     :arg order: its position among the moves of the plan, from 1.
@@ -76,7 +87,7 @@ class PlannedMove:
 
     def check(self) -> None:
         """Raise L(ShapeError) for an invalid UUID and an invalid time."""
-        _check_uuid(self.uuid)
+        super().check()
         if not 0 <= self.predicted_seconds < _MAX_SECONDS:
             raise ShapeError("predicted_seconds", "a number of seconds", self.predicted_seconds)
         if self.predicted_range is not ABSENT and len(self.predicted_range) != _ENDS:
@@ -84,7 +95,7 @@ class PlannedMove:
 
 
 @dataclass(frozen=True)
-class PlannedColdMove:
+class PlannedColdMove(_OfDomain):
     """A domain that moves, but not live: its memory is saved and restored, it is shut down first, or it is off.
 
     :arg method: of C(cold_migrate): C(save), C(shutdown) or C(offline).
@@ -109,7 +120,7 @@ class PlannedColdMove:
 
     def check(self) -> None:
         """Raise L(ShapeError) for an invalid UUID and an unknown method."""
-        _check_uuid(self.uuid)
+        super().check()
         if self.method not in COLD_METHODS:
             raise ShapeError("method", f"one of {', '.join(COLD_METHODS)}", self.method)
 
@@ -120,7 +131,7 @@ class PlannedColdMove:
 
 
 @dataclass(frozen=True)
-class PlannedShutdown:
+class PlannedShutdown(_OfDomain):
     """A domain that is shut down and stays on its host, by its policy."""
 
     name: str
@@ -130,13 +141,9 @@ class PlannedShutdown:
     not_possible: PassedStrategies = ABSENT
     extra: JsonObject = field(default_factory=dict)
 
-    def check(self) -> None:
-        """Raise L(ShapeError) for an invalid UUID."""
-        _check_uuid(self.uuid)
-
 
 @dataclass(frozen=True)
-class UnplacedDomain:
+class UnplacedDomain(_OfDomain):
     """A domain that no host can accept, or that can be neither moved nor shut down now."""
 
     name: str
@@ -147,13 +154,9 @@ class UnplacedDomain:
     rejected: tuple[Rejection, ...]
     extra: JsonObject = field(default_factory=dict)
 
-    def check(self) -> None:
-        """Raise L(ShapeError) for an invalid UUID."""
-        _check_uuid(self.uuid)
-
 
 @dataclass(frozen=True)
-class SkippedDomain:
+class SkippedDomain(_OfDomain):
     """A domain that stays where it is.
 
     :arg drain: C(leave) for one that its policy leaves on its host; empty for one that is off.
@@ -167,10 +170,6 @@ class SkippedDomain:
     reason: str
     not_possible: PassedStrategies = ABSENT
     extra: JsonObject = field(default_factory=dict)
-
-    def check(self) -> None:
-        """Raise L(ShapeError) for an invalid UUID."""
-        _check_uuid(self.uuid)
 
 
 @dataclass(frozen=True)
@@ -218,8 +217,3 @@ def find_active_uuids(
     """Return the UUIDs of the domains that were active: those in these parts of a plan, those that are stopped, and those that are left by their policy."""
     stopped = {move.uuid for move in cold_moves if move.stops_guest}
     return {entry.uuid for part in parts for entry in part} | stopped | {entry.uuid for entry in skipped if entry.drain == LEAVE}
-
-
-def _check_uuid(uuid: str) -> None:
-    if len(uuid) != _UUID_LENGTH:
-        raise ShapeError("uuid", "a UUID", uuid)
