@@ -21,7 +21,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate import
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.job import RunContext
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.request import read_requests
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.reserve import Reservations
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.run import survey_moves
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.run import MoveRun
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.protect_steps import ProtectSteps
 from ansible_collections.kvmfleet.migration.tests.simulator import facts
 from ansible_collections.kvmfleet.migration.tests.simulator.crowd.control import settings_of
@@ -82,7 +82,7 @@ class WideFleet:
         context = RunContext(ledger, settings, source, "qemu:///system", BY)
         guests = self._world.guests_on(0)[:moves]
         requests = read_requests(move_arguments([self._move(guest, index) for index, guest in enumerate(guests)], 1), settings, source.name)
-        view, jobs = survey_moves(context, requests)
+        view, jobs = MoveRun(context, moves, lambda record, waits_for: None).survey_moves(requests)
         reservations = Reservations(context, view)
         begin = time.monotonic()
         booked = [reservations.reserve_destination(job, job.decision) for job in jobs if isinstance(job.decision, decide.Start)]

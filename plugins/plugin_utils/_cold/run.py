@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""All cold moves of one task: survey, decide, reserve, order, conclude. If an earlier move had to be settled first, this runs twice.
+"""All cold moves of one task: what they decide and order in the order of L(TaskRun).
 
 Also the settling of one record without a new move, for a person's decision.
 """
@@ -11,24 +11,23 @@ Also the settling of one record without a new move, for a person's decision.
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.cold_moves import ColdAnswer, ColdOrder, ColdSurvey, ColdTraits
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, KvmfleetError, Unreachable, error_for_code
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError, error_for_code
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import Survey
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._cold.decide import decide_cold_move
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._cold.request import ColdRequest
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._cold.reserve import ColdReservations, filters_for
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Stored
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.remembered import check_known, find_missing_records, missing_text
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate import decide as d
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.fleet_view import FleetView, RecentMoves
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.fleet_view import FleetView
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.follow import ShowRecord, final_error, find_arrival
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.job import MoveJob, RecordMirror, RunContext, run_guarded
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.request import apply_policy, check_unique
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.run import find_unsettled
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.task_run import TaskRun
 
 ORDERED = "Both hosts are changed from now on. The source acts, and reports when both were asked for the result."
 
@@ -53,91 +52,51 @@ class ColdJob(MoveJob):
         return isinstance(self.decision, d.Adopt)
 
 
-@dataclass
-class ColdRun:
-    """Carries out the requests of one task on one source host.
+class ColdRun(TaskRun[ColdRequest, ColdJob]):
+    """Carries out the cold moves of one task on one source host.
 
     :arg show: receives each state of a move, for progress lines.
     """
 
-    context: RunContext
-    show: ShowRecord
+    record_type = s.COLD_MIGRATION
 
-    def predict_moves(self, requests: list[ColdRequest]) -> list[MoveJob]:
-        """Return what L(run_moves) would do, with the records it would write. Changes nothing."""
-        view, jobs = self._survey_moves(requests)
-        reservations = ColdReservations(self.context, view)
-        for job in jobs:
-            run_guarded(job, lambda job: self._predict_one(view, job, reservations))
-        return list(jobs)
+    def __init__(self, context: RunContext, show: ShowRecord) -> None:
+        super().__init__(context)
+        self._show = show
 
-    def run_moves(self, requests: list[ColdRequest]) -> list[MoveJob]:
-        """Carry the requests out; each job has its record or its error at the end."""
-        jobs = self._run_once(requests)
-        again = [index for index, job in enumerate(jobs) if _needs_new_move(job)]
-        if again:
-            fresh = self._run_once([jobs[index].cold for index in again])
-            for index, job in zip(again, fresh, strict=True):
-                job.moved = job.moved or jobs[index].moved
-                jobs[index] = job
-        return list(jobs)
+    def query_hosts(self, requests: t.Sequence[ColdRequest]) -> tuple[Survey, list[ColdJob]]:
+        """Return what the source, and the destinations as the source sees them, report about these domains, and a job for each. Changes nothing."""
+        work = {"wanted": encode([request.survey_question() for request in requests])}
+        found = decode(ColdSurvey, self.context.source.run_phase("prepare", work)["survey"])
+        each = zip(requests, found.survey.domains, found.traits, strict=True)
+        return found.survey, [ColdJob(request, domain=domain, traits=traits) for request, domain, traits in each]
 
-    def _run_once(self, requests: list[ColdRequest]) -> list[ColdJob]:
-        view, jobs = self._survey_moves(requests)
-        reservations = ColdReservations(self.context, view)
+    def decide_job(self, view: FleetView, job: ColdJob, stored: Stored | None) -> d.Decision:
+        """Return the decision about one domain, which this unsettled record holds."""
+        job.request.filters = filters_for(job.cold)
+        return decide_cold_move(job.cold, self.context.source.name, view.survey, job.domain, job.traits, stored)
+
+    def make_reservations(self, view: FleetView) -> ColdReservations:
+        """Return what verifies and books destinations."""
+        return ColdReservations(self.context, view)
+
+    def carry_out(self, view: FleetView, jobs: t.Sequence[ColdJob]) -> None:
+        """Order the moves from the source."""
+        reservations = self.make_reservations(view)
         for job in jobs:
             run_guarded(job, lambda job: self._prepare_one(view, job, reservations))
-        order_moves(self.context, [job for job in jobs if job.mirror and not job.error], self.show)
-        return jobs
+        order_moves(self.context, [job for job in jobs if job.mirror and not job.error], self._show)
 
-    def _survey_moves(self, requests: list[ColdRequest]) -> tuple[FleetView, list[ColdJob]]:
-        """Return the fleet in its current state, and a job with its decision or its error for each request."""
-        context, arrivals = self.context, RecentMoves(self.context.ledger)
-        for request in requests:
-            known = context.ledger.find_domains(request.name) if request.name else []
-            request.known_uuids = [document.domain.uuid for document in known]
-        found = survey_domains(context, requests)
-        jobs = [ColdJob(request, domain=domain, traits=traits) for request, domain, traits in zip(requests, found.survey.domains, found.traits, strict=True)]
-        for job in jobs:
-            if job.domain.at_source:
-                job.request.label = job.domain.at_source.name
-        uuids = [job.domain.at_source.uuid for job in jobs if job.domain.at_source]
-        check_unique(uuids)
-        uris = {host: uri for request in requests for host, uri in request.uris.items()}
-        view = FleetView(context.ledger, context.settings, context.source.name, found.survey, uris, arrivals, frozenset(uuids))
-        context.missing = find_missing_records(context.ledger, view.remembered_moves())
-        context.warnings += [text for text in map(missing_text, context.missing) if text not in context.warnings]
-        for job in jobs:
-            run_guarded(job, lambda job: self._decide_one(view, t.cast(ColdJob, job)))
-        view.check_settings({host for job in jobs if isinstance(job.decision, d.Start) for host in job.decision.candidates})
-        return view, jobs
+    def needs_new_move(self, job: ColdJob) -> bool:
+        """Whether this was an earlier move that was only settled now, and did not bring the domain to the wanted destination."""
+        if not job.is_adopted or job.mirror is None or job.mirror.record.status not in s.CLOSED:
+            return False
+        record = job.mirror.record
+        return record.status != s.COMPLETED or job.request.destination not in (None, record.destination.host)
 
-    def _decide_one(self, view: FleetView, job: ColdJob) -> None:
-        context = self.context
-        stored = find_unsettled(context, job)
-        if job.domain.found and (stored is None or stored.record.id in {one.id for one in context.missing}):
-            check_known(job.request.label, job.domain_uuid, context.missing)
-        job.domain = replace(job.domain, seen_devices=view.seen_devices(job.domain, job.request.uris))
-        job.decision = decide_cold_move(job.cold, context.source.name, view.survey, job.domain, job.traits, stored)
-        if isinstance(job.decision, d.Refuse) and isinstance(job.decision.error, Unreachable) and not context.settings.is_known(job.decision.host):
-            raise job.decision.error
-        if isinstance(job.decision, (d.Start, d.Refuse)):
-            job.request.filters = filters_for(job.cold)
-            try:
-                apply_policy(job.request, job.domain, context.settings, context.source.name)
-            except InvalidArgument as error:
-                job.error = error
-
-    def _predict_one(self, view: FleetView, job: MoveJob, reservations: ColdReservations) -> None:
-        decision = job.decision
-        if isinstance(decision, d.Start):
-            job.record, job.moved = reservations.predict_record(job, decision), True
-        elif isinstance(decision, d.Refuse):
-            raise decision.error
-        elif isinstance(decision, d.Adopt):
-            job.record, job.moved = decision.stored.record, True
-        elif isinstance(decision, d.AlreadyThere):
-            job.record = find_arrival(self.context, view.survey, job, decision, s.COLD_MIGRATION)
+    def will_move(self, job: ColdJob) -> bool:
+        """Whether the end of an earlier move is a change: it is not known before."""
+        return True
 
     def _prepare_one(self, view: FleetView, job: MoveJob, reservations: ColdReservations) -> None:
         """Write what the ledger needs before the source is ordered to act."""
@@ -150,13 +109,7 @@ class ColdRun:
         elif isinstance(decision, d.Adopt):
             job.mirror = RecordMirror(context.ledger, decision.stored, owner=True)
         elif isinstance(decision, d.AlreadyThere):
-            job.record = find_arrival(context, view.survey, job, decision, s.COLD_MIGRATION)
-
-
-def survey_domains(context: RunContext, requests: t.Sequence[ColdRequest]) -> ColdSurvey:
-    """Return what the source, and the destinations as the source sees them, report about these domains. Changes nothing."""
-    work = {"wanted": encode([request.survey_question() for request in requests])}
-    return decode(ColdSurvey, context.source.run_phase("prepare", work)["survey"])
+            job.record = find_arrival(context, view.survey, job, decision, self.record_type)
 
 
 @dataclass(frozen=True)
@@ -208,14 +161,6 @@ def _conclude_job(context: RunContext, job: ColdJob, answer: ColdAnswer, show: S
     if job.record.status != s.COMPLETED and answer.error_code and answer.error_code != "internal":
         raise error_for_code(answer.error_code)(answer.msg, migrations=[encode(job.record)])
     job.error = final_error(job.record)
-
-
-def _needs_new_move(job: ColdJob) -> bool:
-    """Whether this was an earlier move that was only settled now, and did not bring the domain to the wanted destination."""
-    if not job.is_adopted or job.mirror is None or job.mirror.record.status not in s.CLOSED:
-        return False
-    record = job.mirror.record
-    return record.status != s.COMPLETED or job.request.destination not in (None, record.destination.host)
 
 
 @dataclass

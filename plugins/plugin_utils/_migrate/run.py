@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""All moves of one task: survey, decide, reserve, dispatch, follow, conclude. If an earlier move had to be settled first, this runs twice.
+"""All live moves of one task: what they decide and dispatch in the order of L(TaskRun).
 
 Also the settling of one record without a new move, for an abort and for a person's decision.
 """
@@ -19,21 +19,17 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import JOB_OUTGOING, POST_COPY, POST_COPY_FAILED
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import (
     Conflict,
-    InvalidArgument,
     InvalidState,
     NotFound,
     NotSupported,
-    Unreachable,
 )
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import GivenPolicy
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import Survey
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Stored
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_decisions import settle_record
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.remembered import (
     BEFORE_A_HOST_KNOWS,
-    check_known,
-    find_missing_records,
-    missing_text,
     restore_record,
     write_restored,
 )
@@ -44,159 +40,71 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.follow
     ShowRecord,
     conclude_job,
     describe_lost_checkpoints,
-    find_arrival,
     needs_new_move,
 )
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.job import MoveJob, RecordMirror, RunContext, run_guarded
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.job import MoveJob, RecordMirror, RunContext
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.request import (
     MoveRequest,
-    apply_policy,
     check_source_traits,
-    check_unique,
 )
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.reserve import Reservations, find_unable_hosts
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.task_run import TaskRun
 
 
-def survey_moves(context: RunContext, requests: t.Sequence[MoveRequest]) -> tuple[FleetView, list[MoveJob]]:
-    """Return the fleet in its current state, and a job with its decision or its error for each request.
-
-    Raises L(InvalidArgument) for a domain that is named twice, and for invalid settings of a host.
-    """
-    arrivals = RecentMoves(context.ledger)
-    for request in requests:
-        known = context.ledger.find_domains(request.name) if request.name else []
-        request.known_uuids = [document.domain.uuid for document in known]
-    survey = context.source.prepare_moves([request.survey_question() for request in requests])
-    jobs = [MoveJob(request, domain=domain) for request, domain in zip(requests, survey.domains, strict=True)]
-    for job in jobs:
-        if job.domain.at_source:
-            job.request.label = job.domain.at_source.name
-    uuids = [job.domain.at_source.uuid for job in jobs if job.domain.at_source]
-    check_unique(uuids)
-    uris = {host: uri for request in requests for host, uri in request.uris.items()}
-    view = FleetView(context.ledger, context.settings, context.source.name, survey, uris, arrivals, frozenset(uuids))
-    context.missing = find_missing_records(context.ledger, view.remembered_moves())
-    context.warnings += [text for text in map(missing_text, context.missing) if text not in context.warnings]
-    for job in jobs:
-        run_guarded(job, lambda job: _decide_job(context, view, job))
-    view.check_settings({host for job in jobs if isinstance(job.decision, d.Start) for host in job.decision.candidates})
-    return view, jobs
-
-
-def _decide_job(context: RunContext, view: FleetView, job: MoveJob) -> None:
-    stored = find_unsettled(context, job)
-    # Another record that holds the domain may be settled, which moves nothing.
-    if job.domain.found and (stored is None or stored.record.id in {one.id for one in context.missing}):
-        check_known(job.request.label, job.domain_uuid, context.missing)
-    job.domain = replace(job.domain, seen_devices=view.seen_devices(job.domain, job.request.uris))
-    job.decision = d.decide_move(job.request, context.source.name, view.survey, job.domain, stored, context.by)
-    if isinstance(job.decision, d.Refuse) and isinstance(job.decision.error, Unreachable) and not context.settings.is_known(job.decision.host):
-        # Neither the inventory nor the network knows a host of that name: this is bad input, and no refusal.
-        raise job.decision.error
-    if isinstance(job.decision, (d.Start, d.Refuse, d.AdoptForeign)):
-        _add_policy(context, job)
-    if isinstance(job.decision, d.Start) and not job.error:
-        job.decision = _check_abilities(context, view, job, job.decision)
-
-
-def _check_abilities(context: RunContext, view: FleetView, job: MoveJob, start: d.Start) -> d.Start | d.Refuse:
-    """Exclude the candidates to which the hypervisors cannot carry out this move, as its options and its policy require it.
-
-    Raises L(NotSupported) for options that no hypervisor can combine.
-    """
-    request = job.request
-    check_combination(request.options, migration_flags(request.options, True, False, request.policy.post_copy))
-    try:
-        warnings = check_source_traits(request, view.source_facts(), context.source.name)
-    except NotSupported as error:
-        return d.exclude_hosts(request, start, dict.fromkeys(start.candidates, error))
-    decision = d.exclude_hosts(request, start, find_unable_hosts(view, request, start.candidates))
-    context.warnings += warnings if isinstance(decision, d.Start) else ()
-    return decision
-
-
-def _add_policy(context: RunContext, job: MoveJob) -> None:
-    """Apply the domain's own policy to the request. An invalid one fails this domain only, and not the task's other moves."""
-    try:
-        warnings = apply_policy(job.request, job.domain, context.settings, context.source.name)
-    except InvalidArgument as error:
-        job.error = error
-    else:
-        context.warnings += warnings
-
-
-def find_unsettled(context: RunContext, job: MoveJob) -> Stored | None:
-    """Return the unsettled record that holds the domain of a job. Raises L(Conflict) if the name stands for several domains."""
-    if job.domain.at_source:
-        return context.ledger.find_unsettled(job.domain.at_source.uuid)
-    uuids = [job.request.uuid] if job.request.uuid else job.request.known_uuids
-    held = [stored for stored in map(context.ledger.find_unsettled, uuids) if stored is not None]
-    if len(held) > 1 or (len(uuids) > 1 and not job.domain.there):
-        raise Conflict(f"The ledger has {len(uuids)} domains named {job.request.label}: {', '.join(uuids)}.", "Specify the domain by its UUID.")
-    return held[0] if held else None
-
-
-class MoveRun:
-    """Carries out the requests of one task on one source host."""
+class MoveRun(TaskRun[MoveRequest, MoveJob]):
+    """Carries out the live moves of one task on one source host."""
 
     def __init__(self, context: RunContext, parallel: int, show: ShowRecord) -> None:
-        self._context = context
+        super().__init__(context)
         self._actor = Dispatcher(context, show, parallel)
 
-    def predict_moves(self, requests: list[MoveRequest]) -> list[MoveJob]:
-        """Return what L(run_moves) would do, with the records it would write. Changes nothing."""
-        context = self._context
-        view, jobs = survey_moves(context, requests)
-        reservations = Reservations(context, view)
-        for job in jobs:
-            run_guarded(job, lambda job: self._predict_one(view, job, reservations))
-        return jobs
+    def query_hosts(self, requests: t.Sequence[MoveRequest]) -> tuple[Survey, list[MoveJob]]:
+        """Return what the hosts report, and a job for each request. Changes nothing."""
+        survey = self.context.source.prepare_moves([request.survey_question() for request in requests])
+        return survey, [MoveJob(request, domain=domain) for request, domain in zip(requests, survey.domains, strict=True)]
 
-    def run_moves(self, requests: list[MoveRequest]) -> list[MoveJob]:
-        """Carry the requests out; each job has its record or its error at the end."""
-        jobs = self._run_once(requests)
-        # A move that was only settled now, and did not bring the domain to the wanted destination, is followed by a new move.
-        again = [index for index, job in enumerate(jobs) if needs_new_move(job)]
-        if again:
-            fresh = self._run_once([jobs[index].request for index in again])
-            for index, job in zip(again, fresh, strict=True):
-                job.moved = job.moved or jobs[index].moved
-                jobs[index] = job
-        return jobs
+    def decide_job(self, view: FleetView, job: MoveJob, stored: Stored | None) -> d.Decision:
+        """Return the decision about one domain, which this unsettled record holds."""
+        return d.decide_move(job.request, self.context.source.name, view.survey, job.domain, stored, self.context.by)
+
+    def check_abilities(self, view: FleetView, job: MoveJob, start: d.Start) -> d.Start | d.Refuse:
+        """Exclude the candidates to which the hypervisors cannot carry out this move, as its options and its policy require it.
+
+        Raises L(NotSupported) for options that no hypervisor can combine.
+        """
+        request = job.request
+        check_combination(request.options, migration_flags(request.options, True, False, request.policy.post_copy))
+        try:
+            warnings = check_source_traits(request, view.source_facts(), self.context.source.name)
+        except NotSupported as error:
+            return d.exclude_hosts(request, start, dict.fromkeys(start.candidates, error))
+        decision = d.exclude_hosts(request, start, find_unable_hosts(view, request, start.candidates))
+        self.context.warnings += warnings if isinstance(decision, d.Start) else ()
+        return decision
+
+    def make_reservations(self, view: FleetView) -> Reservations:
+        """Return what verifies and books destinations."""
+        return Reservations(self.context, view)
+
+    def carry_out(self, view: FleetView, jobs: t.Sequence[MoveJob]) -> None:
+        """Dispatch the moves, and follow them to their ends."""
+        self._actor.dispatch_jobs(view, list(jobs))
+        for job in jobs:
+            conclude_job(job)
+        self.context.warnings += [text for text in (describe_lost_checkpoints(job.record) for job in jobs if job.moved) if text]
+
+    def needs_new_move(self, job: MoveJob) -> bool:
+        """Whether this was an earlier move that was only settled now, and did not bring the domain to the wanted destination."""
+        return needs_new_move(job)
 
     def read_seen_facts(self, jobs: list[MoveJob]) -> dict[str, JsonObject]:
         """Return C({host: {gathered_at, host_uuid, host_id, domains}}): the answers of the hosts of these moves when all had ended.
 
         Empty if they were not queried: with a watcher of another run, or none at the end.
         """
-        context = self._context
+        context = self.context
         names = {uri: host for job in jobs for host, uri in job.request.uris.items()} | {context.uri: context.source.name}
         return {names[uri]: facts for uri, facts in (self._actor.read_seen_facts(jobs) or {}).items() if uri in names}
-
-    def _run_once(self, requests: list[MoveRequest]) -> list[MoveJob]:
-        view, jobs = survey_moves(self._context, requests)
-        self._actor.dispatch_jobs(view, jobs)
-        for job in jobs:
-            conclude_job(job)
-        self._context.warnings += [text for text in (describe_lost_checkpoints(job.record) for job in jobs if job.moved) if text]
-        return jobs
-
-    def _predict_one(self, view: FleetView, job: MoveJob, reservations: Reservations) -> None:
-        context, decision = self._context, job.decision
-        if isinstance(decision, d.Start):
-            job.record = reservations.predict_record(job, decision)
-            job.moved = True
-        elif isinstance(decision, d.Refuse):
-            raise decision.error
-        elif isinstance(decision, d.Conclude):
-            job.record = decision.record
-        elif isinstance(decision, (d.Observe, d.Adopt)):
-            job.record = decision.stored.record
-            job.moved = job.was_at_source
-        elif isinstance(decision, d.AlreadyThere):
-            job.record = find_arrival(context, view.survey, job, decision)
-        else:
-            job.moved = True
 
 
 _POST_COPY = (POST_COPY, POST_COPY_FAILED)
