@@ -19,28 +19,26 @@ from .._domains.shutting_down import DomainShutdown
 from .._evacuation.quarantine import Quarantine
 from .._facts.mounts import innermost_mount, read_mounts
 from .._host_identity import read_host_id
-from .._libvirt.interface import Host, OpenHost
 from .._model.cleanup import QuarantinedFile
 from .._model.cold_moves import ColdAnswer, ColdOrder
 from .._model.definition_files import list_needed_files
-from .._model.domain_states import NO_ANSWER, RUNNING, DomainView
-from .._model.errors import Internal, KvmfleetError, MigrationFailed, NotSupported, Unreachable, Unsafe
+from .._model.domain_states import RUNNING
+from .._model.errors import Internal, KvmfleetError, MigrationFailed, NotSupported
 from .._model.libvirt_formats import parse_libvirt_xml
 from .._model.record_parts import SAVE, ColdMove, CopiedFile, Result
-from .._model.references import HostRef
 from .._model.saved_domains import NVRAM, TPM, NeededFile
 from .._model.statuses import BEFORE_JOB
 from .._run_folder import RUN_FOLDER, note_own_act
+from . import managed_steps
 from . import steps as st
 from .definitions import find_lost
+from .hosts import MoveHosts
 from .journal import ColdJournal
-from .saved_memory import choose_format, find_image, remove_image, spend_image, sync_image
+from .saved_memory import check_unsaved, choose_format, find_image, hold_image, remove_image, spend_image, sync_image
 from .state_files import copy_files, remove_copies
 
 # A job of libvirt that is waited for: saving or restoring the memory of a large guest.
 WAIT_SECONDS = 3600.0
-# How long a host that does not answer is asked again.
-SILENT_SECONDS = 60.0
 _POLL_SECONDS = 0.5
 # A step that has failed is tried once more if nothing else follows from it.
 _MAX_TRIES = 2
@@ -50,25 +48,22 @@ _MAX_TRIES = 2
 class ColdMover:
     """Carries out one order, whose lock its caller holds.
 
-    :arg open_host: opens both hosts.
+    :arg hosts: both hosts, which are closed at the end.
     :arg quarantine: where the source keeps what it had of the domain; that of the record by default.
     :arg step: called with the name of each step before and after it; tests end the process at that point.
     """
 
     order: ColdOrder
     journal: ColdJournal
-    open_host: OpenHost
-    source_uri: str
+    hosts: MoveHosts
     run_folder: str = RUN_FOLDER
     quarantine: t.Optional[Quarantine] = None
     clock: t.Callable[[], float] = time.monotonic
     sleep: t.Callable[[float], None] = time.sleep
     step: t.Callable[[str], None] = lambda name: None
-    _hosts: t.Dict[str, Host] = dataclasses.field(default_factory=dict, init=False)
     _done: t.Set[str] = dataclasses.field(default_factory=set, init=False)
     _tries: t.Dict[str, int] = dataclasses.field(default_factory=dict, init=False)
     _error: t.Optional[KvmfleetError] = dataclasses.field(default=None, init=False)
-    _definition: str = dataclasses.field(default="", init=False)
     _paused_at: t.Optional[float] = dataclasses.field(default=None, init=False)
     _runs_at: t.Optional[float] = dataclasses.field(default=None, init=False)
 
@@ -78,7 +73,7 @@ class ColdMover:
         try:
             end, seen = self._take_steps()
         finally:
-            self._close_hosts()
+            self.hosts.close()
         record = self.journal.finish(end, self._describe_end(end, seen), self._build_result(begun) if end == st.ARRIVED else None)
         error = self._final_error(end, seen)
         return ColdAnswer(self.order.uuid, record, error.error_code if error else None, str(error) if error else "")
@@ -87,7 +82,7 @@ class ColdMover:
         deadline = self.clock() + WAIT_SECONDS
         while True:
             seen = self._look()
-            step = st.next_step(self._course(), seen)
+            step = (managed_steps if self._cold.resumes_as else st).next_step(self._course(), seen)
             if step in st.ENDS:
                 return step, seen
             if step == st.WAIT:
@@ -122,90 +117,47 @@ class ColdMover:
             autostart=bool(record.before.autostart),
             adopted=self.order.adopt,
             undoing=self._error is not None or (self.order.adopt and record.status in BEFORE_JOB),
-            restore_ordered=self.journal.may_have_begun(st.RESTORE),
+            restore_ordered=self.journal.may_have_begun(managed_steps.MOVE_LIVE if cold.resumes_as else st.RESTORE),
             done=frozenset(self._done),
         )
 
     def _acts(self) -> t.Mapping[str, t.Callable[[], None]]:
-        uuid, image = self.order.uuid, str(self._cold.image)
+        uuid, image, resumes_as = self.order.uuid, str(self._cold.image), str(self._cold.resumes_as)
         return {
             st.DEFINE: self._define,
-            st.HOLD_AUTOSTART: lambda: self._source.set_autostart(uuid, False),
+            st.HOLD_AUTOSTART: lambda: self.hosts.source.set_autostart(uuid, False),
             st.SHUT_DOWN: self._shut_down,
             st.SAVE_MEMORY: self._save_memory,
             st.COPY_FILES: self._copy_files,
-            st.RESTORE: lambda: self._destination.restore_paused(image),
+            st.RESTORE: lambda: self.hosts.destination.restore_paused(image),
             st.SPEND: lambda: spend_image(image, st.SPENT_THERE),
             st.RESUME: self._resume,
             st.UNDEFINE_SOURCE: self._undefine_source,
-            st.AUTOSTART: lambda: self._destination.set_autostart(uuid, True),
+            st.AUTOSTART: lambda: self.hosts.destination.set_autostart(uuid, True),
             st.START: self._start,
             st.REMOVE_IMAGE: lambda: remove_image(image),
             st.KEEP_FILES: self._keep_files,
             st.RESTORE_BACK: self._restore_back,
             st.SPEND_BACK: lambda: spend_image(image, st.SPENT_HERE),
-            st.RESUME_BACK: lambda: self._source.resume_domain(uuid),
+            st.RESUME_BACK: lambda: self.hosts.source.resume_domain(uuid),
             st.START_BACK: self._start_back,
             st.UNDEFINE_DESTINATION: self._undefine_destination,
-            st.AUTOSTART_BACK: lambda: self._source.set_autostart(uuid, True),
+            st.AUTOSTART_BACK: lambda: self.hosts.source.set_autostart(uuid, True),
+            managed_steps.HOLD_IMAGE: lambda: hold_image(str(self.hosts.source.saved_memory(self.order.name)), image),
+            managed_steps.START_PAUSED: self._start_paused,
+            managed_steps.MOVE_LIVE: self._move_live,
+            managed_steps.SAVE_THERE: lambda: self.hosts.destination.save_managed(uuid, resumes_as),
+            managed_steps.SAVE_BACK: self._save_back,
         }
 
-    # -- what is seen --------------------------------------------------------------------------------------------
-
     def _look(self) -> st.Seen:
-        """Return what both hosts show now. A host that does not answer is asked again for a while."""
-        source, source_autostart = self._ask(self.source_uri)
-        destination, destination_autostart = self._ask(self.order.destination_uri)
+        """Return what both hosts show now."""
+        source, destination = self.hosts.view(self.hosts.source_uri), self.hosts.view(self.hosts.destination_uri)
+        self._error = self._error or source.error or destination.error
         image = st.NO_IMAGE
-        if self._cold.image and source.answered:
-            image = find_image(str(self._cold.image), self.order.uuid, self._source)
-        return st.Seen(source, destination, source_autostart, destination_autostart, image)
-
-    def _ask(self, uri: str) -> t.Tuple[DomainView, bool]:
-        deadline = self.clock() + SILENT_SECONDS
-        while True:
-            try:
-                host = self._open(uri)
-                view = host.view_domain(self.order.uuid)
-                return view, view.present and host.find_domain(uuid=self.order.uuid).autostart
-            except Unreachable as error:
-                self._forget(uri)
-                if self.clock() > deadline:
-                    self._error = self._error or error
-                    return NO_ANSWER, False
-            self.sleep(_POLL_SECONDS)
-
-    def _open(self, uri: str) -> Host:
-        host = self._hosts.get(uri)
-        if host is None or not host.is_connected():
-            host = self._hosts[uri] = self._check_identity(self.open_host(uri), uri)
-        return host
-
-    def _check_identity(self, host: Host, uri: str) -> Host:
-        """Return the host. Raises L(Unreachable) if another host than the one in the record answers under its URI."""
-        record = self.journal.record
-        end = record.source if uri == self.source_uri else record.destination
-        if not end.may_be(HostRef(None, host.host_id(), host.host_uuid())):
-            host.close()
-            raise Unreachable(f"Another host than {end.label} answers at {uri}.")
-        return host
-
-    def _forget(self, uri: str) -> None:
-        host = self._hosts.pop(uri, None)
-        if host is not None:
-            host.close()
-
-    def _close_hosts(self) -> None:
-        for uri in list(self._hosts):
-            self._forget(uri)
-
-    @property
-    def _source(self) -> Host:
-        return self._open(self.source_uri)
-
-    @property
-    def _destination(self) -> Host:
-        return self._open(self.order.destination_uri)
+        if self._cold.image and source.domain.answered:
+            image = find_image(str(self._cold.image), self.order.uuid, self.hosts.source)
+        return st.Seen(source.domain, destination.domain, source.autostart, destination.autostart, image, source.saved, destination.saved)
 
     @property
     def _cold(self) -> ColdMove:
@@ -218,19 +170,18 @@ class ColdMover:
 
         Raises L(NotSupported) if its libvirt loses a part of the definition, L(Unsafe) if a start there would resume memory.
         """
-        destination, uuid = self._destination, self.order.uuid
-        definition = self._source.read_whole_definition(uuid, True)
+        destination, uuid = self.hosts.destination, self.order.uuid
+        check_unsaved(self.order.name, destination)
+        definition = self.hosts.source.read_whole_definition(uuid, True)
         destination.define_domain(definition)
         lost = find_lost(definition, destination.read_whole_definition(uuid, True))
         if lost:
             raise NotSupported(f"The libvirt of the destination does not keep {lost} of the definition of domain {self.order.name}.", "Update it.")
-        if destination.has_managed_save(uuid):
-            raise Unsafe(f"The destination has a managed-save image of a domain named {self.order.name}: a start there would resume it.", "Remove that file.")
 
     def _shut_down(self) -> None:
-        info = self._source.find_domain(uuid=self.order.uuid)
+        info = self.hosts.source.find_domain(uuid=self.order.uuid)
         wait = self._cold.shutdown_wait_seconds or 1
-        shutdown = DomainShutdown(self._source, info, wait, self.run_folder, self.clock, self.sleep, is_own=True)
+        shutdown = DomainShutdown(self.hosts.source, info, wait, self.run_folder, self.clock, self.sleep, is_own=True)
         shutdown.check_possible()
         shutdown.carry_out()
         self._paused_at = self.clock()
@@ -238,16 +189,16 @@ class ColdMover:
     def _save_memory(self) -> None:
         """Save the memory. Until the guest is off, it continues to run on the source if this fails."""
         uuid, image = self.order.uuid, str(self._cold.image)
-        chosen = choose_format([self._source, self._destination])
+        chosen = choose_format([self.hosts.source, self.hosts.destination])
         self.journal.note_cold(image_format=chosen)
         note_own_act(uuid, self.run_folder)
         self._paused_at = self.clock()
-        self._source.save_domain(uuid, image, chosen)
+        self.hosts.source.save_domain(uuid, image, chosen)
         sync_image(image)
 
     def _copy_files(self) -> None:
-        files = self._list_files(self._source.read_whole_definition(self.order.uuid, True))
-        copies = copy_files(files, self._destination, self.order.uuid, self.journal.record.record_id)
+        files = self._list_files(self.hosts.source.read_whole_definition(self.order.uuid, True))
+        copies = copy_files(files, self.hosts.destination, self.order.uuid, self.journal.record.record_id)
         self.journal.note_cold(files=tuple(copies))
 
     @staticmethod
@@ -255,19 +206,19 @@ class ColdMover:
         return [file for file in list_needed_files(parse_libvirt_xml(definition, "a domain definition")) if file.what in (NVRAM, TPM)]
 
     def _resume(self) -> None:
-        self._destination.resume_domain(self.order.uuid)
+        self.hosts.destination.resume_domain(self.order.uuid)
         self._runs_at = self.clock()
 
     def _undefine_source(self) -> None:
         """Keep the definition in a file, then remove it from libvirt. Firmware variables and TPM state stay."""
         quarantine = self._keeper
-        definition = self._source.read_whole_definition(self.order.uuid, True)
+        definition = self.hosts.source.read_whole_definition(self.order.uuid, True)
         located = [self._locate(file, quarantine) for file in self._copied_files()]
         quarantine.record_files(self.journal.record.domain, self._own_id(), definition, located)
-        self._source.undefine_inactive(self.order.uuid)
+        self.hosts.source.undefine_inactive(self.order.uuid)
 
     def _start(self) -> None:
-        self._destination.start_domain(self.order.uuid)
+        self.hosts.destination.start_domain(self.order.uuid)
         self._runs_at = self.clock()
 
     def _keep_files(self) -> None:
@@ -281,17 +232,30 @@ class ColdMover:
         manifest = quarantine.mark_complete()
         self.journal.note_cold(kept=tuple(filter(None, [manifest.definition, *(file.destination for file in manifest.items)])))
 
+    def _start_paused(self) -> None:
+        note_own_act(self.order.uuid, self.run_folder)
+        self.hosts.source.start_domain(self.order.uuid, paused=True)
+
+    def _move_live(self) -> None:
+        """Let the paused guest cross; the definitions of both hosts stay. It stays paused, by a flag and because it is paused."""
+        order = self.order
+        self.hosts.source.migrate_domain(order.uuid, order.destination_uri, order.flags or (), order.parameters or {})
+
+    def _save_back(self) -> None:
+        note_own_act(self.order.uuid, self.run_folder)
+        self.hosts.source.save_managed(self.order.uuid, str(self._cold.resumes_as))
+
     def _restore_back(self) -> None:
         note_own_act(self.order.uuid, self.run_folder)
-        self._source.restore_paused(str(self._cold.image))
+        self.hosts.source.restore_paused(str(self._cold.image))
 
     def _start_back(self) -> None:
         note_own_act(self.order.uuid, self.run_folder)
-        self._source.start_domain(self.order.uuid)
+        self.hosts.source.start_domain(self.order.uuid)
 
     def _undefine_destination(self) -> None:
-        self._destination.undefine_inactive(self.order.uuid)
-        remove_copies(self._copied_files(), self._destination)
+        self.hosts.destination.undefine_inactive(self.order.uuid)
+        remove_copies(self._copied_files(), self.hosts.destination)
 
     def _copied_files(self) -> t.Sequence[CopiedFile]:
         return self._cold.files or ()
@@ -303,7 +267,7 @@ class ColdMover:
         return self.quarantine
 
     def _own_id(self) -> str:
-        return read_host_id() or self._source.host_uuid()
+        return read_host_id() or self.hosts.source.host_uuid()
 
     @staticmethod
     def _locate(file: CopiedFile, quarantine: Quarantine) -> QuarantinedFile:
@@ -320,7 +284,8 @@ class ColdMover:
         error = f"{self._error} " if self._error else ""
         if end == st.STAYED:
             return f"{error}The domain is {seen.source.describe()} on the source, and the destination has no definition of it.{kept}"
-        return f"{error}{st.describe_doubt(seen)}"
+        held = f" It is {self._cold.image} on the source." if self._cold.resumes_as and seen.image == st.READY else ""
+        return f"{error}{st.describe_doubt(seen)}{held}"
 
     def _final_error(self, end: str, seen: st.Seen) -> t.Optional[KvmfleetError]:
         if end == st.ARRIVED:

@@ -21,6 +21,7 @@ from .._model.errors import Conflict, KvmfleetError
 from .._model.references import HostRef
 from .._module import Result, require_local, require_root
 from .._run_folder import RUN_FOLDER, AlreadyWatched, Ownership, identify_watcher, prepare_run_folder
+from .hosts import MoveHosts
 from .journal import ColdJournal
 from .mover import ColdMover
 
@@ -59,7 +60,8 @@ def carry_out_order(uri: str, order: ColdOrder, open_one: OpenHost = open_host, 
     try:
         record = order.record.raise_generation(generation)
         journal = ColdJournal(record, identify_watcher(str(uuid.uuid4())), order.adopt, folder)
-        return ColdMover(order, journal, open_one, uri, folder).carry_out()
+        hosts = MoveHosts(record, uri, order.destination_uri, open_one, time.monotonic, time.sleep)
+        return ColdMover(order, journal, hosts, folder).carry_out()
     finally:
         ownership.release_lock()
 

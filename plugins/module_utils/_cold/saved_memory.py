@@ -9,16 +9,24 @@ from __future__ import annotations
 
 import contextlib
 import os
+import struct
 import typing as t
 
 from .._files import sync_folder
 from .._libvirt.interface import Host
-from .._model.errors import MigrationFailed
+from .._libvirt.saved_memory import SAVED_FOLDER
+from .._model.cold_moves import SavedImage
+from .._model.domain_states import PAUSED, RUNNING
+from .._model.errors import MigrationFailed, NotFound, Unsafe
 from .steps import NO_IMAGE, READY, SPENT_HERE, SPENT_THERE, UNREADABLE
 
 RAW, SPARSE = "raw", "sparse"
 # Libvirt's format that holds each page at its own offset, which needs QEMU's mapped-ram.
 _SPARSE_SINCE = {"libvirt": 11002000, "hypervisor": 9000000}
+
+# The header of libvirt's images (qemu_saveimage.h): magic, version, length of the definition, and whether the guest ran.
+_HEADER = struct.Struct("=16s8xI")
+_MAGIC = b"LibvirtQemudSave"
 
 _SUFFIXES = {SPENT_THERE: ".restored-at-destination", SPENT_HERE: ".restored-at-source"}
 
@@ -41,6 +49,44 @@ def find_image(path: str, uuid: str, host: Host) -> str:
     if not os.path.lexists(path):
         return NO_IMAGE
     return READY if host.read_saved_uuid(path) == uuid else UNREADABLE
+
+
+def find_managed_save(name: str, uuid: str, host: Host) -> t.Optional[SavedImage]:
+    """Return the managed-save image of that domain on this host; null if its file is not where libvirt usually has it, or cannot be read."""
+    path = host.saved_memory(name)
+    if path is None or host.read_saved_uuid(path) != uuid:
+        return None
+    resumes_as = _read_saved_state(path)
+    return SavedImage(path, resumes_as) if resumes_as else None
+
+
+def _read_saved_state(path: str) -> t.Optional[str]:
+    """Return the state in which a guest resumes from this image, which no call of libvirt reports; null if the header is not one of libvirt's."""
+    try:
+        with open(path, "rb") as stream:
+            magic, runs = _HEADER.unpack(stream.read(_HEADER.size))
+    except (OSError, struct.error):
+        return None
+    return {0: PAUSED, 1: RUNNING}.get(runs) if magic == _MAGIC else None
+
+
+def check_unsaved(name: str, destination: Host) -> None:
+    """Raise L(Unsafe) if a first start of a domain of that name at the destination would resume memory that is left there.
+
+    libvirt tells of a managed-save image only if it had the domain when it started, and restores the file in any case.
+    """
+    with contextlib.suppress(NotFound), destination.open_folder(SAVED_FOLDER) as folder:
+        if folder.find_volume(f"{name}.save") is not None:
+            raise Unsafe(f"The destination has a managed-save image of a domain named {name}: a start there would resume it.", "Remove that file.")
+
+
+def hold_image(path: str, held: str) -> None:
+    """Give the file of an image a second name, so that it outlasts a start that uses the image up. Raises L(MigrationFailed)."""
+    try:
+        os.link(path, held)
+        sync_folder(os.path.dirname(held))
+    except OSError as error:
+        raise MigrationFailed(f"{path} cannot be held as {held}: {error.strerror}.", "The domain was not started.") from error
 
 
 def sync_image(path: str) -> None:

@@ -50,6 +50,7 @@ class Seen:
 
     :arg source_autostart: whether the domain starts with its source; C(destination_autostart) likewise.
     :arg image: what is in the folder of the saved memory.
+    :arg source_saved: whether the source has a managed-save image; C(destination_saved) likewise.
     """
 
     source: DomainView
@@ -57,6 +58,8 @@ class Seen:
     source_autostart: bool = False
     destination_autostart: bool = False
     image: str = NO_IMAGE
+    source_saved: bool = False
+    destination_saved: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +71,7 @@ class Course:
     :arg autostart: whether the domain started with its host before the move.
     :arg adopted: an earlier process has begun it: the guest is neither shut down nor saved any more.
     :arg undoing: a step has failed.
-    :arg restore_ordered: whether the destination may have been told to restore the memory.
+    :arg restore_ordered: whether the destination may have been told to restore, or to receive, the memory.
     :arg done: steps of this process that leave nothing to be seen.
     """
 
@@ -91,21 +94,21 @@ def next_step(course: Course, seen: Seen) -> str:
         return _step_alone(course, seen)
     if source.active and destination.active:
         return DOUBT
-    if _is_busy(source) or _is_busy(destination):
+    if is_busy(source) or is_busy(destination):
         return WAIT
     if destination.active or not source.present:
         return _finish(course, seen)
     return _undo(course, seen) if course.undoing else _advance(course, seen)
 
 
-def _is_busy(view: DomainView) -> bool:
+def is_busy(view: DomainView) -> bool:
     """Whether a job occupies the domain; one that is being saved or restored may not show it."""
     return view.is_busy or (view.active and view.reason in _PASSING)
 
 
 def _step_alone(course: Course, seen: Seen) -> str:
     """Return the step while the destination does not answer. A guest whose memory it was never told to restore may run on its source again."""
-    if course.method == SAVE and not course.restore_ordered and not _is_busy(seen.source):
+    if course.method == SAVE and not course.restore_ordered and not is_busy(seen.source):
         if seen.source.active:
             return _wake_up(course, seen) or DOUBT
         if seen.image == READY:
@@ -118,23 +121,23 @@ def _advance(course: Course, seen: Seen) -> str:
     if course.method == SAVE:
         return _advance_save(course, seen)
     if seen.source.active:
-        return _undo(course, seen) if course.method == OFFLINE or course.adopted else _prepare(seen) or SHUT_DOWN
-    return _prepare(seen) or _copy(course) or UNDEFINE_SOURCE
+        return _undo(course, seen) if course.method == OFFLINE or course.adopted else prepare(seen) or SHUT_DOWN
+    return prepare(seen) or _copy(course) or UNDEFINE_SOURCE
 
 
 def _advance_save(course: Course, seen: Seen) -> str:
     if seen.source.active:
         # An image beside a guest that runs on the source is of no use any more.
-        return _undo(course, seen) if course.adopted or seen.image != NO_IMAGE else _prepare(seen) or SAVE_MEMORY
+        return _undo(course, seen) if course.adopted or seen.image != NO_IMAGE else prepare(seen) or SAVE_MEMORY
     if seen.image == READY:
-        return _prepare(seen) or _copy(course) or RESTORE
+        return prepare(seen) or _copy(course) or RESTORE
     if seen.image == SPENT_THERE:
         # The guest ran at the destination, and has stopped there.
         return UNDEFINE_SOURCE if seen.destination.present else DOUBT
     return _undo(course, seen)
 
 
-def _prepare(seen: Seen) -> t.Optional[str]:
+def prepare(seen: Seen) -> t.Optional[str]:
     """Return the step without which nothing else begins; null if both were done."""
     if not seen.destination.present:
         return DEFINE

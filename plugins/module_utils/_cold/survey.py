@@ -14,7 +14,7 @@ from .._facts.survey import survey_watched_moves
 from .._libvirt.host import open_host
 from .._libvirt.interface import Host, OpenHost
 from .._migration.shared_storage import compare_folders
-from .._model.codec import Json, decode, encode
+from .._model.codec import ABSENT, Json, decode, encode
 from .._model.cold_moves import ColdSurvey, ColdTraits, FolderProof
 from .._model.definition_files import UNPROVED, list_needed_files
 from .._model.errors import KvmfleetError
@@ -23,6 +23,7 @@ from .._model.saved_domains import NVRAM, TPM, NeededFile
 from .._model.watched_moves import SurveyedDomain, SurveyQuestion
 from .._module import Result
 from .._time_limits import limit_questions
+from .saved_memory import find_managed_save
 from .state_files import MAX_BYTES, list_paths, size_of
 
 _MIB = 1024**2
@@ -69,6 +70,7 @@ def read_traits(host: Host, domain: SurveyedDomain, question: SurveyQuestion, op
         files=files,
         file_bytes=_total_size(files),
         problem=find_problem(files, host),
+        saved=find_managed_save(info.name, info.uuid, host) or ABSENT,
         folders={uri: prove_folder(folder, uri, open_other) for uri in question.destination_uris} if folder else {},
     )
 

@@ -8,20 +8,18 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import typing as t
 
 from .._model import domain_states
 from .._model.codec import JsonObject
-from .._model.errors import Aborted, Conflict, InvalidState, KvmfleetError, MigrationFailed, NotFound, NotSupported, Unreachable, Unsafe
+from .._model.errors import Aborted, Conflict, InvalidState, MigrationFailed, NotFound, NotSupported, Unsafe
 from .._model.libvirt_formats import check_migrate_uri, check_uri
 from .._model.policy_documents import CONFIG, LIVE, POLICY_NAMESPACE, POLICY_PREFIX, read_policy_element
-from .._time_limits import timed_question
-from .backups import LibvirtBackups
 from .connection import Opened, libvirt_binding, libvirt_errors, open_connection, open_for_reading, translate_error
 from .folders import make_folder
 from .interface import Permissions
 from .reading import job_stats, job_words, parse_domain_xml
+from .saved_memory import LibvirtSavedMemory
 
 if t.TYPE_CHECKING:
     import libvirt
@@ -41,17 +39,11 @@ _STOPPED = {0: "shutdown", 1: "destroyed", 2: "crashed", 3: "migrated", 4: "save
 _START_PAUSED = 1
 _DROP_MANAGED_SAVE, _KEEP_NVRAM, _DROP_CHECKPOINTS, _KEEP_TPM = 1, 8, 16, 64
 _CHECKPOINTS_SINCE = 5006000
-# The folder of saved memory images; libvirt would resume from one instead of starting.
-_SAVED_FOLDER = "/var/lib/libvirt/qemu/save"
 # virDomainXMLFlags: with passwords; what the next start would use.
 _WITH_PASSWORDS, _INACTIVE, _MIGRATABLE = 1, 2, 8
-# The format of saved memory that every version can write and read.
-RAW = "raw"
-_SYSTEM_ERROR = 38
-_RPC_DOMAIN = 7
 
 
-class LibvirtHost(LibvirtBackups):
+class LibvirtHost(LibvirtSavedMemory):
     """Implements L(Host) over one connection; see L(Host) for what each call does and raises."""
 
     def __init__(self, uri: str, opened: Opened) -> None:
@@ -191,11 +183,6 @@ class LibvirtHost(LibvirtBackups):
         """Return the programs with which this host runs guests."""
         return sorted({emulator.text or "" for emulator in self._read_capabilities().iter("emulator")})
 
-    def saved_memory(self, name: str) -> t.Optional[str]:
-        """Return the file of a saved memory image from which a start of that name would resume, or null."""
-        path = os.path.join(_SAVED_FOLDER, f"{name}.save")
-        return path if os.path.exists(path) else None
-
     def define_domain(self, definition: str) -> None:
         """Create a persistent definition on this host."""
         with libvirt_errors(f"define the domain on {self.uri}"):
@@ -205,27 +192,6 @@ class LibvirtHost(LibvirtBackups):
         """Start a domain that is defined on this host."""
         with libvirt_errors(f"start domain {uuid} on {self.uri}"):
             self._connection.lookupByUUIDString(uuid).createWithFlags(_START_PAUSED if paused else 0)
-
-    def save_domain(self, uuid: str, path: str, image_format: str) -> None:
-        with _local_errors(f"save the memory of domain {uuid} to {path}"):
-            domain = self._look_up_domain(uuid, "save")
-            if image_format == RAW:
-                domain.save(path)
-            else:
-                domain.saveParams({"file": path, "image_format": image_format})
-
-    def restore_paused(self, path: str) -> None:
-        with _local_errors(f"restore a domain from {path} on {self.uri}"):
-            self._connection.restoreFlags(path, None, libvirt_binding().VIR_DOMAIN_SAVE_PAUSED)
-
-    def read_saved_uuid(self, path: str) -> t.Optional[str]:
-        try:
-            with _local_errors(f"read {path} on {self.uri}"):
-                return parse_domain_xml(self._connection.saveImageGetXMLDesc(path)).findtext("uuid")
-        except Unreachable:
-            raise
-        except KvmfleetError:
-            return None
 
     def create_domain(self, definition: str, paused: bool) -> None:
         """Start a transient domain."""
@@ -288,11 +254,6 @@ class LibvirtHost(LibvirtBackups):
                 if domain.isActive() and domain.isPersistent():
                     yield uuid, name, domain.XMLDesc(_INACTIVE)
 
-    def has_managed_save(self, uuid: str) -> bool:
-        """Whether the next start would restore a saved memory image."""
-        with libvirt_errors(f"look for a managed-save image of domain {uuid} on {self.uri}"):
-            return bool(self._connection.lookupByUUIDString(uuid).hasManagedSaveImage())
-
     def count_snapshots(self, uuid: str) -> t.Tuple[int, int]:
         """Return how many snapshots and checkpoints libvirt has of the domain; undefining it would delete their metadata."""
         with libvirt_errors(f"count the snapshots of domain {uuid} on {self.uri}"):
@@ -350,18 +311,6 @@ class LibvirtHost(LibvirtBackups):
     def _on_lifecycle(self, _connection: libvirt.virConnect, domain: libvirt.virDomain, event: int, detail: int, _opaque: None) -> None:
         if event == libvirt_binding().VIR_DOMAIN_EVENT_STOPPED:
             self._stops[domain.UUIDString()] = _STOPPED.get(detail, "")
-
-
-@contextlib.contextmanager
-def _local_errors(attempt: str) -> t.Iterator[None]:
-    """Turn an error of libvirt into an error of the collection. An error of the host's system, as for a file, is no lost connection."""
-    try:
-        with timed_question(attempt):
-            yield
-    except libvirt_binding().libvirtError as error:
-        ours = translate_error(error, attempt)
-        is_lost = isinstance(ours, Unreachable) and (error.get_error_code() != _SYSTEM_ERROR or error.get_error_domain() == _RPC_DOMAIN)
-        raise (ours if is_lost else MigrationFailed(ours.message)) from error
 
 
 def open_host(uri: str, timeout_seconds: t.Optional[float] = None) -> LibvirtHost:

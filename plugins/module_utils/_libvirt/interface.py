@@ -318,10 +318,16 @@ class Host(t.Protocol):
         """Create a persistent definition on this host."""
 
     def start_domain(self, uuid: str, paused: bool = False) -> None:
-        """Start a domain that is defined on this host."""
+        """Start a domain that is defined on this host, from its managed-save image if it has one, which is then used up."""
 
     def save_domain(self, uuid: str, path: str, image_format: str) -> None:
         """Save the memory of the domain to a new file, and stop it. Raises L(MigrationFailed); the domain then continues to run."""
+
+    def save_managed(self, uuid: str, resumes_as: str) -> None:
+        """Save the memory of the domain to a managed-save image, from which its next start resumes it in that state, and stop it.
+
+        Raises L(MigrationFailed); the domain then stays as it was.
+        """
 
     def restore_paused(self, path: str) -> None:
         """Restore a domain, paused, from a file with its memory, which stays. Raises L(MigrationFailed)."""

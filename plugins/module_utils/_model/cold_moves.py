@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from .codec import JsonObject
+from .codec import ABSENT, Absent, JsonObject
 from .records import MoveRecord
 from .saved_domains import NeededFile
 from .watched_moves import Survey
@@ -29,6 +29,19 @@ class FolderProof:
 
 
 @dataclasses.dataclass(frozen=True)
+class SavedImage:
+    """A managed-save image that its host can restore.
+
+    :arg path: of its file.
+    :arg resumes_as: the state in which the guest resumes, C(running) or C(paused).
+    """
+
+    path: str
+    resumes_as: str
+    extra: JsonObject = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
 class ColdTraits:
     """What the source reports about a domain that is to move cold.
 
@@ -36,6 +49,7 @@ class ColdTraits:
     :arg files: the files beside its disks that hold state of the guest; C(file_bytes) is their size together.
     :arg problem: why these files cannot be copied; empty if they can.
     :arg folders: by URI of a destination, whether both see the folder for the memory.
+    :arg saved: the managed-save image; absent for none, and for one that the host cannot read.
     """
 
     managed_save: bool
@@ -46,6 +60,7 @@ class ColdTraits:
     file_bytes: int
     problem: str
     folders: t.Mapping[str, FolderProof]
+    saved: t.Union[SavedImage, Absent, None] = ABSENT
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
@@ -65,11 +80,14 @@ class ColdOrder:
     """One cold move.
 
     :arg adopt: an earlier run may have begun it: it is finished, or undone, as both hosts show.
+    :arg flags: libvirt's, by their names, with which the memory of a managed-save image crosses; C(parameters) likewise.
     """
 
     record: MoveRecord
     destination_uri: str
     adopt: bool
+    flags: t.Union[t.Tuple[str, ...], Absent] = ABSENT
+    parameters: t.Union[JsonObject, Absent] = ABSENT
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
     @property

@@ -235,8 +235,9 @@ class ColdMove:
 
     :arg start: whether the guest is started at the destination.
     :arg shutdown_wait_seconds: how long its shutdown is waited for.
-    :arg image: the path of the saved memory on both hosts.
+    :arg image: the path of the saved memory on both hosts; of a managed-save image, under which name the source holds it during the move.
     :arg image_format: libvirt's format of the saved memory.
+    :arg resumes_as: the state in which the guest of a managed-save image resumes, C(running) or C(paused); absent for a domain that has no such image.
     :arg files: the files that were copied.
     :arg kept: where the source keeps what it had of the domain: its definition, and these files.
     """
@@ -245,6 +246,7 @@ class ColdMove:
     shutdown_wait_seconds: t.Union[int, Absent, None] = ABSENT
     image: t.Union[str, Absent, None] = ABSENT
     image_format: t.Union[str, Absent, None] = ABSENT
+    resumes_as: t.Union[str, Absent, None] = ABSENT
     files: t.Union[t.Tuple[CopiedFile, ...], Absent, None] = ABSENT
     kept: t.Union[t.Tuple[str, ...], Absent, None] = ABSENT
     extra: JsonObject = dataclasses.field(default_factory=dict)

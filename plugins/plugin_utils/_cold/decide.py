@@ -102,9 +102,9 @@ def _check_state(request: ColdRequest, source: str, view: domain_states.DomainVi
 def _check_traits(request: ColdRequest, source: str, domain: SurveyedDomain, traits: ColdTraits) -> None:
     """Raise L(InvalidState) or L(NotSupported) for what would be lost, or would prevent the move."""
     what = f"Domain {request.label} on {source}"
-    if traits.managed_save:
+    if traits.managed_save and not request.saved:
         raise InvalidState(
-            f"{what} has a managed-save image, which a definition does not carry.",
+            f"{what} has a managed-save image, which {_describe_unsaved(request, traits)}.",
             f"Start it paused (virsh start --paused {request.label}) and move it by the method save, which moves its memory, or discard the image "
             f"(virsh managedsave-remove). {_NOTHING}",
         )
@@ -117,6 +117,12 @@ def _check_traits(request: ColdRequest, source: str, domain: SurveyedDomain, tra
         raise NotSupported(f"{what} cannot move cold: {traits.problem}", _NOTHING)
     if request.method == SHUTDOWN and domain.source_info.view.active and traits.on_poweroff != "destroy":
         raise InvalidState(f"{what} has on_poweroff {traits.on_poweroff} and would not be off.", f"Set on_poweroff to destroy. {_NOTHING}")
+
+
+def _describe_unsaved(request: ColdRequest, traits: ColdTraits) -> str:
+    if traits.saved:
+        return f"the method {request.method} does not move: the method offline does"
+    return "a definition does not carry, and which cannot be read"
 
 
 def _find_problem(request: ColdRequest, source: str, survey: Survey, domain: SurveyedDomain, traits: ColdTraits, host: str) -> KvmfleetError | None:

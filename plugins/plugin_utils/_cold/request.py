@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import cold_move_spec
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.flags import MoveOptions
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, JsonObject
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.cold_moves import SavedImage
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import GivenPolicy
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import COLD_METHODS, OFFLINE, SAVE, SHUTDOWN
@@ -63,12 +64,14 @@ class ColdRequest(MoveRequest):
 
     :arg start: whether a guest that was shut down is started at the destination.
     :arg save_folder: the folder for the memory; null unless the method saves it.
+    :arg saved: the managed-save image of a domain that is off, once its source has reported one.
     """
 
     method: str = OFFLINE
     start: bool = False
     shutdown_wait_seconds: int = SHUTDOWN_WAIT_SECONDS
     save_folder: str | None = None
+    saved: SavedImage | None = None
 
     def survey_question(self, saved: DomainRequest | None = None) -> SurveyQuestion:
         """Return the input of the survey on the source."""
@@ -76,8 +79,8 @@ class ColdRequest(MoveRequest):
 
     @property
     def stays_off(self) -> bool:
-        """Whether the guest is off after the move."""
-        return self.method == OFFLINE or (self.method == SHUTDOWN and not self.start)
+        """Whether the guest is off after the move, and does not use the destination for its memory in between."""
+        return (self.method == OFFLINE and self.saved is None) or (self.method == SHUTDOWN and not self.start)
 
 
 def read_cold_requests(args: ColdTaskOptions, settings: Settings, source: str) -> list[ColdRequest]:

@@ -12,7 +12,7 @@ import typing as t
 from dataclasses import replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, JsonObject
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, JsonObject
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import SAVE, SHUTDOWN, Before, ColdMove
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._cold.request import ColdRequest
@@ -36,7 +36,7 @@ def filters_for(request: ColdRequest) -> tuple[Filter, ...]:
     """Return the rules by which the destination of this move is judged."""
     if request.stays_off:
         return OFF_FILTERS
-    return SAVE_FILTERS if request.method == SAVE else START_FILTERS
+    return SAVE_FILTERS if request.method == SAVE or request.saved else START_FILTERS
 
 
 class ColdReservations(Reservations):
@@ -46,8 +46,12 @@ class ColdReservations(Reservations):
         """Return the record of a cold move to that host, as it is opened."""
         request, info = t.cast(ColdRequest, job.request), job.domain.source_info
         record = super().make_record(job, judge, host)
-        image = os.path.join(request.save_folder, f"kvmfleet-{record.id}.save") if request.save_folder else ABSENT
-        cold = ColdMove(request.start, request.shutdown_wait_seconds if request.method == SHUTDOWN else ABSENT, image)
+        cold = ColdMove(
+            start=request.start,
+            shutdown_wait_seconds=request.shutdown_wait_seconds if request.method == SHUTDOWN else ABSENT,
+            image=_name_image(request, str(record.id)),
+            resumes_as=request.saved.resumes_as if request.saved else ABSENT,
+        )
         return replace(
             record,
             type=s.COLD_MIGRATION,
@@ -62,3 +66,10 @@ class ColdReservations(Reservations):
 
     def choose_streams(self, job: MoveJob, judge: CandidateJudge, host: str) -> None:
         """Choose nothing: a cold move has no connections of QEMU."""
+
+
+def _name_image(request: ColdRequest, record_id: str) -> str | Absent:
+    """Return the path of the saved memory: in the folder that both hosts share, or next to the managed-save image, which is held there during the move."""
+    if request.saved:
+        return os.path.join(os.path.dirname(request.saved.path), f"kvmfleet-{record_id}.memory")
+    return os.path.join(request.save_folder, f"kvmfleet-{record_id}.save") if request.save_folder else ABSENT

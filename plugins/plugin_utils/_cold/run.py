@@ -11,12 +11,15 @@ Also the settling of one record without a new move, for a person's decision.
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.flags import MoveOptions, migration_flags, migration_parameters
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.cold_moves import ColdAnswer, ColdOrder, ColdSurvey, ColdTraits
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError, error_for_code
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import GivenPolicy
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import OFFLINE
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import Survey
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._cold.decide import decide_cold_move
@@ -73,6 +76,8 @@ class ColdRun(TaskRun[ColdRequest, ColdJob]):
 
     def decide_job(self, view: FleetView, job: ColdJob, stored: Stored | None) -> d.Decision:
         """Return the decision about one domain, which this unsettled record holds."""
+        if job.cold.method == OFFLINE and job.traits:
+            job.cold.saved = job.traits.saved or None
         job.request.filters = filters_for(job.cold)
         return decide_cold_move(job.cold, self.context.source.name, view.survey, job.domain, job.traits, stored)
 
@@ -126,7 +131,7 @@ def order_moves(context: RunContext, jobs: t.Sequence[ColdJob], show: ShowRecord
         return
     for job in jobs:
         show(t.cast(RecordMirror, job.mirror).record, None)
-    orders = [make_order(context, t.cast(RecordMirror, job.mirror).record, job.is_adopted) for job in jobs]
+    orders = [make_order(context, t.cast(RecordMirror, job.mirror).record, job.is_adopted, job.request.options) for job in jobs]
     try:
         answers = decode(MoveAnswer, {"answers": context.source.run_phase("move", {"orders": encode(orders)})["answers"]}).answers
     except KvmfleetError as error:
@@ -139,10 +144,15 @@ def order_moves(context: RunContext, jobs: t.Sequence[ColdJob], show: ShowRecord
         run_guarded(job, lambda job: _conclude_job(context, t.cast(ColdJob, job), by_uuid[job.uuid], show))
 
 
-def make_order(context: RunContext, record: MoveRecord, adopt: bool) -> ColdOrder:
+def make_order(context: RunContext, record: MoveRecord, adopt: bool, options: MoveOptions) -> ColdOrder:
     """Return the order for the source."""
-    recorded = record.connection.destination_uri if record.connection else None
-    return ColdOrder(record, str(recorded or context.settings.libvirt_uri(str(record.destination.host), context.source.name)), adopt)
+    recorded, host = record.connection.destination_uri if record.connection else None, str(record.destination.host)
+    order = ColdOrder(record, str(recorded or context.settings.libvirt_uri(host, context.source.name)), adopt)
+    if not record.cold or not record.cold.resumes_as:
+        return order
+    # The definitions stay where they are: what arrives is saved there, and then the source is undefined.
+    flags = (*migration_flags(options, persistent=False, auto_converge=False), "PAUSED")
+    return replace(order, flags=flags, parameters=migration_parameters(replace(options, migrate_uri=context.settings.migrate_uri(host))))
 
 
 def _conclude_job(context: RunContext, job: ColdJob, answer: ColdAnswer, show: ShowRecord) -> None:
@@ -178,7 +188,7 @@ class ColdSettlement:
         """Return the record in its last status. Raises L(Conflict) if another host is its source, and what the source reports."""
         record = self.stored.record
         mirror = RecordMirror(self.context.ledger, self.stored, owner=True)
-        request = ColdRequest(None, record.domain.uuid, None, {}, None, t.cast(t.Any, None), t.cast(t.Any, None), label=record.domain.name or "")
+        request = ColdRequest(None, record.domain.uuid, None, {}, None, MoveOptions(), GivenPolicy(), label=record.domain.name or "")
         job = ColdJob(request, decision=d.Adopt(self.stored), mirror=mirror)
         order_moves(self.context, [job], lambda record, waits_for: None)
         if job.error and mirror.record.status not in s.CLOSED:

@@ -6,9 +6,8 @@
 
 from __future__ import annotations
 
-import json
+import os
 import typing as t
-import uuid as uuid_module
 from xml.etree import ElementTree
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.interface import Permissions
@@ -20,6 +19,7 @@ from .domain import MIB, NO_CAP_MIB, FakeDomain
 from .machine import FakeMachine
 from .migration import FakeMigration
 from .reading import FakeReader
+from .saved import read_image, write_image
 
 MAX_DOWNTIME_MS = 2_000_000
 
@@ -153,19 +153,31 @@ class FakeHost(FakeReader):
         if domain.active:
             raise InvalidState(f"Failed to start domain {uuid}: it is running already.")
         domain.enter(domain_states.PAUSED if paused else domain_states.RUNNING, "user" if paused else "booted")
+        image = self._machine.saved_memory.get(domain.name)
+        if image is not None and os.path.exists(image):
+            domain.restored_from = read_image(image)["image"]
+            os.unlink(image)
+            del self._machine.saved_memory[domain.name]
 
     def save_domain(self, uuid: str, path: str, image_format: str) -> None:
         domain = self._act("save", uuid, image_format).domain(uuid)
         if not domain.active:
             raise InvalidState(f"Failed to save domain {uuid}: it is not running.")
-        with open(path, "x", encoding="utf-8") as stream:
-            json.dump({"uuid": uuid, "name": domain.name, "definition": domain.xml(), "image": str(uuid_module.uuid4())}, stream)
+        write_image(path, domain)
+        domain.enter(domain_states.SHUTOFF, "saved")
+
+    def save_managed(self, uuid: str, resumes_as: str) -> None:
+        machine = self._act("save_managed", uuid, resumes_as)
+        domain = machine.domain(uuid)
+        if not domain.active:
+            raise InvalidState(f"Failed to save domain {uuid}: it is not running.")
+        machine.saved_memory[domain.name] = f"{machine.save_folder}/{domain.name}.save"
+        write_image(machine.saved_memory[domain.name], domain, resumes_as == domain_states.RUNNING)
         domain.enter(domain_states.SHUTOFF, "saved")
 
     def restore_paused(self, path: str) -> None:
         machine = self._act("restore")
-        with open(path, encoding="utf-8") as stream:
-            saved = json.load(stream)
+        saved = read_image(path)
         domain = machine.domains.get(saved["uuid"]) or machine.put(FakeDomain(saved["uuid"], saved["name"], persistent=False))
         if domain.active:
             raise InvalidState(f"Failed to restore domain {domain.uuid}: it is running already.")
@@ -190,6 +202,8 @@ class FakeHost(FakeReader):
         domain = self._act("undefine", uuid).domains.get(uuid)
         if domain is not None and domain.active:
             raise InvalidState(f"Domain {domain.name} ({uuid}) is active on {self.uri}: it was not undefined.")
+        if domain is not None and domain.name in self._machine.saved_memory:
+            raise InvalidState("Refusing to undefine while domain managed save image exists")
         self._machine.remove(uuid)
 
     def close(self) -> None:

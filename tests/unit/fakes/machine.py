@@ -19,7 +19,8 @@ from .folder import DirectoryFolder
 class FakeMachine:
     """A hypervisor host. C(calls) is the list of acts that were asked of it, in order.
 
-    C(paths): the files of which it can tell whether it has them. C(saved_memory): files with the memory of domains, by their names.
+    C(paths): the files of which it can tell whether it has them. C(saved_memory): files with the memory of domains, by their names;
+    new ones are made in C(save_folder).
     C(folders): the folders of this machine behind its paths.
     C(lacking): features that its CPU does not have. C(is_read_only): whether its libvirt gives this user only a connection that reads.
     """
@@ -41,6 +42,7 @@ class FakeMachine:
         # Checkpoints whose bitmaps the images lack, or that are damaged.
         self.broken_bitmaps: t.Set[str] = set()
         self.saved_memory: t.Dict[str, str] = {}
+        self.save_folder = ""
         self.folders: t.Dict[str, DirectoryFolder] = {}
         self.answers = True
         self.outages = 0

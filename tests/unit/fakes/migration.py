@@ -175,6 +175,7 @@ class FakeMigration:
     def end(self, error: t.Optional[KvmfleetError], source: Place, destination: Place) -> None:
         """End the call, with the guest in these states (state and reason), or not active, at either end."""
         guest, there = self._guest, self._there()
+        memory = guest.restored_from
         guest.job = there.job = domain_states.JOB_NONE
         guest.max_downtime_ms = self._downtime_before_ms
         if source is not None:
@@ -185,6 +186,7 @@ class FakeMigration:
             guest.enter(domain_states.SHUTOFF, "crashed")
         if destination is not None:
             there.enter(*destination)
+            there.restored_from = memory
             there.persistent = "PERSIST_DEST" in self.flags or self._defined_there
             if destination == (domain_states.RUNNING, "migrated"):
                 self.destination.tell_arrived(self.uuid)

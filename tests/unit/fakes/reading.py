@@ -7,8 +7,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import pathlib
 import typing as t
 from xml.etree import ElementTree
 
@@ -30,6 +28,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_
 
 from .machine import FakeMachine
 from .migration import FakeMigration
+from .saved import read_image
 
 if t.TYPE_CHECKING:
     from .fleet import FakeFleet
@@ -223,7 +222,7 @@ class FakeReader:
     def read_saved_uuid(self, path: str) -> t.Optional[str]:
         self._there("read_saved_uuid")
         try:
-            return str(json.loads(pathlib.Path(path).read_text())["uuid"])
+            return read_image(path)["uuid"]
         except (OSError, ValueError, KeyError):
             return None
 

@@ -13,12 +13,14 @@ import typing as t
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._cold import mover as mover_module
+from ansible_collections.kvmfleet.migration.plugins.module_utils._cold.hosts import MoveHosts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._cold.journal import ColdJournal
 from ansible_collections.kvmfleet.migration.plugins.module_utils._cold.mover import ColdMover
 from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.quarantine import Quarantine
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.mounts import Mount
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states as ds
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.cold_moves import ColdAnswer, ColdOrder
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import SAVE, Before, ColdMove
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord, new_record
@@ -28,7 +30,10 @@ from ansible_collections.kvmfleet.migration.tests.unit.fakes.domain import FakeD
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI, UUID, FakeFleet
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.folder import DirectoryFolder
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.machine import FakeMachine
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.saved import read_image
 
+# What the control node orders for a paused guest.
+FLAGS = ("LIVE", "PEER2PEER", "ABORT_ON_ERROR", "PAUSED")
 THERE = "qemu+tcp://kvm2/system"
 VARIABLES = b"boot entries of web1"
 
@@ -48,6 +53,7 @@ class Pair:
         state: str = ds.RUNNING,
         autostart: bool = True,
         start: bool = False,
+        saved: str | None = None,
     ) -> None:
         self.fleet = FakeFleet("kvm1", "kvm2")
         self.folder = folder
@@ -56,15 +62,19 @@ class Pair:
         self.die_at: int | None = None
         self.on_moment: t.Callable[[int], None] = lambda moment: None
         self.executed: list[str] = []
-        for name in ("shared", "run", "kvm1", "kvm2"):
+        for name in ("shared", "run", "kvm1", "kvm2", "kvm1/save", "kvm2/save"):
             (folder / name).mkdir()
+        for machine in self.fleet.machines.values():
+            machine.save_folder = str(folder / machine.name / "save")
         self.variables = folder / "kvm1/web1_VARS.fd"
         self.variables.write_bytes(VARIABLES)
         self.fleet.destination.folders[str(folder / "kvm1")] = DirectoryFolder(folder / "kvm2")
         self.guest = self.fleet.guest(state=state, autostart=autostart, definition=self._definition())
         self.guest.reason = "booted" if self.guest.active else "shutdown"
         self.fleet.before_call = lambda machine, call: self._pass_moment()
-        self.record = self._make_record(method, start)
+        self.fleet.on_begin = lambda migration: migration.complete()
+        self.memory = self._save_guest(saved) if saved else None
+        self.record = self._make_record(method, start, saved)
         self.answers: list[ColdAnswer] = []
         monkeypatch.setattr(mover_module, "read_mounts", lambda: [Mount(str(folder), "ext4", "/dev/vda")])
         monkeypatch.setattr(mover_module, "read_host_id", lambda: None)
@@ -82,12 +92,11 @@ class Pair:
         adopt = self.moment > 0
         self.moment, self.die_at = 0, die_at
         journal = ColdJournal(self.record, Watcher(4711, 1, self.record.record_id), adopt, str(self.folder / "run"))
-        order = ColdOrder(self.record, THERE, adopt)
+        order = ColdOrder(self.record, THERE, adopt, FLAGS if self.memory else ABSENT)
         quarantine = Quarantine(self.record.record_id, str(self.folder / "quarantine"))
         clock = self.fleet.clock
-        mover = ColdMover(
-            order, journal, self.fleet.open, LOCAL_URI, str(self.folder / "run"), quarantine, clock, clock.sleep, lambda name: self._pass_moment()
-        )
+        hosts = MoveHosts(self.record, LOCAL_URI, THERE, self.fleet.open, clock, clock.sleep)
+        mover = ColdMover(order, journal, hosts, str(self.folder / "run"), quarantine, clock, clock.sleep, lambda name: self._pass_moment())
         try:
             answer = mover.carry_out()
         except Killed:
@@ -110,6 +119,10 @@ class Pair:
     def images(self) -> list[str]:
         return sorted(path.name.partition(".save")[2] for path in self.shared.iterdir())
 
+    def saved(self) -> dict[str, list[str]]:
+        """Return the files next to the managed-save images of each host."""
+        return {name: sorted(path.name for path in (self.folder / name / "save").iterdir()) for name in self.fleet.machines}
+
     def places(self) -> dict[str, str]:
         """Return the hosts that have a definition, with the state of the domain there."""
         found = {machine.name: self.at(machine) for machine in self.fleet.machines.values()}
@@ -121,10 +134,23 @@ class Pair:
         assert domains, "the definition is lost"
         assert sum(domain.state == ds.RUNNING for domain in domains) <= 1, "two guests run"
         assert sum(domain.autostart for domain in domains) <= 1, "two hosts start the domain"
+        if self.memory:
+            assert self.memory in {*self._list_saved(), *(domain.restored_from for domain in domains if domain.active)}, "the memory is lost"
         for domain in domains:
             if domain.state == ds.RUNNING and domain.restored_from and domain.restored_from not in self.executed[-1:]:
                 assert domain.restored_from not in self.executed, "memory ran twice"
                 self.executed.append(domain.restored_from)
+
+    def _list_saved(self) -> list[str]:
+        return [read_image(str(path))["image"] for name in self.fleet.machines for path in (self.folder / name / "save").iterdir()]
+
+    def _save_guest(self, resumes_as: str) -> str:
+        """Give the domain a managed-save image, and return what tells its memory from others."""
+        self.guest.enter(ds.RUNNING, "booted")
+        self.fleet.before_call, before = (lambda machine, call: None), self.fleet.before_call
+        self.fleet.open(LOCAL_URI).save_managed(UUID, resumes_as)
+        self.fleet.before_call = before
+        return read_image(self.source.saved_memory["web1"])["image"]
 
     def _pass_moment(self) -> None:
         self.check()
@@ -137,10 +163,12 @@ class Pair:
         system = f"<os><type>hvm</type><nvram>{self.variables}</nvram></os>"
         return f"<domain type='kvm'><name>web1</name><uuid>{UUID}</uuid>{system}<metadata><a>b</a></metadata></domain>"
 
-    def _make_record(self, method: str, start: bool) -> MoveRecord:
+    def _make_record(self, method: str, start: bool, saved: str | None) -> MoveRecord:
         hosts = [HostRef(machine.name, None, machine.host_uuid) for machine in (self.source, self.destination)]
         record = new_record(s.COLD_MIGRATION, DomainRef(UUID, "web1"), hosts[0], hosts[1], {}, "root@control pid 1")
         image = {"image": str(self.shared / f"kvmfleet-{record.id}.save")} if method == SAVE else {}
+        if saved:
+            image = {"image": str(self.folder / f"kvm1/save/kvmfleet-{record.id}.memory"), "resumes_as": saved}
         before = Before(state=self.guest.state, persistent=True, autostart=self.guest.autostart, at_destination=False)
         record = dataclasses.replace(record, method=method, cold=ColdMove(start, shutdown_wait_seconds=30, **image), before=before, generation=1)
         for status in (s.SCHEDULED, s.QUEUED, s.RUNNING):

@@ -12,14 +12,17 @@ import typing as t
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._cold import mover
+from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.saved_memory import SAVED_FOLDER
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states as ds
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.cold_moves import ColdAnswer
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import Disk
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import MigrationFailed
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import UUID
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.folder import DirectoryFolder
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.host import FakeHost
-from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._cold.pair import Killed, Pair
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.saved import resumes_running
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._cold.pair import FLAGS, Killed, Pair
 
 Make = t.Callable[..., Pair]
 
@@ -122,9 +125,11 @@ def test_a_part_of_the_definition_that_the_destination_loses_is_named(make: Make
 
 def test_a_managed_save_image_of_that_name_at_the_destination_is_refused(make: Make) -> None:
     pair = make("shutdown")
-    pair.destination.saved_memory["web1"] = "/var/lib/libvirt/qemu/save/web1.save"
+    (pair.folder / "kvm2/save/web1.save").write_bytes(b"memory of another start")
+    pair.destination.folders[SAVED_FOLDER] = DirectoryFolder(pair.folder / "kvm2/save")
     answer = run(pair)
     assert (answer.record.status, answer.error_code, pair.guest.state) == (s.FAILED, "unsafe", ds.RUNNING)
+    assert pair.places() == {"kvm1": ds.RUNNING}
 
 
 def test_a_file_that_another_domain_needs_leaves_the_guest_as_it_was(make: Make) -> None:
@@ -169,3 +174,93 @@ def test_a_file_that_cannot_be_moved_to_quarantine_stays(make: Make, monkeypatch
     assert pair.record.cold
     assert [pathlib.Path(path).name for path in pair.record.cold.kept or ()] == ["definition.xml"]
     assert UUID in pair.destination.domains
+
+
+def test_a_managed_save_image_crosses_in_these_steps(make: Make) -> None:
+    pair = make("offline", state=ds.SHUTOFF, saved=ds.RUNNING)
+    assert run(pair).record.status == s.COMPLETED
+    crossing = ["hold_image", "start_paused", "move_live", "save_at_destination"]
+    assert acts(pair) == ["define", "hold_autostart", *crossing, "undefine_source", "autostart", "remove_image", "keep_files"]
+    assert pair.saved() == {"kvm1": [], "kvm2": ["web1.save"]}
+    (migration,) = pair.fleet.migrations
+    assert migration.flags == frozenset(FLAGS)
+
+
+def test_memory_goes_back_to_a_managed_save_image_if_it_cannot_cross(make: Make) -> None:
+    pair = make("offline", state=ds.SHUTOFF, saved=ds.PAUSED)
+    pair.fleet.refuse_to_migrate = MigrationFailed("Failed to move: CPU mismatch.")
+    answer = run(pair)
+    assert (answer.record.status, answer.error_code) == (s.FAILED, "migration_failed")
+    assert "CPU mismatch" in answer.msg
+    assert (pair.places(), pair.guest.autostart, pair.saved()) == ({"kvm1": ds.SHUTOFF}, True, {"kvm1": ["web1.save"], "kvm2": []})
+    assert not resumes_running(pair.source.saved_memory["web1"])
+
+
+def test_a_migration_that_continues_without_its_process_is_waited_for(make: Make) -> None:
+    pair = make("offline", state=ds.SHUTOFF, saved=ds.RUNNING)
+
+    def die(migration: t.Any) -> None:
+        pair.fleet.clock.after(30, migration.complete)
+        raise Killed
+
+    pair.fleet.on_begin = die
+    assert pair.run() is None
+    assert run(pair).record.status == s.COMPLETED
+    assert (pair.places(), pair.saved()) == ({"kvm2": ds.SHUTOFF}, {"kvm1": [], "kvm2": ["web1.save"]})
+
+
+def lose_guest(pair: Pair, reason: str) -> None:
+    """Kill the process of the move as soon as the guest is paused on the source, and end the guest with that reason."""
+
+    def stop(_moment: int) -> None:
+        if pair.guest.active:
+            pair.on_moment = lambda moment: None
+            pair.guest.enter(ds.SHUTOFF, reason)
+            raise Killed
+
+    pair.on_moment = stop
+
+
+def test_memory_is_restored_from_the_held_image_after_the_source_was_rebooted(make: Make) -> None:
+    pair = make("offline", state=ds.SHUTOFF, saved=ds.RUNNING)
+    lose_guest(pair, "")
+    assert pair.run() is None
+    assert pair.saved()["kvm1"] == [f"kvmfleet-{pair.record.id}.memory"]
+    assert run(pair).record.status == s.COMPLETED
+    assert "restore_back" in acts(pair)
+    assert (pair.places(), pair.saved()) == ({"kvm2": ds.SHUTOFF}, {"kvm1": [], "kvm2": ["web1.save"]})
+
+
+@pytest.mark.parametrize("reason", ["shutdown", "destroyed", "crashed"])
+def test_memory_of_a_guest_that_may_have_run_since_is_named_and_kept(make: Make, reason: str) -> None:
+    pair = make("offline", state=ds.SHUTOFF, saved=ds.RUNNING)
+    lose_guest(pair, reason)
+    assert pair.run() is None
+    answer = run(pair)
+    assert (answer.record.status, answer.error_code) == (s.ERROR, "internal")
+    assert f"kvmfleet-{pair.record.id}.memory on the source" in answer.msg
+    assert pair.saved()["kvm1"] == [f"kvmfleet-{pair.record.id}.memory"]
+
+
+def test_a_guest_that_a_person_resumes_meanwhile_stays(make: Make) -> None:
+    pair = make("offline", state=ds.SHUTOFF, saved=ds.RUNNING)
+
+    def resume(_moment: int) -> None:
+        if pair.guest.state == ds.PAUSED and "move_live" not in acts(pair):
+            pair.guest.enter(ds.RUNNING, "unpaused")
+
+    pair.on_moment = resume
+    answer = run(pair)
+    assert (answer.record.status, pair.places(), pair.guest.autostart) == (s.FAILED, {"kvm1": ds.RUNNING}, True)
+    assert pair.saved() == {"kvm1": [], "kvm2": []}
+
+
+def test_memory_goes_back_to_a_file_if_the_destination_is_lost_before_it_could_receive_it(make: Make) -> None:
+    pair = make("offline", state=ds.SHUTOFF, saved=ds.RUNNING)
+    pair.fleet.before_call = lambda machine, call: pair.destination.go_dark() if call == "start" else None
+    answer = run(pair)
+    assert (answer.record.status, pair.guest.state, "web1.save" in pair.saved()["kvm1"]) == (s.ERROR, ds.SHUTOFF, True)
+    pair.destination.come_back()
+    pair.fleet.before_call = lambda machine, call: None
+    assert run(pair).record.status == s.COMPLETED
+    assert (pair.places(), pair.saved()) == ({"kvm2": ds.SHUTOFF}, {"kvm1": [], "kvm2": ["web1.save"]})

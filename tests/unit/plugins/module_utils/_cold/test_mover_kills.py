@@ -15,11 +15,14 @@ import pytest
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states as ds
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import MigrationFailed
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.saved import read_image, resumes_running
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._cold.pair import VARIABLES, Pair
 
 KINDS: list[tuple[str, dict[str, t.Any]]] = [
     ("offline", {"state": ds.SHUTOFF}),
     ("offline", {"state": ds.SHUTOFF, "autostart": False}),
+    ("offline", {"state": ds.SHUTOFF, "saved": ds.RUNNING}),
+    ("offline", {"state": ds.SHUTOFF, "saved": ds.PAUSED, "autostart": False}),
     ("save", {}),
     ("save", {"state": ds.PAUSED}),
     ("shutdown", {}),
@@ -48,9 +51,19 @@ def check_end(pair: Pair, kind: tuple[str, dict[str, t.Any]], what: str) -> None
         assert (domain.state, pair.images()) == (before, []), what
     elif pair.record.status == s.COMPLETED:
         assert domain.state == (ds.RUNNING if method == "shutdown" and start else ds.SHUTOFF), what
+    check_memory(pair, how.get("saved"), machine.name, what)
     kept = [path.read_bytes() for path in pair.folder.rglob("*web1_VARS.fd") if "shared" not in path.parts]
     assert VARIABLES in kept, what
-    assert (pair.folder / machine.name / "web1_VARS.fd").read_bytes() == VARIABLES, what
+    if "saved" not in how:
+        assert (pair.folder / machine.name / "web1_VARS.fd").read_bytes() == VARIABLES, what
+
+
+def check_memory(pair: Pair, resumes_as: str | None, host: str, what: str) -> None:
+    """Check that the memory of a managed-save image is where the domain is, and nowhere else, and that its guest resumes as before."""
+    assert pair.saved() == {name: ["web1.save"] if resumes_as and name == host else [] for name in pair.fleet.machines}, what
+    if resumes_as:
+        path = pair.fleet.machines[host].saved_memory["web1"]
+        assert (read_image(path)["image"], resumes_running(path)) == (pair.memory, resumes_as == ds.RUNNING), what
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -86,7 +99,7 @@ def draw_fault(pair: Pair, dice: random.Random) -> None:
     pair.destination.refuse.clear()
     pair.on_moment = lambda now: None
     if kind == "refusal":
-        call = dice.choice(("define", "restore", "undefine", "set_autostart", "make_folder", "resume", "start"))
+        call = dice.choice(("save_managed", "migrate", "define", "restore", "undefine", "set_autostart", "make_folder", "resume", "start"))
         pair.destination.refuse[call] = MigrationFailed(f"Failed to {call}.")
     elif kind == "silence":
         pair.on_moment = lambda now: pair.destination.go_dark() if now == moment else None

@@ -12,7 +12,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._cold import mover, run
+from ansible_collections.kvmfleet.migration.plugins.module_utils._cold import hosts, run
 from ansible_collections.kvmfleet.migration.plugins.module_utils._cold.run import carry_out_order
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states as ds
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
@@ -26,7 +26,7 @@ from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._col
 @pytest.fixture
 def pair(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Pair:
     monkeypatch.setattr(run, "LOCK_SECONDS", 0.0)
-    monkeypatch.setattr(mover, "SILENT_SECONDS", 0.0)
+    monkeypatch.setattr(hosts, "SILENT_SECONDS", 0.0)
     return Pair(tmp_path, monkeypatch, "offline", state=ds.SHUTOFF)
 
 

@@ -4,15 +4,17 @@
 
 from __future__ import annotations
 
-import json
 import pathlib
 
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._cold import saved_memory as sm
 from ansible_collections.kvmfleet.migration.plugins.module_utils._cold import steps as st
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states as ds
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import MigrationFailed
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.domain import FakeDomain
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI, UUID, FakeFleet
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.saved import write_image
 
 
 @pytest.fixture
@@ -25,9 +27,11 @@ def test_an_image_is_ready_until_it_is_spent(fleet: FakeFleet, tmp_path: pathlib
     assert sm.find_image(str(path), UUID, host) == st.NO_IMAGE
     path.write_text("Part", encoding="utf-8")
     assert sm.find_image(str(path), UUID, host) == st.UNREADABLE
-    path.write_text(json.dumps({"uuid": "another"}), encoding="utf-8")
+    path.unlink()
+    write_image(str(path), FakeDomain("another", "web2"))
     assert sm.find_image(str(path), UUID, host) == st.UNREADABLE
-    path.write_text(json.dumps({"uuid": UUID}), encoding="utf-8")
+    path.unlink()
+    write_image(str(path), FakeDomain(UUID, "web1"))
     sm.sync_image(str(path))
     assert sm.find_image(str(path), UUID, host) == st.READY
     sm.spend_image(str(path), st.SPENT_THERE)
@@ -39,7 +43,7 @@ def test_an_image_is_ready_until_it_is_spent(fleet: FakeFleet, tmp_path: pathlib
 
 def test_an_image_spent_on_the_source_is_told_apart(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     path = tmp_path / "kvmfleet-1.save"
-    path.write_text(json.dumps({"uuid": UUID}), encoding="utf-8")
+    write_image(str(path), FakeDomain(UUID, "web1"))
     sm.spend_image(str(path), st.SPENT_HERE)
     assert sm.find_image(str(path), UUID, fleet.open(LOCAL_URI)) == st.SPENT_HERE
 
@@ -63,3 +67,35 @@ def test_memory_is_saved_sparse_if_both_hosts_can(fleet: FakeFleet, source: tupl
     for machine, versions in zip(fleet.machines.values(), (source, destination)):
         machine.versions = dict(zip(("libvirt", "hypervisor"), versions))
     assert sm.choose_format([fleet.open(LOCAL_URI), fleet.open("qemu+tcp://kvm2/system")]) == expected
+
+
+@pytest.mark.parametrize(("runs", "state"), [(True, ds.RUNNING), (False, ds.PAUSED)])
+def test_a_managed_save_image_tells_how_its_guest_resumes(fleet: FakeFleet, tmp_path: pathlib.Path, runs: bool, state: str) -> None:
+    host, path = fleet.open(LOCAL_URI), str(tmp_path / "web1.save")
+    assert sm.find_managed_save("web1", UUID, host) is None
+    fleet.source.saved_memory["web1"] = path
+    assert sm.find_managed_save("web1", UUID, host) is None
+    write_image(path, FakeDomain(UUID, "web1"), runs)
+    found = sm.find_managed_save("web1", UUID, host)
+    assert found is not None
+    assert (found.path, found.resumes_as) == (path, state)
+    assert sm.find_managed_save("web1", "another", host) is None
+
+
+@pytest.mark.parametrize("header", [b"", b"LibvirtQemudSave", b"LibvirtQemudPart" + 12 * b"\0", b"LibvirtQemudSave" + 8 * b"\0" + 4 * b"\7"])
+def test_a_header_that_is_not_one_of_libvirt_tells_nothing(fleet: FakeFleet, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, header: bytes) -> None:
+    host, path = fleet.open(LOCAL_URI), tmp_path / "web1.save"
+    path.write_bytes(header)
+    fleet.source.saved_memory["web1"] = str(path)
+    monkeypatch.setattr(type(host), "read_saved_uuid", lambda host, path: UUID)
+    assert sm.find_managed_save("web1", UUID, host) is None
+
+
+def test_an_image_that_is_held_outlasts_the_one_that_is_used_up(tmp_path: pathlib.Path) -> None:
+    path, held = tmp_path / "web1.save", tmp_path / "kvmfleet-1.memory"
+    path.write_bytes(b"memory")
+    sm.hold_image(str(path), str(held))
+    path.unlink()
+    assert held.read_bytes() == b"memory"
+    with pytest.raises(MigrationFailed, match="cannot be held"):
+        sm.hold_image(str(path), str(held))

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import pathlib
 import typing as t
 
 import pytest
@@ -13,7 +14,8 @@ import pytest
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states as ds
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import errors as e
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
-from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import UUID
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI, UUID
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.saved import resumes_running
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._cold.control import ColdControl
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._migrate.situations import another_move, close_host, room_for
 
@@ -166,12 +168,64 @@ def test_a_domain_that_the_method_cannot_move_is_refused(
     assert (control.records(), control.source.phases) == ([], ["prepare"])
 
 
-def test_a_managed_save_image_is_refused(control: ColdControl) -> None:
-    off(control)
-    control.fleet.source.saved_memory["web1"] = "/var/lib/libvirt/qemu/save/web1.save"
+def save(control: ColdControl, resumes_as: str = ds.RUNNING) -> None:
+    """Give web1 a managed-save image, as its host has it."""
+    for machine in control.fleet.machines.values():
+        machine.save_folder = str(control.shared.parent / f"save-{machine.name}")
+        pathlib.Path(machine.save_folder).mkdir()
+    control.fleet.guest()
+    control.fleet.open(LOCAL_URI).save_managed(UUID, resumes_as)
+    control.fleet.on_begin = lambda migration: migration.complete()
+
+
+@pytest.mark.parametrize("resumes_as", [ds.RUNNING, ds.PAUSED])
+def test_a_managed_save_image_crosses(control: ColdControl, resumes_as: str) -> None:
+    save(control, resumes_as)
+    control.variables("kvm2")["kvmfleet_migration_address"] = "192.0.2.2"
+    predicted = control.move(check=True, method="offline")
+    assert (predicted.error, control.places()) == (None, {"kvm1": ds.SHUTOFF})
     job = control.move(method="offline")
+    assert (job.error, job.moved, control.places()) == (None, True, {"kvm2": ds.SHUTOFF})
+    image = control.fleet.machines["kvm2"].saved_memory["web1"]
+    assert resumes_running(image) == (resumes_as == ds.RUNNING)
+    assert list(pathlib.Path(control.fleet.source.save_folder).iterdir()) == []
+    assert job.record
+    assert job.record.cold
+    assert job.record.cold.resumes_as == resumes_as
+    # The guest uses the destination, and is booked there.
+    assert job.record.request["memory_mib"] == 1024
+    assert control.fleet.given_parameters == [{"migrate_uri": "tcp://192.0.2.2"}]
+
+
+def test_a_managed_save_image_is_judged_like_a_guest_that_runs(control: ColdControl) -> None:
+    save(control)
+    room_for(control, "kvm2", 0.5)
+    job = control.move(method="offline")
+    assert isinstance(job.error, e.Conflict)
+    assert (control.places(), "memory" in str(job.error)) == ({"kvm1": ds.SHUTOFF}, True), job.error
+
+
+def test_a_move_with_a_managed_save_image_that_was_killed_is_settled(control: ColdControl) -> None:
+    save(control)
+    control.source.die_at = 60
+    job = control.move(method="offline")
+    assert isinstance(job.error, e.Unreachable)
+    control.source.die_at = None
+    (stored,) = [control.ledger.find_unsettled(UUID)]
+    assert stored is not None
+    assert control.settlement(stored).settle_move().status == s.COMPLETED
+    assert control.places() == {"kvm2": ds.SHUTOFF}
+
+
+@pytest.mark.parametrize(("method", "text"), [("offline", "which cannot be read"), ("shutdown", "the method offline does")])
+def test_a_managed_save_image_that_does_not_cross_is_named(control: ColdControl, method: str, text: str) -> None:
+    save(control)
+    if method == "offline":
+        pathlib.Path(control.fleet.source.saved_memory["web1"]).write_bytes(b"LibvirtQemudPart")
+    job = control.move(method=method)
     assert isinstance(job.error, e.InvalidState)
-    assert "managed-save image" in str(job.error)
+    assert text in str(job.error)
+    assert (control.records(), control.places()) == ([], {"kvm1": ds.SHUTOFF})
 
 
 @pytest.mark.parametrize("state", [ds.SHUTOFF, ds.RUNNING])
