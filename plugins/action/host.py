@@ -24,8 +24,9 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.referenc
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import COLD_MIGRATION, ENABLED, LIVE_MIGRATION
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, describe_actor
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._cold.run import ColdSettlement
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.plan_request import read_host_variables
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.plan_request import HostVariables, read_host_variables
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.preparation import HostStatus, PreparationRequest, prepare_host, readable_facts
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.strategies import check_save_folder
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger import host_decisions
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Document, Stored
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_decisions import (
@@ -51,7 +52,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate 
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.job import RunContext
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.run import MakeSettlement, MoveSettlement, RecordDecision
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.source_host import SourceHost
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import TaskSettings
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import TaskSettings, read_facts
 
 Result = dict[str, Json]
 RunPhase = t.Callable[[str, JsonObject], JsonObject]
@@ -129,8 +130,8 @@ class ActionModule(FleetAction):
         settings = self.settings(task_vars)
         ledger = open_if_any(*settings.ledger(target_host, options["ledger"]), create=options["state"] is not None and not self._task.check_mode)
         drain = PreparationRequest.from_work(target_host, work["drain"]) if work.get("drain") else None
-        # Before the host is put into maintenance: an invalid variable changes nothing.
-        variables = read_host_variables(target_host, settings) if drain else None
+        # Before the host is put into maintenance: an invalid variable or policy changes nothing.
+        variables = _check_drain(drain, settings) if drain else None
         warnings: list[str] = []
         if name == target_host:
             # The identity of a host to be drained need not be queried again if its facts are fresh.
@@ -247,6 +248,17 @@ def _wanted_status(options: HostOptions, before: HostStatus, is_drained: bool) -
     if options["state"] is None:
         return None
     return before.with_cordon(options["reason"]) if is_drained else HostStatus(options["state"], options["reason"])
+
+
+def _check_drain(request: PreparationRequest, settings: TaskSettings) -> HostVariables:
+    """Return the variables of the host. Raises L(InvalidArgument) for an invalid one, and for a policy that the drain cannot follow by its options."""
+    facts = settings.facts(request.host)
+    # Facts that were gathered earlier may be older than a change of a policy; the plan has new ones.
+    if facts and request.just_asked:
+        with readable_facts():
+            domains = read_facts(facts).domains or ()
+        check_save_folder(domains, request.host, settings, request.strategies)
+    return read_host_variables(request.host, settings)
 
 
 def _prepare_drain(request: PreparationRequest, options: HostOptions, before: HostStatus, settings: TaskSettings, ledger: Ledger | None) -> Result:

@@ -258,6 +258,7 @@ class PreparationRequest:
     :arg play: the hosts that are drained together.
     :arg just_asked: whether the facts of these hosts were gathered for this drain. Others may be older than a change of a policy.
     :arg measure: whether dirty rates are to be measured, for which a host to be drained has to be queried unless its facts have them.
+    :arg strategies: the options of the drain about strategies.
     """
 
     host: str
@@ -265,6 +266,7 @@ class PreparationRequest:
     candidates: tuple[str, ...]
     just_asked: bool = False
     measure: bool = False
+    strategies: StrategyOptions = field(default_factory=StrategyOptions)
 
     @classmethod
     def from_work(cls, host: str, given: JsonObject) -> PreparationRequest:
@@ -275,9 +277,9 @@ class PreparationRequest:
             raise InvalidArgument(
                 f"'{error.path}' must be {error.expected}.", "Only the roles of this collection may set _work. Nothing was changed."
             ) from error
-        StrategyOptions.from_given(work.strategies or GivenStrategies())
+        strategies = StrategyOptions.from_given(work.strategies or GivenStrategies())
         play, candidates = (tuple(map(str, names or ())) for names in (work.play, work.candidates))
-        return cls(host, play, candidates, bool(work.just_asked), bool(work.measure))
+        return cls(host, play, candidates, bool(work.just_asked), bool(work.measure), strategies)
 
 
 @dataclass(frozen=True)

@@ -12,19 +12,43 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, KvmfleetError, printable_line
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import DomainFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import LEAVE, MIGRATE, SAVE, SHUTDOWN
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 
 from .._scheduler.request import Request
+from .._settings.policies import owner_of, read_scheduling
+from .._settings.variables import Settings
 from .inputs import DrainOptions
 from .plan_entries import PassedStrategy
 from .preparation import MOVABLE, is_arriving, is_leaving, local_disks
+from .strategy_options import StrategyOptions
 
 NO_RECEIVER = "A migration of it without a record is in progress, and no candidate reports that it receives the domain: wait until it ends, then run again."
 ARRIVING = "It is still arriving here: wait until that migration ends, then run again."
 TRANSIENT = "It is transient: it exists only while it runs, so it can only be moved live."
 NO_FOLDER = "No folder for its memory is given (drain_host_save_folder)."
+
+
+def check_save_folder(domains: Iterable[DomainFacts], host: str, settings: Settings, options: StrategyOptions) -> None:
+    """Raise L(InvalidArgument) if the only strategy of an active domain, by its policy, is to save its memory, and the drain has no folder for that."""
+    if options.save_folder:
+        return
+    names = sorted(domain.name for domain in domains if domain.active and _is_only_saved(domain, host, settings))
+    if names:
+        raise InvalidArgument(
+            f"The policy of {', '.join(map(printable_line, names))} on {host} saves its memory (drain: save), but the drain has no folder for that.",
+            "Set drain_host_save_folder to a folder on storage that the hosts share, or change the policy. Nothing was changed.",
+        )
+
+
+def _is_only_saved(domain: DomainFacts, host: str, settings: Settings) -> bool:
+    try:
+        return set(read_scheduling(owner_of(domain, host), settings).strategies) == {SAVE}
+    except KvmfleetError:
+        # The plan names the domain with the error.
+        return False
 
 
 @dataclass(frozen=True)

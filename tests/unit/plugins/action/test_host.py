@@ -102,6 +102,42 @@ def test_a_drain_uses_the_host_id_of_fresh_facts(fleet: Fleet) -> None:
     assert fleet.host.phases == ["read", "read"]
 
 
+SAVED = {"uuid": UUID, "name": "web1", "active": True, "state": "running", "policy": {"drain": "save"}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "options", "is_refused"),
+    [
+        ({}, {}, True),
+        ({"policy": {"drain": ["save", "shutdown"]}}, {}, False),
+        ({"policy": {}}, {}, False),
+        ({"policy": {"drain": "nonsense"}}, {}, False),
+        ({"active": False, "state": "shut off"}, {}, False),
+        ({}, {"strategies": {"save_folder": "/srv/saved"}}, False),
+        ({}, {"just_asked": False}, False),
+    ],
+)
+def test_a_policy_that_only_saves_memory_needs_a_folder_before_the_host_is_put_into_maintenance(
+    fleet: Fleet, changes: dict[str, t.Any], options: dict[str, t.Any], is_refused: bool
+) -> None:
+    fleet.task(state="enabled")
+    fleet.facts = with_receipt({"host_id": ID, "host_uuid": UUID, "machine_id": "m1", "domains": [{**SAVED, **changes}]})
+    if is_refused:
+        with pytest.raises(InvalidArgument, match=r"The policy of web1 on kvm1 saves its memory .* Set drain_host_save_folder"):
+            fleet.task(state="maintenance", _work={"drain": {**DRAIN, **options}})
+    else:
+        fleet.task(state="maintenance", _work={"drain": {**DRAIN, **options}})
+    assert [entry["state"] for entry in fleet.entries()] == ["enabled" if is_refused else "maintenance"]
+
+
+def test_a_default_of_the_host_that_only_saves_memory_needs_a_folder_too(fleet: Fleet) -> None:
+    fleet.facts = with_receipt({"host_id": ID, "host_uuid": UUID, "machine_id": "m1", "domains": [{**SAVED, "policy": {}}]})
+    fleet.variables = {"kvmfleet_migration_policy": {"drain": "save"}}
+    with pytest.raises(InvalidArgument, match="The policy of web1"):
+        fleet.task(state="maintenance", _work={"drain": DRAIN})
+    assert fleet.entries() == []
+
+
 def test_a_drain_keeps_the_state_fenced_and_reports_the_previous_state(fleet: Fleet) -> None:
     first = fleet.task(state="maintenance", _work={"drain": DRAIN})
     assert (first["host"]["state"], first["host"]["reason"]) == ("maintenance", "It is being drained")
