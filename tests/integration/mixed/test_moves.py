@@ -76,6 +76,29 @@ def test_post_copy_between_two_of_the_newer_release(lab: Lab, control: m.Mixed, 
     assert done.record["result"]["rung"] == "post_copy"
 
 
+@pytest.mark.parametrize(
+    ("source", "destination", "image_format"), [pytest.param(m.NEW, m.NEWER, "sparse", id="both-newer"), pytest.param(m.OLD, m.NEW, "raw", id="to-newer")]
+)
+def test_memory_is_saved_in_the_best_format_of_both_releases(lab: Lab, control: m.Mixed, guest: Make, source: int, destination: int, image_format: str) -> None:
+    name = guest("web", *WRITER, on=source)
+    folder = str(lab.layout.shared)
+    done = control.task(source, "cold_migrate", {"name": name, "destination": lab.host(destination), "method": "save", "save_folder": folder})
+    m.check_moved(lab, done, name, destination)
+    assert done.record["cold"]["image_format"] == image_format
+    assert list(lab.path(destination, folder).glob("kvmfleet-*")) == []
+
+
+def test_a_managed_save_image_crosses_between_two_of_the_newer_release(lab: Lab, control: m.Mixed, guest: Make) -> None:
+    name = guest("web", *WRITER, on=m.NEW)
+    lab.virsh(m.NEW, "managedsave", name)
+    done = control.task(m.NEW, "cold_migrate", {"name": name, "destination": lab.host(m.NEWER), "method": "offline"})
+    assert done.ended() == ("completed", None), done.text
+    assert lab.places(name) == {m.NEWER: "shut off"}
+    lab.virsh(m.NEWER, "start", name)
+    assert lab.places(name) == {m.NEWER: "running"}
+    assert lab.check(name)["intact"]
+
+
 @pytest.mark.parametrize(("source", "destination"), WAYS)
 def test_a_move_with_nothing_to_copy_passes_no_disks_to_libvirt(lab: Lab, control: m.Mixed, guest: Make, source: int, destination: int) -> None:
     """The older one would ignore a list of disks, the newer one refuse it."""
