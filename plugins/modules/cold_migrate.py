@@ -30,8 +30,8 @@ options:
     description:
       - Inventory name of the destination host. A name that is not in the inventory is used as an address.
       - The rules of the scheduler check the destination first, as for M(kvmfleet.migration.live_migrate). For a guest that is off after the move, these are
-        only the rules C(not_source), C(up), C(enabled), C(machine_type), C(storage), C(boot_files) and C(labels). If a rule refuses it, nothing is moved,
-        and the record ends as V(conflict) with all reasons.
+        only the rules C(not_source), C(up), C(enabled), C(machine_type), C(storage), C(boot_files) and C(labels), unless it has a managed-save image. If a
+        rule refuses it, nothing is moved, and the record ends as V(conflict) with all reasons.
       - Without this option, the scheduler chooses the best of the other hosts in the inventory group C(kvmfleet_hosts).
     type: str
   destination_uri: &destination_uri
@@ -49,7 +49,9 @@ options:
   method: &method
     description:
       - How the guest is treated. Each move needs a method, its own or that of the task.
-      - V(offline) moves the definition of a domain that is shut off.
+      - V(offline) moves the definition of a domain that is shut off. A managed-save image moves with it. For this the domain is started paused on the source,
+        moved live and saved at the destination, which is judged and booked as for a guest that runs. The guest itself does not run in between, and its next
+        start resumes it as before.
       - V(save) saves the memory of a guest that runs or is paused to O(save_folder), and restores it at the destination. The guest is paused for as long as
         this takes, and loses nothing. If it cannot be restored there, it is restored on the source.
       - V(shutdown) asks the guest to shut down, waits until it is off, and moves its definition. A domain that is off already is moved too.
@@ -120,7 +122,7 @@ notes:
   - Nothing is moved if an argument is invalid, a domain is unknown or in a state that the method cannot move, a disk is only on the source, or a destination
     does not answer or lacks what the domain needs.
   - A transient domain has no definition that could move, and is refused (C(not_supported)); M(kvmfleet.migration.live_migrate) moves it. A domain with
-    snapshots, checkpoints or a managed-save image is refused with the reason.
+    snapshots or checkpoints is refused with the reason, and so is one with a managed-save image that libvirt cannot read.
   - The source keeps the definition, the firmware variables and the state of the TPM of a domain that has moved, in RV(migrations[].cold.kept).
 seealso:
   - module: kvmfleet.migration.live_migrate
@@ -203,13 +205,19 @@ migrations:
           type: bool
           sample: false
         image:
-          description: Path of the saved memory. It is removed after the guest was seen at the destination.
+          description:
+            - Path of the saved memory. It is removed after the guest was seen at the destination.
+            - Of a domain with a managed-save image, the name under which the source holds that image until the destination has saved the memory.
           type: str
           sample: /srv/images/saved/kvmfleet-2c0a4f3e-8d5b-4b3f-a1d7-4f9f5f1e2b10.save
         image_format:
           description: Format of the saved memory. V(sparse) if both hosts have libvirt 11.2 or later, else V(raw).
           type: str
           sample: raw
+        resumes_as:
+          description: The state in which the guest of a managed-save image resumes, V(running) or V(paused). Only for a domain that has such an image.
+          type: str
+          sample: running
         files:
           description: The files with state of the guest that were copied, with the checksum that was found at the destination.
           type: list
