@@ -35,6 +35,42 @@ def kill_at(lab: Lab, control: Control, name: str, act: str, meanwhile: t.Callab
     return running.wait()
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("act", ["hold_image", "start_paused", "move_live", "save_at_destination"])
+def test_a_move_that_was_killed_while_a_managed_save_image_crosses_is_finished(lab: Lab, control: Control, guest: Make, act: str) -> None:
+    name = guest("asleep", *BIG, "--autostart")
+    lab.virsh(1, "managedsave", name)
+    killed = kill_at(lab, control, name, act, method="offline")
+    assert killed.code != 0, killed.text
+    settled = control.task(1, "cold_migrate", {"name": name, "destination": lab.host(2), "method": "offline"})
+    assert (settled.code, settled.ended()) == (0, ("completed", None)), settled.text
+    assert (lab.places(name), lab.info(name, 2)["Managed save"]) == ({2: "shut off"}, "yes")
+    assert list(lab.path(1, "/var/lib/libvirt/qemu/save").glob("*.memory")) == []
+    lab.virsh(2, "start", name)
+    assert lab.check(name)["intact"]
+
+
+@pytest.mark.long
+def test_memory_outlasts_a_guest_that_is_lost_while_it_crosses(lab: Lab, control: Control, guest: Make) -> None:
+    name = guest("asleep", *BIG)
+    lab.virsh(1, "managedsave", name)
+    killed = kill_at(lab, control, name, "start_paused", method="offline")
+    assert killed.code != 0, killed.text
+    # libvirt ends the start without its client, and uses the image up.
+    eventually(lambda: lab.places(name).get(1) == "paused" and lab.info(name, 1)["Managed save"] == "no", "the guest is restored")
+    lab.virsh(1, "destroy", name)
+    settled = control.task(1, "cold_migrate", {"name": name, "destination": lab.host(2), "method": "offline"})
+    held = f"/var/lib/libvirt/qemu/save/kvmfleet-{killed.record['id']}.memory"
+    assert (settled.ended()[0], held in settled.msg) == ("error", True), settled.text
+    lab.virsh(1, "restore", "--paused", held)
+    assert lab.places(name)[1] == "paused"
+    # The record is settled by what the hosts show now: the guest crosses after all.
+    again = control.task(1, "cold_migrate", {"name": name, "destination": lab.host(2), "method": "offline"})
+    assert again.ended() == ("completed", None), again.text
+    lab.virsh(2, "start", name)
+    assert lab.check(name)["intact"]
+
+
 def test_a_move_that_was_killed_while_memory_is_saved_is_finished(lab: Lab, control: Control, guest: Make) -> None:
     name = guest("busy", *BIG)
     folder = str(lab.layout.shared)

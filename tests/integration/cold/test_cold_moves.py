@@ -84,6 +84,51 @@ def test_memory_is_saved_and_restored_without_a_loss(lab: Lab, control: Control,
     assert acts == ["define", "save", "copy_files", "restore", "spend_image", "resume", "undefine_source", "remove_image", "keep_files"]
 
 
+def memory_files(lab: Lab, index: int) -> list[str]:
+    """Return the files next to the managed-save images of a host."""
+    return [path.name for path in lab.path(index, "/var/lib/libvirt/qemu/save").iterdir() if path.suffix in (".save", ".memory")]
+
+
+def test_a_managed_save_image_crosses_and_resumes_at_the_destination(lab: Lab, control: Control, guest: Make) -> None:
+    name = guest("asleep", *WRITER, "--autostart")
+    before = lab.check(name)
+    lab.virsh(1, "managedsave", name)
+    assert move_cold(control, name, "offline", "--check").changed
+    moved = move_cold(control, name, "offline")
+    assert (moved.code, moved.changed, moved.ended()) == (0, True, ("completed", None)), moved.text
+    assert (lab.places(name), lab.info(name, 2)["Autostart"], lab.info(name, 2)["Managed save"]) == ({2: "shut off"}, "enable", "yes")
+    assert (memory_files(lab, 1), memory_files(lab, 2)) == ([], [f"{name}.save"])
+    crossing = ["hold_image", "start_paused", "move_live", "save_at_destination"]
+    assert [act["act"] for act in moved.record["acts"]] == ["define", "hold_autostart", *crossing, "undefine_source", "autostart", "remove_image", "keep_files"]
+    assert moved.record["cold"]["resumes_as"] == "running"
+    # Its first start continues where it was saved, and not from its disks.
+    lab.virsh(2, "start", name)
+    assert lab.places(name) == {2: "running"}
+    after = lab.check(name)
+    assert after["intact"]
+    assert after["increments"] >= before["increments"]
+
+
+@pytest.mark.long
+def test_a_guest_that_was_paused_before_its_managed_save_resumes_paused(lab: Lab, control: Control, guest: Make) -> None:
+    name = guest("asleep", *WRITER)
+    lab.virsh(1, "managedsave", name, "--paused")
+    assert move_cold(control, name, "offline").ended() == ("completed", None)
+    lab.virsh(2, "start", name)
+    assert lab.places(name) == {2: "paused"}
+
+
+@pytest.mark.long
+def test_memory_that_is_left_at_the_destination_is_named(lab: Lab, control: Control, guest: Make) -> None:
+    name = guest("archive", "--off")
+    left = lab.path(2, f"/var/lib/libvirt/qemu/save/{name}.save")
+    left.write_bytes(b"memory of a domain that had this name")
+    refused = move_cold(control, name, "offline")
+    left.unlink()
+    assert (refused.result["error_code"], refused.ended()) == ("unsafe", ("failed", None)), refused.text
+    assert lab.places(name) == {1: "shut off"}
+
+
 @pytest.mark.long
 def test_a_paused_guest_stays_paused(lab: Lab, control: Control, guest: Make) -> None:
     name = guest("halted", *WRITER, "--paused")

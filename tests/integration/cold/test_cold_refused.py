@@ -41,8 +41,8 @@ def test_what_a_method_cannot_move_is_refused_with_the_reason(lab: Lab, control:
 def test_a_managed_save_image_and_snapshots_are_named(lab: Lab, control: Control, guest: Make) -> None:
     name = guest("asleep", "--mib", "64", "--storage", "bindfs")
     lab.virsh(1, "managedsave", name)
-    refused = control.task(1, "cold_migrate", {"name": name, "destination": lab.host(2), "method": "offline"})
-    assert (refused.refused(), "managed-save image" in refused.msg) == ("invalid_state", True), refused.msg
+    refused = control.task(1, "cold_migrate", {"name": name, "destination": lab.host(2), "method": "shutdown"})
+    assert (refused.refused(), "managed-save image, which the method shutdown does not move" in refused.msg) == ("invalid_state", True), refused.msg
     lab.virsh(1, "managedsave-remove", name)
     lab.virsh(1, "snapshot-create-as", name, "first")
     refused = control.task(1, "cold_migrate", {"name": name, "destination": lab.host(2), "method": "offline"})

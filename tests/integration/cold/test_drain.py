@@ -13,7 +13,7 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.tests.integration.recover.support.operator import Operator, Run
 from ansible_collections.kvmfleet.migration.tests.integration.support.control import Control, Running
-from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab, eventually
 from ansible_collections.kvmfleet.migration.tests.schemas.check import check_document
 
 Make = t.Callable[..., str]
@@ -109,17 +109,54 @@ def test_a_drained_host_has_no_definition_and_each_domain_is_on_one_host(lab: La
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("with_workers", [True, False], ids=["node-lost", "process-killed"])
+def test_a_drain_whose_control_node_was_killed_among_cold_moves_is_finished_by_the_next_run(
+    lab: Lab, operator: Operator, guest: Make, folder: str, with_workers: bool
+) -> None:
+    saved = guest("saved", "--mib", "256", "--dirty-mib", "160", "--rate", "20000", "--integrity", "--autostart", on=DRAINED)
+    stopped, asleep = guest("stopped", "--acpi", *SIZE, on=DRAINED), guest("asleep", *SIZE, on=DRAINED)
+    lab.virsh(DRAINED, "managedsave", asleep)
+    archive, uuid = make_archive(lab, guest), lab.uuid(saved, DRAINED)
+    options: dict[str, t.Any] = {"drain_host_shut_off": "move", "drain_host_restart": True, "drain_host_save_folder": folder}
+    for name, strategy in ((saved, "save"), (stopped, "shutdown")):
+        set_policy(operator, name, drain=strategy)
+
+    running = operator.begin_playbook("drain", target=lab.host(DRAINED), **options)
+    eventually(lambda: "save" in [one["act"] for one in (lab.state_file(uuid, DRAINED) or {"acts": []})["acts"]], "the memory is being saved", 120)
+    if with_workers:
+        running.kill_with_workers()
+    else:
+        running.kill()
+
+    run, own = drain(operator, **options)
+    assert run.code == 0, run.text
+    assert (own["failed"], own["safe_to_reboot"], own["empty"], definitions(lab, DRAINED)) == ([], True, True, []), run.text
+    states = {saved: "running", stopped: "running", asleep: "shut off", archive: "shut off"}
+    assert {name: list(lab.places(name).values()) for name in states} == {name: [state] for name, state in states.items()}
+    assert lab.check(saved)["intact"]
+    assert list(lab.path(1, folder).glob("kvmfleet-*")) == []
+    (there,) = lab.places(asleep)
+    assert lab.info(asleep, there)["Managed save"] == "yes"
+    records = operator.records()
+    assert sorted(record["domain"]["name"] for record in records if record["status"] == "completed") == sorted(states), records
+    assert {record["status"] for record in records} == {"completed"}
+
+
+@pytest.mark.long
 def test_a_definition_that_cannot_move_is_named_and_the_host_is_safe_to_reboot(lab: Lab, operator: Operator, guest: Make) -> None:
-    kept, archive = guest("kept", *SIZE, on=DRAINED), make_archive(lab, guest)
-    lab.virsh(DRAINED, "managedsave", kept)
+    kept, asleep, archive = guest("kept", *SIZE, "--off", "--storage", "bindfs", on=DRAINED), guest("asleep", *SIZE, on=DRAINED), make_archive(lab, guest)
+    lab.virsh(DRAINED, "snapshot-create-as", kept, "first")
+    lab.virsh(DRAINED, "managedsave", asleep)
     left, own = drain(operator)
     assert (left.code, own["safe_to_reboot"], own["empty"]) == (0, True, False), left.text
-    assert set(definitions(lab, DRAINED)) == {kept, archive}
+    assert set(definitions(lab, DRAINED)) == {kept, asleep, archive}
     run, own = drain(operator, drain_host_shut_off="move")
     assert (run.code, own["failed"], own["safe_to_reboot"], own["empty"]) == (0, [], True, False), run.text
-    assert methods(own["moved"]) == {archive: "offline"}
+    assert methods(own["moved"]) == {archive: "offline", asleep: "offline"}
     assert [entry["name"] for entry in own["skipped"]] == [kept]
-    assert "managed-save image" in own["skipped"][0]["reason"]
+    assert "1 snapshots" in own["skipped"][0]["reason"]
+    (there,) = lab.places(asleep)
+    assert lab.info(asleep, there)["Managed save"] == "yes"
     assert definitions(lab, DRAINED) == [kept]
 
 
@@ -143,6 +180,22 @@ def test_invalid_options_are_refused_before_the_host_is_put_into_maintenance(
     assert words in run.text
     entry = operator.ledger.find_host(name=lab.host(DRAINED))
     assert (entry.body["state"] if entry else "enabled", lab.places(name)) == ("enabled", {DRAINED: "running"})
+
+
+@pytest.mark.long
+def test_a_policy_that_saves_memory_without_a_folder_is_refused_before_the_host_is_put_into_maintenance(
+    lab: Lab, operator: Operator, guest: Make, folder: str
+) -> None:
+    name, other = guest("saved", *SIZE, on=DRAINED), guest("live", *SIZE, on=DRAINED)
+    set_policy(operator, name, drain="save")
+    run, own = drain(operator)
+    assert (run.code != 0, own) == (True, {}), run.text
+    assert "The policy of saved on " in run.text
+    assert "Set drain_host_save_folder to a folder on storage that the hosts share, or change the policy. Nothing was changed." in run.text
+    entry = operator.ledger.find_host(name=lab.host(DRAINED))
+    assert (entry.body["state"] if entry else "enabled", lab.places(name), lab.places(other)) == ("enabled", {DRAINED: "running"}, {DRAINED: "running"})
+    run, own = drain(operator, drain_host_save_folder=folder)
+    assert (run.code, own["safe_to_reboot"]) == (0, True), run.text
 
 
 @pytest.mark.long
