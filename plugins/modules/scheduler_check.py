@@ -158,7 +158,9 @@ verdicts:
       elements: dict
       sample: [{filter: enabled, reason: "It is in maintenance (new disks)."}]
     warnings:
-      description: Facts that are unknown, and what to check before the move. Without root, also what was not checked on the candidate and on this host.
+      description:
+        - Facts that are unknown, and what to check before the move, also a job of the domain that a move would wait for, for example a backup.
+        - Without root, also what was not checked on the candidate and on this host.
       type: list
       elements: str
       sample: []

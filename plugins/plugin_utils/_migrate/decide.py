@@ -262,9 +262,15 @@ def _decide_foreign(request: MoveRequest, source: str, domain: SurveyedDomain) -
     return AdoptForeign(receiving[0])
 
 
+def find_job(domain: SurveyedDomain) -> str:
+    """Return the job that occupies the domain on its source, e.g. C(a backup); empty for none."""
+    job = domain.source_info.view.job
+    return domain.busy_with or (job if job != domain_states.JOB_NONE else "")
+
+
 def _check_movable(request: MoveRequest, source: str, domain: SurveyedDomain, view: domain_states.DomainView) -> None:
     seen = view.describe()
-    job = domain.busy_with or (view.job if view.job != domain_states.JOB_NONE else "")
+    job = find_job(domain)
     if job and not (request.busy_wait_seconds and view.job in (domain_states.JOB_NONE, domain_states.JOB_OTHER)):
         raise InvalidState(
             f"Domain {request.label} on {source} is {seen} and has a job in progress ({job}).",

@@ -27,7 +27,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.referenc
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests import DomainRequest
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import SurveyedDomain, SurveyQuestion
 from ansible_collections.kvmfleet.migration.plugins.module_utils._module import check_domain_name
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.decide import group_reasons
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.decide import find_job, group_reasons
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.fleet_view import FleetView
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.request import (
     DestinationOptions,
@@ -139,7 +139,11 @@ def answer_check(question: CheckRequest, view: FleetView) -> Result:
     judge = CandidateJudge(view, subject, move, domain, lambda host: _copied_bytes(question, subject, domain, host))
     unknown = _list_unknown(question, view)
     ranked = judge.rank_hosts(move.uris).items()
-    verdicts = {host: _with_unknown(_with_storage(verdict, question, subject, domain, judge.copied(host)), view.source, unknown) for host, verdict in ranked}
+    busy = _list_job(question, view.source, domain)
+    verdicts = {
+        host: _with_warnings(_with_storage(verdict, question, subject, domain, judge.copied(host)), [*busy, *_unknown_texts(host, view.source, unknown)])
+        for host, verdict in ranked
+    }
     ordered = sorted(verdicts.values(), key=lambda verdict: (not verdict.passed, -verdict.weight, verdict.host))
     shown: Result = {
         "verdicts": [_format_verdict(verdict) for verdict in ordered],
@@ -218,10 +222,20 @@ def _list_unknown(question: CheckRequest, view: FleetView) -> dict[str, Mapping[
     return {host: known.unverified_reasons for host, known in facts.items() if known.unverified_reasons}
 
 
-def _with_unknown(verdict: Verdict, source: str, unknown: Mapping[str, Mapping[str, str]]) -> Verdict:
-    """Return the verdict with a warning for everything that is unknown about its host and about the source: no filter passes it silently."""
-    warnings = [_unknown_text(host, unknown[host]) for host in dict.fromkeys([verdict.host, source]) if host in unknown]
+def _list_job(question: CheckRequest, source: str, domain: SurveyedDomain) -> list[str]:
+    """Return a warning if a job occupies the domain; a move of it is refused meanwhile, wherever it goes."""
+    job = find_job(domain) if question.saved is None else ""
+    told = f"Domain {question.move.label} on {source} has a job in progress ({job}): a move is refused until its end, or waits for it (busy_wait_seconds)."
+    return [told] if job else []
+
+
+def _with_warnings(verdict: Verdict, warnings: Sequence[str]) -> Verdict:
     return replace(verdict, warnings=[*verdict.warnings, *warnings])
+
+
+def _unknown_texts(host: str, source: str, unknown: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """Return a warning for everything that is unknown about the host and about the source: no filter passes it silently."""
+    return [_unknown_text(one, unknown[one]) for one in dict.fromkeys([host, source]) if one in unknown]
 
 
 def _unknown_text(host: str, reasons: Mapping[str, str]) -> str:

@@ -34,6 +34,8 @@ def test_an_incremental_backup_at_the_destination_has_exactly_what_changed(lab: 
 def test_a_move_waits_for_a_backup_or_refuses_and_names_it(lab: Lab, control: Desk, backups: Backups) -> None:
     uuid = lab.uuid(backups.name)
     backups.begin(1)
+    (verdict,) = control.task(1, "scheduler_check", {"name": backups.name, "destination": lab.host(2), "transport": "tcp"}).result["verdicts"]
+    assert [text for text in verdict["warnings"] if "has a job in progress (a backup)" in text], verdict
     refused = control.move(backups.name, 2, transport="tcp")
     assert refused.refused() == "invalid_state"
     assert "has a job in progress (a backup)" in refused.msg

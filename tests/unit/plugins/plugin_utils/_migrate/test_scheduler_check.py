@@ -53,6 +53,16 @@ def test_the_verdicts_for_people_have_the_best_host_first_and_warnings(control: 
     assert both["lines"][0] == f"web1 can go to {', '.join(verdict['host'] for verdict in both['verdicts'])} (best first)."
 
 
+def test_a_job_of_the_domain_is_a_warning_for_each_candidate(control: Control) -> None:
+    guest = control.fleet.guest()
+    assert not [text for verdict in control.check(name="web1")["verdicts"] for text in verdict["warnings"] if "job" in text]
+    guest.other_job = "a backup"
+    result = control.check(name="web1")
+    told = "Domain web1 on kvm1 has a job in progress (a backup): a move is refused until its end, or waits for it (busy_wait_seconds)."
+    assert [told in verdict["warnings"] for verdict in result["verdicts"]] == [True, True]
+    assert f"kvm2: {told}" in result["lines"]
+
+
 def test_scheduler_check_writes_nothing(control: Control) -> None:
     control.fleet.guest()
     control.check(name="web1")
