@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import typing as t
 
 import pytest
@@ -50,13 +51,18 @@ for pid in found:
 """
 
 
-def killed_in(operator: Operator, point: str) -> str:
-    """Return a task that kills its playbook with SIGKILL, once."""
+def killer(operator: Operator, point: str) -> list[str]:
+    """Return the command that kills the playbook among its parents, once."""
     script = operator.folder / "killer.py"
     script.write_text(KILLER, encoding="utf-8")
+    return ["python3", str(script), str(operator.folder / f"killed-{point}")]
+
+
+def killed_in(operator: Operator, point: str) -> str:
+    """Return a task that kills its playbook with SIGKILL, once."""
     task = {
         "name": "Kill the playbook once",
-        "ansible.builtin.command": {"argv": ["python3", str(script), str(operator.folder / f"killed-{point}")]},
+        "ansible.builtin.command": {"argv": killer(operator, point)},
         "changed_when": False,
         "delegate_to": "localhost",
         "vars": {"ansible_connection": "local", "ansible_python_interpreter": "{{ ansible_playbook_python }}"},
@@ -218,6 +224,46 @@ def test_a_host_is_rebooted_by_its_agent_alone_unless_a_guest_runs_there(lab: La
     assert run.code == 0, run.text
     (done,) = runs(operator)
     assert events(done, "host_fenced") == [lab.host(1), lab.host(2)]
+    after = boots(lab)
+    assert [number for number in after if after[number] != before[number]] == [1, 2]
+    assert "running" in lab.places(one).values()
+
+
+# Kills its playbook once instead of switching the host on.
+DIES = """input=$(cat)
+case "$input" in
+    *action=on*) test -e '{mark}' || {{ {command}; exit 1; }} ;;
+esac
+echo "$input" | '{agent}'
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("fence", ["always", "if_gone"])
+def test_a_host_that_a_killed_fence_left_off_is_switched_on(lab: Lab, operator: Operator, guest: Make, fence: str) -> None:
+    one = guest("one")
+    before = boots(lab)
+    command = killer(operator, "on")
+    script = DIES.format(mark=command[-1], command=shlex.join(command), agent=agents.of_the_lab(operator.folder))
+    fencing = {"agent": agents.write(operator.folder, "fence_dies", script), "options": {"plug": "{{ inventory_hostname }}"}}
+    reboot = operator.folder / "reboot.yml"
+    # The hosts go down and stay so.
+    reboot.write_text("---\n" + lab_task(lab, "poweroff"), encoding="utf-8")
+    variables = {
+        "rolling_maintenance_reboot": True,
+        "rolling_maintenance_reboot_tasks": str(reboot),
+        "rolling_maintenance_reboot_timeout_seconds": 20,
+        "rolling_maintenance_fence": fence,
+        "kvmfleet_fencing": fencing,
+    }
+    assert maintain(operator, NOTHING, **variables).code != 0
+    (left,) = runs(operator)
+    assert (left["state"], left["hosts"][0]["steps"][-1]["step"], events(left, "host_fenced")) == ("running", "reboot", [lab.host(1)])
+    assert lab.try_("exec", lab.host(1), "--", "true").returncode != 0
+    run = maintain(operator, NOTHING, **variables)
+    assert run.code == 0, run.text
+    (done,) = runs(operator)
+    assert (done["state"], events(done, "host_fenced")) == ("finished", [lab.host(1), lab.host(2)])
     after = boots(lab)
     assert [number for number in after if after[number] != before[number]] == [1, 2]
     assert "running" in lab.places(one).values()
