@@ -4,8 +4,8 @@
 
 """Simulated nights of maintenance: the real decisions over a real ledger, carried out on simulated hosts, with faults and with processes that are killed.
 
-L(Night.carry_out) does what the role C(rolling_maintenance) does with the answers of C(maintenance_run). The fleet is judged by L(Fleet) alone, which
-knows nothing of the run.
+L(Night.carry_out) does what the role C(rolling_maintenance) does with the answers of C(maintenance_run). The fleet is judged by
+L(night_fleet.Fleet) alone, which knows nothing of the run.
 """
 
 from __future__ import annotations
@@ -14,26 +14,46 @@ import datetime
 import random
 import typing as t
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import maintenance_runs as m
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import BootMoment
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidState, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import MaintenanceRun, RunHolder, RunOptions
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import new_record
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import ENABLED, FAILED, LIVE_MIGRATION, MAINTENANCE
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fence_agent import PowerState
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import HostEntry, Stored
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance import transitions
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.decisions import Admission, ResumePoint, admit_hosts
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.fence_decision import (
+    FENCE,
+    WAIT,
+    KnownGuests,
+    check_fence,
+    decide_fence,
+    read_moves,
+)
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.holding import check_holder
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.interventions import leave_run
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.transitions import Now, PlannedHost
+
+from .night_fleet import AGENT_LIMIT_SECONDS, AGENTS, HANGS, HOST_CAPACITY, IS_HONEST, Fleet
 
 HOSTS = 30
 FAULTY_SHARE = 0.2
 START = datetime.datetime(2026, 11, 24, 1, 0, tzinfo=datetime.UTC)
 # What a fault is: the step fails, takes very long, or its process is killed in it or soon after it.
 FAULTS = (FAILS, IS_SLOW, IS_KILLED) = ("fails", "slow", "killed")
+# What else befalls a reboot: the host does not come back; and before it is fenced, a guest is started there, or the host is enabled.
+GONE_SHARE, STRANGER_SHARE = 0.25, 0.4
+KILLED_FENCE_SHARE = 0.4
+STRANGERS = (IS_REPORTED, IS_RECORDED, IS_ENABLED) = ("reported by the host", "in a record", "the host is enabled")
+NEVER, IF_GONE, ALWAYS = "never", "if_gone", "always"
+REBOOT_LIMIT_SECONDS = 900
 # How long a step takes at most.
 STEP_SECONDS = 300
-HOST_CAPACITY = 16
 # How often a person repairs what failed and continues the run.
 MAX_CONTINUATIONS = 4
 # Waiting longer than this, the night has hung.
@@ -48,51 +68,6 @@ class Killed(Exception):
 
 class StepFailed(Exception):
     """A step of a host failed."""
-
-
-@dataclass
-class Fleet:
-    """Hosts and their guests, and what was seen of them.
-
-    :arg load: the guests of each host; a host that is out of service has none.
-    :arg violations: what must never be.
-    """
-
-    load: dict[str, int]
-    max_unavailable: int
-    down: set[str] = field(default_factory=set)
-    reboots: dict[str, int] = field(default_factory=dict)
-    most_down: int = 0
-    violations: list[str] = field(default_factory=list)
-
-    def free(self, without: t.Collection[str]) -> int:
-        """Return the room on all hosts in service but these."""
-        return sum(HOST_CAPACITY - guests for host, guests in self.load.items() if host not in self.down and host not in without)
-
-    def can_lose_one_more(self, host: str) -> bool:
-        """Whether the guests of the host have room, and those of any one other host as well after that."""
-        others = [one for one in self.load if one != host and one not in self.down]
-        own = self.load[host]
-        return own <= self.free({host}) and all(own + self.load[one] <= self.free({host, one}) for one in others)
-
-    def drain(self, host: str) -> None:
-        """Move the guests of the host to others, as evenly as it goes, and take it out of service."""
-        if host in self.down:
-            return
-        if not self.can_lose_one_more(host):
-            self.violations.append(f"{host} was drained, and the fleet could not lose one more")
-        guests, self.load[host] = self.load[host], 0
-        self.down.add(host)
-        for _guest in range(guests):
-            emptiest = min((one for one in self.load if one not in self.down), key=lambda one: self.load[one])
-            self.load[emptiest] += 1
-        self.most_down = max(self.most_down, len(self.down))
-        if len(self.down) > self.max_unavailable:
-            self.violations.append(f"{', '.join(sorted(self.down))} were out of service together")
-
-    def recover(self, host: str) -> None:
-        """Return the host to service."""
-        self.down.discard(host)
 
 
 class Night:
@@ -111,8 +86,19 @@ class Night:
         canary = self.random.random() < 0.5
         minutes = self.random.choice([None, 5]) if canary else None
         self.options = RunOptions(unavailable, self.random.choice([0, 2, 30]), canary, minutes, until, len(m.STEPS) * STEP_SECONDS)
+        # A window of its own for what was added later: the other faults of a seed stay as they were.
+        self.power_random = random.Random(f"power {seed}")
+        self.fence = self.power_random.choice([NEVER, IF_GONE, IF_GONE, ALWAYS])
+        self.agents = {host: self.power_random.choice([IS_HONEST, IS_HONEST, *AGENTS]) for host in self.hosts}
+        self.enabled: set[str] = set()
+        self.reported: set[str] = set()
+        self.open_records: dict[str, Stored] = {}
+        self.fences = 0
+        self.refused_fences = 0
+        self.left_off: set[str] = set()
         self.pid = 1
         self.kill_in = self.random.randint(1, 60) if kills else None
+        self.has_kills = kills
         self.kills = 0
         self.faults = 0
         self.begun_late: list[str] = []
@@ -176,11 +162,13 @@ class Night:
     def _play_to_the_end(self) -> None:
         while not self._is_played():
             pass
+        self.left_off |= {host for host in self.fleet.off if self.agents[host] == IS_HONEST}
 
     def _continue_run(self) -> None:
         """A person has repaired what failed, and continues the run in another window."""
         self.pid += 1
         self.seconds += 3600
+        self._repair_hosts()
         until = None
         if self.window is not None:
             self.window = int(self.seconds) + self.random.randint(3600, 30000)
@@ -291,9 +279,118 @@ class Night:
                 raise StepFailed("the fleet could not lose one more")
             self.fleet.drain(host)
         if step == m.REBOOT:
-            boot = str(self.fleet.reboots.get(host, 0))
-            if boot_before in (None, boot):
-                self._begin_step(host, step, boot)
-                self.fleet.reboots[host] = self.fleet.reboots.get(host, 0) + 1
+            self._reboot(host, boot_before or "")
         if step == m.RECOVER:
             self.fleet.recover(host)
+
+    # -- reboots and fences ------------------------------------------------------------------------------------------
+
+    def _reboot(self, host: str, ended_boot: str) -> None:
+        """Do what the files reboot.yml of the role do: C(steps/reboot.yml) is the rescue."""
+        try:
+            self._reboot_once(host, ended_boot)
+        except StepFailed:
+            ended_boot = self._recorded_boot(host)
+            if self.fence == NEVER or not ended_boot or self.fleet.answers(host):
+                raise
+            self._fence(host, None)
+            self._wait_until_back(host, ended_boot)
+
+    def _reboot_once(self, host: str, ended_boot: str) -> None:
+        if not self.fleet.answers(host):
+            self._give_up(host)
+        if ended_boot not in ("", self.fleet.boot(host)):
+            return
+        self.fleet.drain(host)
+        self._forget_strangers(host)
+        ended_boot = self._begin_step(host, m.REBOOT, self.fleet.boot(host)) or ""
+        self.may_die()
+        is_gone = self.power_random.random() < GONE_SHARE
+        if is_gone or self.fence == ALWAYS:
+            self._befall(host)
+        if self.fence == ALWAYS:
+            self._fence(host, self.fleet.boot(host))
+        elif is_gone:
+            self.fleet.vanish(host, hangs_in_shutdown=self.power_random.random() < 0.5)
+        else:
+            self.fleet.reboot(host)
+        self._wait_until_back(host, ended_boot)
+
+    def _recorded_boot(self, host: str) -> str:
+        progress = self.run.find_host(host)
+        return str(progress.last_step.boot_id or "") if progress and progress.last_step else ""
+
+    def _wait_until_back(self, host: str, ended_boot: str) -> None:
+        self.may_die()
+        if not self.fleet.answers(host):
+            self._give_up(host)
+        if self.fleet.boot(host) == ended_boot:
+            raise StepFailed(f"{host} was not rebooted")
+
+    def _give_up(self, host: str) -> None:
+        self.seconds += REBOOT_LIMIT_SECONDS
+        self.may_die()
+        raise StepFailed(f"{host} does not answer")
+
+    def _fence(self, host: str, boot_id: t.Optional[str]) -> None:
+        """Do what the action plugin C(maintenance_run) does to fence a host, with a simulated agent."""
+        if self.has_kills and self.power_random.random() < KILLED_FENCE_SHARE:
+            self.kill_in = self.power_random.randint(1, 7)
+        fleet, agent = self.fleet, self.agents[host]
+        entry = HostEntry(host, None, None, ENABLED if host in self.enabled else MAINTENANCE)
+        guests = KnownGuests(["stranger"] if host in self.reported else [], read_moves(self.ledger, self.run, host))
+        before = self._asked(agent, fleet.power(host, agent))
+        try:
+            what = self.change(lambda run, now: _decide(run, host, entry, guests, before is PowerState.OFF, boot_id, now))
+        except (InvalidState, Unsafe) as refusal:
+            self.refused_fences += 1
+            raise StepFailed(str(refusal)) from refusal
+        if what == FENCE and before is not PowerState.OFF:
+            self.fences += 1
+            if self._asked(agent, fleet.switch_off(host, agent)) is not PowerState.OFF:
+                raise StepFailed(f"{agent}: {host} is not known to be off")
+        if what != WAIT and self._asked(agent, fleet.switch_on(host, agent)) is not PowerState.ON:
+            raise StepFailed(f"{agent}: {host} is not known to be on")
+
+    def _asked(self, agent: str, power: PowerState) -> PowerState:
+        self.seconds += AGENT_LIMIT_SECONDS if agent == HANGS else 1
+        self.may_die()
+        return power
+
+    def _befall(self, host: str) -> None:
+        """Somebody may start a guest on the host that was found safe to reboot, or enable it."""
+        if self.power_random.random() >= STRANGER_SHARE:
+            return
+        how = self.power_random.choice(STRANGERS)
+        self.fleet.strangers.add(host)
+        if how == IS_ENABLED:
+            self.enabled.add(host)
+        elif how == IS_REPORTED:
+            self.reported.add(host)
+        else:
+            ends = (HostRef("elsewhere", None, None), HostRef(host, None, None))
+            domain = DomainRef(f"55555555-0000-4000-8000-0000000000{host[-2:]}", "stranger")
+            self.open_records[host] = self.ledger.open_record(new_record(LIVE_MIGRATION, domain, *ends, {}, "somebody"))
+
+    def _repair_hosts(self) -> None:
+        """A person starts hosts that do not answer, removes what was started there, and puts it into maintenance again."""
+        for host in sorted(self.fleet.gone | self.fleet.off):
+            self.fleet.repair(host)
+        for host in self.hosts:
+            self._forget_strangers(host)
+        self.fleet.cuts.clear()
+
+    def _forget_strangers(self, host: str) -> None:
+        """What was started on the host is gone, and it is in maintenance again."""
+        if host in self.open_records:
+            stored = self.open_records.pop(host)
+            self.ledger.update_record(stored, stored.record.advance(FAILED, "a person"))
+        for marked in (self.fleet.strangers, self.reported, self.enabled):
+            marked.discard(host)
+
+
+def _decide(
+    run: MaintenanceRun, host: str, entry: HostEntry, guests: KnownGuests, is_off: bool, boot_id: t.Optional[str], now: Now
+) -> tuple[MaintenanceRun, str]:
+    what = decide_fence(check_fence(run, entry, guests), is_off, boot_id)
+    return (transitions.begin_fence(run, host, now) if what == FENCE else run), what
