@@ -2,7 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A night over three hosts: QEMU is upgraded from an older build of the archive to the newest, libvirt is reinstalled, and each host really reboots.
+"""A night over three hosts: QEMU is upgraded from an older build of the archive to the newest by the example tasks of the collection, libvirt is reinstalled,
+and each host really reboots.
 
 The second host hangs in its first boot. Its BMC switches it off and on.
 """
@@ -11,7 +12,6 @@ from __future__ import annotations
 
 import json
 import pathlib
-import typing as t
 
 from ansible_collections.kvmfleet.migration.tests.integration.recover.support.operator import Run
 from ansible_collections.kvmfleet.migration.tests.machines.scenarios.support import qemu_builds
@@ -49,7 +49,7 @@ GUESTS = {"web": 1, "db": 1, "mail": 2}
 def test_a_night_upgrades_three_hosts_and_brings_one_back_that_hangs(machines: Machines, site: Site, tmp_path: pathlib.Path) -> None:
     qemu_builds.share_builds(site, tmp_path)
     for number in machines.numbers:
-        qemu_builds.install_build(machines, number, qemu_builds.OLD)
+        qemu_builds.install_old_build(machines, number)
     for name, number in GUESTS.items():
         machines("guest", name, "--host", machines.host(number), "--mib", "24")
     machines.on(2, HANG_ONCE)
@@ -76,14 +76,16 @@ def test_a_night_upgrades_three_hosts_and_brings_one_back_that_hangs(machines: M
 
 def carry_out_night(site: Site, folder: pathlib.Path) -> Run:
     """Run the night and write its report."""
+    examples = pathlib.Path(site.environment["ANSIBLE_COLLECTIONS_PATH"]) / "ansible_collections/kvmfleet/migration/playbooks/tasks"
+    upgrade = {"name": "Upgrade QEMU", "ansible.builtin.include_tasks": str(examples / "upgrade_hypervisor.yml")}
+    reinstall = {"name": "Install libvirt again", "ansible.builtin.shell": REINSTALL, "changed_when": True}
     tasks = folder / "upgrade.yml"
-    tasks.write_text(json.dumps([shell_task("Upgrade QEMU", upgrade_command()), shell_task("Install libvirt again", REINSTALL)]), encoding="utf-8")
-    verify = pathlib.Path(site.environment["ANSIBLE_COLLECTIONS_PATH"]) / "ansible_collections/kvmfleet/migration/playbooks/tasks/verify_hypervisor.yml"
+    tasks.write_text(json.dumps([upgrade, reinstall]), encoding="utf-8")
     process = site.begin_book(
         "rolling_maintenance",
         target="kvmfleet_hosts",
         rolling_maintenance_tasks=str(tasks),
-        rolling_maintenance_verify_tasks=str(verify),
+        rolling_maintenance_verify_tasks=str(examples / "verify_hypervisor.yml"),
         verify_hypervisor_qemu="7.2",
         verify_hypervisor_libvirt="9.0",
         rolling_maintenance_reboot=True,
@@ -96,13 +98,3 @@ def carry_out_night(site: Site, folder: pathlib.Path) -> Run:
     print(text, flush=True)
     site.succeed("report", report_dest=str(folder), report_formats=["json"])
     return Run(process.returncode, text)
-
-
-def upgrade_command() -> str:
-    """Return the command that installs the newest build."""
-    return f"{qemu_builds.INSTALL} {qemu_builds.SHARED}/{qemu_builds.NEW}/*.deb"
-
-
-def shell_task(name: str, command: str) -> dict[str, t.Any]:
-    """Return a task that runs a command of the shell."""
-    return {"name": name, "ansible.builtin.shell": command, "changed_when": True}
