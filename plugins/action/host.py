@@ -21,6 +21,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 )
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import IdentityAnswer
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource_maps import HostNames, Renaming, rename_folders
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import COLD_MIGRATION, ENABLED, LIVE_MIGRATION
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, describe_actor
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._cold.run import ColdSettlement
@@ -183,7 +184,7 @@ class ActionModule(FleetAction):
         elif decision == "source_discarded":
             result = _discard_source(ledger, name, phase if is_target else None, (reason, by), check)
         else:
-            result = _revoke_token(ledger, name, target_host, phase, (reason, by), check)
+            result = _revoke_token(ledger, name, target_host, phase, (reason, by), check, settings)
         if not self._task.diff:
             result.pop("diff", None)
         warnings = [*t.cast("t.Sequence[Json]", result.pop("warnings", ())), *ledger.problems]
@@ -342,7 +343,7 @@ def _discard_source(ledger: Ledger, name: str, phase: RunPhase | None, why: Stat
     }
 
 
-def _revoke_token(ledger: Ledger, name: str, target_host: str, phase: RunPhase, why: Statement, check: bool) -> Result:
+def _revoke_token(ledger: Ledger, name: str, target_host: str, phase: RunPhase, why: Statement, check: bool, settings: TaskSettings) -> Result:
     """Revoke a token on the host itself or on storage that it reads, and only then in the ledger. A task that dies in between can be run again."""
     found = find_entry_by_name(ledger, name)
     grant = recorded_grant(found.host)
@@ -350,14 +351,19 @@ def _revoke_token(ledger: Ledger, name: str, target_host: str, phase: RunPhase, 
     if name == target_host:
         removed = bool(phase("revoke", {"check": check, "grant": grant.id if grant else None})["changed"])
     elif grant:
-        more = {"folders": _revoke_on_storage(grant, name, target_host, phase, check)}
+        names = HostNames(found.host.name, settings.resource_maps(found.host.name)), HostNames(target_host, settings.resource_maps(target_host))
+        more = {"folders": _revoke_on_storage(grant, Renaming.between(*names), phase, check)}
     after = entry_without_token(found.host, why[0], why[1], **more)
     entry = ledger.put_host(after, found.version).host if after and not check else after or found.host
     return {"changed": bool(after or removed), "host": encode(entry), "records": []}
 
 
-def _revoke_on_storage(grant: Grant, name: str, target_host: str, phase: RunPhase, check: bool) -> list[str]:
-    """Return the folders whose revocation the host will find. Raises L(Unsafe) when there is none."""
+def _revoke_on_storage(grant: Grant, renaming: Renaming, phase: RunPhase, check: bool) -> list[str]:
+    """Return the folders whose revocation the host will find. Raises L(Unsafe) when there is none.
+
+    :arg renaming: from the host that has the grant to the one that revokes it.
+    """
+    name, target_host = renaming.source, renaming.destination
     not_revoked = f"{name} may hold a clean-shutdown token and would start its guests automatically when it returns. Nothing was changed."
     if not grant.folders:
         raise Unsafe(
@@ -365,11 +371,13 @@ def _revoke_on_storage(grant: Grant, name: str, target_host: str, phase: RunPhas
             f"Start {name} from a rescue system and delete /var/lib/kvmfleet/guard/token.json, so that its next boot is held. Then run the task on {name}."
             " If the host will never return, set source_discarded.",
         )
-    answer = decode(Revocation, phase("revoke_elsewhere", {"grant": grant.for_host(), "check": check}))
+    named = rename_folders(grant.folders, renaming)
+    there = dataclasses.replace(grant, folders={here: grant.folders[folder] for folder, here in named.items()})
+    answer = decode(Revocation, phase("revoke_elsewhere", {"grant": there.for_host(), "check": check}))
     if not answer.folders:
         why = "; ".join(f"{folder}: {problem}" for folder, problem in sorted(answer.problems.items()))
         raise Unsafe(
             f"{target_host} sees no storage on which the token of {name} can be revoked ({printable_line(why)}). {not_revoked}",
             f"Run the task on a host that sees one of these folders, or on {name} itself. If {name} will never return, set source_discarded.",
         )
-    return list(answer.folders)
+    return [folder for folder, here in named.items() if here in answer.folders]

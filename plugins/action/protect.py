@@ -76,6 +76,7 @@ class ActionModule(FleetAction):
             describe_actor(task_vars),
             self._task.check_mode,
             tuple(remembered_by_fleet(settings, target_host, None)),
+            settings.resource_maps,
         )
         results: list[JsonObject] = []
         notes: list[str] = []

@@ -29,6 +29,8 @@ description:
   - Each domain has a record in the ledger. The record is C(pre-migrating) on disk before the domain is started, and C(done) when the host has it as
     requested. A domain that could not be started, and of which nothing is left on this host, is C(failed), and the others continue. A record whose result is
     unknown stays C(pre-migrating); when the same task is run again, it asks the host and settles the record.
+  - If this host calls a bridge, a folder of images, CPUs or a device by another name (C(kvmfleet_bridge_map) and the like), the definition is rewritten, and
+    RV(evacuations[].rewritten) has the changes. Check mode shows them with C(--diff). A domain whose definition cannot be rewritten is not started.
   - If this host is refused for a domain, the record of the domain ends as C(conflict). The scheduler refuses it, or it was not proved to see a disk, or it has
     the domain or another one of that name already. If another record holds the domain, that record is left unchanged, and no second one is written.
   - A trait that the policy of a domain requires for its live migrations, such as that of C(post_copy), is not required for its start. If this host lacks it,
@@ -119,7 +121,7 @@ options:
     type: dict
     suboptions:
       images:
-        description: Paths of images, as RV(failures) names them.
+        description: Paths of images, as the definition that was saved names them. RV(failures) has these paths, too, if this host has others.
         type: list
         elements: str
         required: true
@@ -190,6 +192,16 @@ evacuations:
   returned: success, and on failure where there are any
   type: list
   elements: dict
+  contains:
+    rewritten:
+      description:
+        - What differs in the definition on this host, which has other names (C(kvmfleet_bridge_map) and the like). Missing if nothing does.
+        - The place of each name, the name before and after, and the definition, V(persistent), or V(live) for a transient domain.
+      type: list
+      elements: dict
+      sample:
+        - {path: "devices[1]/interface[1]/source[1]/@bridge", before: br0, after: br-prod, definitions: [persistent]}
+      version_added: 0.2.0
   sample:
     - id: 2f0f8f8e-8f0c-4c1e-9d5e-0a6a3b7d1c11
       type: evacuation

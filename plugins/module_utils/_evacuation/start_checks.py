@@ -169,7 +169,7 @@ def _explain_new_backing(disk: SavedDisk) -> str:
         return ""
     known = {*(disk.backing or ()), *(disk.backing_devices or ())}
     others = sorted(set(answer_within(STORAGE_SECONDS, lambda: _list_backing_files(disk.path)) or ()) - known)
-    return f"it is built on {', '.join(others)} now, but was not when it was saved" if others else ""
+    return f"it is built on {', '.join(others)} now, which was not proved when it was saved" if others else ""
 
 
 def _list_backing_files(path: str) -> t.List[str]:

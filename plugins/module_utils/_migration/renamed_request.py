@@ -13,7 +13,7 @@ import typing as t
 from .._model.codec import Maybe
 from .._model.libvirt_formats import format_ids, parse_ids
 from .._model.requests import BootFile, DeviceNeed, DiskFile, DiskNeed, DomainRequest, GuestCell, NetworkNeed, NumaPlacement, Pinning
-from .._model.resource_maps import BRIDGES, CPUS, DEVICES, IMAGES, NETWORKS, NUMA_NODES, NoName, Renaming, device_kind
+from .._model.resource_maps import BRIDGES, CPUS, DEVICES, IMAGES, NETWORKS, NUMA_NODES, NameChange, NoName, Renaming, device_kind
 
 _KINDS_OF_NETWORKS = {"bridge": BRIDGES, "network": NETWORKS}
 # Devices and volumes of pools are not files of a folder.
@@ -23,10 +23,11 @@ Need = t.TypeVar("Need")
 
 
 class RenamedRequest(t.NamedTuple):
-    """A request as another host has to fulfil it, and a sentence for each name that could not be translated."""
+    """A request as another host has to fulfil it, a sentence for each name that could not be translated, and what those that were translated are there."""
 
     needs: DomainRequest
     problems: t.Tuple[str, ...]
+    changes: t.Tuple[NameChange, ...]
 
 
 def rename_request(needs: DomainRequest, renaming: Renaming) -> RenamedRequest:
@@ -43,7 +44,7 @@ def rename_request(needs: DomainRequest, renaming: Renaming) -> RenamedRequest:
         pinning=names.rename_pinning(needs.pinning) if needs.pinning else needs.pinning,
         numa=names.rename_numa(needs.numa) if needs.numa else needs.numa,
     )
-    return RenamedRequest(renamed, tuple(dict.fromkeys(names.problems)))
+    return RenamedRequest(renamed, tuple(dict.fromkeys(names.problems)), tuple({(one.kind, one.before): one for one in names.changes}.values()))
 
 
 def _each(needs: Maybe[t.Tuple[Need, ...]], rename: t.Callable[[Need], Need]) -> Maybe[t.Tuple[Need, ...]]:
@@ -55,6 +56,7 @@ class _Names:
 
     def __init__(self, renaming: Renaming) -> None:
         self.problems: t.List[str] = []
+        self.changes: t.List[NameChange] = []
         self._renaming = renaming
 
     def rename_network(self, need: NetworkNeed) -> NetworkNeed:
@@ -93,7 +95,9 @@ class _Names:
 
     def _rename(self, kind: str, name: str) -> str:
         try:
-            return self._renaming.rename(kind, name)
+            renamed, change = self._renaming.rename(kind, name), self._renaming.describe_change(kind, name)
         except NoName as problem:
             self.problems.append(str(problem))
             return name
+        self.changes += [change] if change else []
+        return renamed

@@ -17,13 +17,16 @@ import typing as t
 from xml.etree.ElementTree import Element
 from xml.parsers import expat
 
-from .._libvirt.interface import Host
 from .._model import resource_maps as m
-from .._model.domain_states import DomainInfo
 from .._model.errors import Internal, NotSupported
 from .._model.libvirt_formats import escape_text, format_pci_address, parse_device_number, parse_libvirt_xml
 from .._model.record_parts import LIVE, PERSISTENT, DefinitionChange
 from .._model.resource_maps import NoName, Renaming
+
+if t.TYPE_CHECKING:
+    # The control half rewrites saved definitions, and knows no hosts of libvirt.
+    from .._libvirt.interface import Host
+    from .._model.domain_states import DomainInfo
 
 Attributes = t.Mapping[str, str]
 # The attributes of an element and of all elements around it, the element itself last.

@@ -10,11 +10,13 @@ A move translates the name on its source into the fleet's name, and that into th
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import ipaddress
 import re
 import typing as t
 
+from .codec import JsonObject
 from .errors import InvalidArgument
 from .libvirt_formats import format_ids, parse_ids
 
@@ -29,10 +31,12 @@ def _no_names() -> Names:
 class ResourceMaps:
     """The maps of one host: by kind, the host's own name of each resource by its fleet-wide name.
 
-    :arg bridges: bridges; C(networks) libvirt networks.
+    :arg bridges: bridges.
+    :arg networks: libvirt networks.
     :arg images: folders of files.
     :arg devices: addresses of host devices.
-    :arg cpus: sets of CPUs; C(numa_nodes) sets of NUMA nodes.
+    :arg cpus: sets of CPUs.
+    :arg numa_nodes: sets of NUMA nodes.
     :arg graphics: addresses on which graphical consoles listen.
     """
 
@@ -53,6 +57,17 @@ class ResourceMaps:
 
 
 NO_MAPS: t.Final = ResourceMaps()
+
+
+@dataclasses.dataclass(frozen=True)
+class HostNames:
+    """What one host calls its resources.
+
+    :arg host: its name, for sentences.
+    """
+
+    host: str
+    maps: ResourceMaps = NO_MAPS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,6 +157,21 @@ class NoName(Exception):
 
 
 @dataclasses.dataclass(frozen=True)
+class NameChange:
+    """What two hosts call one resource.
+
+    :arg kind: of the resource, as of L(ResourceMaps). Of a file, its folder is named.
+    :arg before: the name on the host that a guest leaves.
+    :arg after: the name on the other host.
+    """
+
+    kind: str
+    before: str
+    after: str
+    extra: JsonObject = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
 class Renaming:
     """What a guest's names on one host are on another one.
 
@@ -152,6 +182,11 @@ class Renaming:
     destination: str
     before: ResourceMaps
     after: ResourceMaps
+
+    @classmethod
+    def between(cls, source: HostNames, destination: HostNames) -> Renaming:
+        """Return what the names on one host are on another one."""
+        return cls(source.host, destination.host, source.maps, destination.maps)
 
     def __bool__(self) -> bool:
         """Whether a name may differ."""
@@ -168,6 +203,14 @@ class Renaming:
         if renamed != name and not _is_same(kind, self._back()._translate(kind, renamed), name):
             raise NoName(f"{self.destination} would have {name} as {renamed}, but that would not become {name} again on the way back to {self.source}.")
         return renamed
+
+    def describe_change(self, kind: str, name: str) -> t.Optional[NameChange]:
+        """Return how L(rename) changes the name, by the folder for a file; null if it does not. Raises as L(rename)."""
+        renamed = self.rename(kind, name)
+        if renamed == name:
+            return None
+        folder = _longest_folder(self.before.images, name) if kind == IMAGES else name
+        return NameChange(kind, folder, renamed[: len(renamed) - len(name) + len(folder)])
 
     def _back(self) -> Renaming:
         return Renaming(self.destination, self.source, self.after, self.before)
@@ -227,6 +270,15 @@ class Renaming:
     def _unknown(kind: str, host: str, other: str, name: str, own: str) -> NoName:
         about = KINDS[kind]
         return NoName(f"{host} has no {about.label} {name!r} in {about.variable}, and {own} is {name!r} on {other}.")
+
+
+def rename_folders(folders: t.Iterable[str], renaming: Renaming) -> t.Dict[str, str]:
+    """Return the destination's path of each of these folders of the source, without those that have no name there."""
+    renamed = {}
+    for folder in folders:
+        with contextlib.suppress(NoName):
+            renamed[folder] = renaming.rename(IMAGES, folder)
+    return renamed
 
 
 def _is_same(kind: str, one: str, other: str) -> bool:

@@ -73,7 +73,6 @@ class RemainingHosts:
         gone = [self.leavers[uuid] for uuid, host in assignment.items() if host == lost]
         renamed = [fleet.request_at(leaver, fleet.states[lost]) for leaver in gone]
         arrived = [replace(leaver, source=lost, source_id=source_id, source_uuid=source_uuid, at_source=None, unnamed=()) for leaver in renamed]
-        fleet = fleet.with_saved_names()
         units = build_units([*self.there[lost], *arrived])
         for request in (request for unit in units for request in unit.requests):
             fleet = fleet.without_domain(request.uuid, lost)

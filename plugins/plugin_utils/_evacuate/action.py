@@ -18,6 +18,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, JsonObject, Maybe, decode, encode
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result, describe_actor
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.follow import list_name_lines
 
 from .ansible_probe import AnsibleProbe, Connector
 from .evacuation import Evacuation, check_numbers
@@ -110,10 +111,14 @@ def _damaged_failure(run: Evacuation, uuid: str) -> DomainFailure:
 
 
 def _diff_hosts(run: Evacuation) -> JsonObject:
-    """Return where each domain may be, before and after."""
+    """Return where each domain may be, before and after, and what differs in its definition there."""
     started = [job for job in run.jobs if job.record and (job.record.status in _STARTED_STATUSES or (run.check and job.prediction))]
-    before = "".join(f"{job.name}: {', '.join(str(host.host) for host in job.candidate.possible_hosts)}\n" for job in started)
-    return {"before": before, "after": "".join(f"{job.name}: {run.context.target_host}\n" for job in started)}
+    before, after = list[str](), list[str]()
+    for job in started:
+        record = t.cast(JsonObject, encode(job.record))
+        before += [f"{job.name}: {', '.join(str(host.host) for host in job.candidate.possible_hosts)}\n", *list_name_lines(record, "before")]
+        after += [f"{job.name}: {run.context.target_host}\n", *list_name_lines(record, "after")]
+    return {"before": "".join(before), "after": "".join(after)}
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.evidence
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostAnswer, HostRef, host_of
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource_maps import HostNames, Renaming
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import DomainToProbe, HostTokens, lockable_paths
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import Survey
 
@@ -48,6 +49,7 @@ from .fleet_answers import (
     names_of_source,
 )
 from .job import CachedSettings, EvacuationContext, EvacuationJob, ListedDomain, wanted_state
+from .renaming import rename_tokens
 from .reservation import EvacuationReservation, build_request, record_refusal, saved_traits
 from .source import age_seconds, check_saved_values, check_still_not_granted, has_saved_disks, list_candidates, resolve_source, select_candidates
 from .start_checks import AcceptedLocks, is_fenced, list_expiring_images, list_images, refuse_locked_images, seconds_to_wait
@@ -80,6 +82,7 @@ class Evacuation:
         self.proofs = PowerOffEvidence(self.settings, self.source, self.entries, context.by)
         self.arrivals = RecentMoves(context.ledger)
         self.acceptance = AcceptedLocks(context.options.accept_locked, context.by)
+        self._names: dict[str, HostNames] = {}
         self.damaged: list[str] = []
 
     def ask_first_round(self) -> FirstRound:
@@ -241,7 +244,7 @@ class Evacuation:
     def build_evidence(self, job: EvacuationJob) -> list[JsonObject]:
         """Return all evidence that the source is off, as the domain's record keeps it, with the domain's own images."""
         accepted = [encode(accept_silence(self.silent, self.context.by, utc_now()))] if self.silent else []
-        own = {path: self.images[path] for path in lockable_paths(job.disks) if path in self.images}
+        own = {path: self.images[path] for path in lockable_paths(job.disks_here) if path in self.images}
         images = [{"kind": "locks", "from": self.context.target_host, "images": encode(own), "at": utc_now()}] if own else []
         return [*encode(self.proofs.all_evidence), encode(self.silence), *images, *self.acceptance.build_evidence(job, self.images), *accepted]
 
@@ -259,10 +262,22 @@ class Evacuation:
 
     def _check_saved(self, job: EvacuationJob) -> None:
         check_saved_values(job.candidate.entry)
+        self._name_resources(job)
         job.traits = saved_traits(job.saved, self.context.settings, self.context.target_host)
         build_request(job)
         start_checks.check_saved(job, self.context.options.accept_fresh)
         self.context.warnings += [start_checks.fresh_warning(job, file) for file in job.fresh if job.is_open]
+
+    def _name_resources(self, job: EvacuationJob) -> None:
+        """Set what the saved names are on this host. Raises L(InvalidArgument) for an invalid map of either host."""
+        # It may have moved since it was saved: the definition has the names of the host that it was saved on.
+        job.names = self._names_of(str((job.saved.host and job.saved.host.host) or self.source.name))
+        job.renaming = Renaming.between(job.names, self._names_of(self.context.target_host)) or None
+
+    def _names_of(self, host: str) -> HostNames:
+        if host not in self._names:
+            self._names[host] = HostNames(host, self.settings.resource_maps(host))
+        return self._names[host]
 
     def _build_probe(self, uris: dict[str, str]) -> JsonObject:
         wanted = [job for job in self.jobs if job.is_open]
@@ -273,14 +288,14 @@ class Evacuation:
         return {"ledger_id": self.context.ledger.ledger_id, "ask": uris, "dead": dead, "knock": encode(endpoints), "domains": domains, "paths": paths}
 
     def _domain_to_probe(self, job: EvacuationJob) -> DomainToProbe:
-        fresh = tuple(file.path for file in job.fresh)
-        return DomainToProbe(job.uuid, job.disks, tuple(job.files), fresh, self._tokens_for(job), job.saved.request or {})
+        return DomainToProbe(job.uuid, job.disks_here, job.files_here, job.fresh_here, self._tokens_for(job), job.saved.request or {})
 
     def _tokens_for(self, job: EvacuationJob) -> HostTokens:
-        """Return the tokens of the host that the domain was saved on; they identify its disks, wherever it was moved since."""
+        """Return the tokens of the host that the domain was saved on, by the folders as this host calls them. They identify its disks."""
         saved_on = str((job.saved.host and job.saved.host.host_id) or "")
         entry = next((entry for entry in self.entries if saved_on and entry.host_id == saved_on), None)
-        return HostTokens(saved_on, (entry.folders or {}) if entry else {})
+        tokens = HostTokens(saved_on, (entry.folders or {}) if entry else {})
+        return rename_tokens(tokens, job.renaming) if job.renaming else tokens
 
     def _all_tokens(self) -> dict[str, HostTokens]:
         return {job.uuid: self._tokens_for(job) for job in self.jobs if job.is_open}
@@ -344,6 +359,9 @@ class Evacuation:
     def _judge_destination(self, job: EvacuationJob) -> None:
         start_checks.check_absent(job, self.fleet)
         if not job.rejoin:
+            problem = start_checks.find_naming_error(job, self.context.target_host)
+            if problem:
+                raise problem
             start_checks.check_disks(job, self.destination, self.seen.unseen.get(job.uuid, {}))
 
     def _reserve_all(self, reservation: EvacuationReservation) -> None:

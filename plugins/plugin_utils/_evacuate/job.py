@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,12 +17,14 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model import d
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, Json, JsonObject, Maybe, SignedInt, decode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource_maps import HostNames, Renaming
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import DomainProtection, NeededFile, SavedDisk, SavedFile
 
 from .._drain.preparation import TaskResult
 from .._ledger.documents import Stored
 from .._ledger.ledger import Ledger
 from .._settings.variables import Settings
+from .renaming import RenamedDefinition, rename_definition, rename_disk
 from .source import Candidate, Source
 
 RunPhase = Callable[[str, JsonObject], JsonObject]
@@ -186,6 +189,8 @@ class EvacuationJob:
     :arg files: that it needs in addition to its disks and that other hosts were proved to see, as they were saved.
     :arg traits: that the policy of the domain requires of its hosts.
     :arg fresh: those that only its host had and that a start may create again.
+    :arg names: those in what was saved of it, of the host that it was saved on.
+    :arg renaming: what they are on the host that the task runs on; None if they are the same there.
     :arg prediction: in check mode, the record that the start would have.
     """
 
@@ -202,6 +207,8 @@ class EvacuationJob:
     error: t.Optional[KvmfleetError] = None
     changed: bool = False
     prediction: t.Optional[MoveRecord] = None
+    names: t.Optional[HostNames] = None
+    renaming: t.Optional[Renaming] = None
 
     @property
     def uuid(self) -> str:
@@ -224,6 +231,28 @@ class EvacuationJob:
         requested = t.cast("Sequence[JsonObject]", (self.saved.request or {}).get("disks") or ())
         shared = {disk["target"] for disk in requested if disk.get("shareable")}
         return tuple(decode(SavedDisk, {"shareable": disk["target"] in shared, **disk}) for disk in self.saved.disks or ())
+
+    @functools.cached_property
+    def renamed(self) -> RenamedDefinition:
+        """The saved definition as the host that the task runs on needs it."""
+        return rename_definition(self.saved, self.renaming) if self.renaming else RenamedDefinition(self.saved.definition or "")
+
+    @property
+    def disks_here(self) -> tuple[SavedDisk, ...]:
+        """The disks as the host that the task runs on sees them."""
+        renaming = self.renaming
+        return tuple(rename_disk(disk, renaming) for disk in self.disks) if renaming else self.disks
+
+    @property
+    def files_here(self) -> tuple[SavedFile, ...]:
+        """The proved files likewise."""
+        renaming = self.renaming
+        return tuple(self.renamed.rename_file(file, renaming) for file in self.files) if renaming else tuple(self.files)
+
+    @property
+    def fresh_here(self) -> tuple[str, ...]:
+        """The paths there of files that a start may create again."""
+        return tuple(self.renamed.rename_needed(file).path for file in self.fresh)
 
     @property
     def is_open(self) -> bool:

@@ -19,6 +19,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, InvalidArgument, KvmfleetError, Unreachable, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource_maps import NO_MAPS, HostNames, Renaming
 
 from .._drain.preparation import FactsOf, readable_facts
 from .._ledger.documents import HostEntry, pause_collector
@@ -35,6 +36,7 @@ from . import start_checks
 from .evacuation import Evacuation
 from .fleet_answers import FirstRound
 from .job import AskedHost, EvacuationJob, EvacuationTask, EvacuationWork
+from .renaming import rename_definition
 from .reservation import OFF_FILTERS, START_FILTERS, build_request
 from .result import UncoveredDomain
 from .start_checks import list_unproved_images
@@ -206,7 +208,8 @@ class SurvivingHosts:
 
 
 class CanStart(Rule):
-    """A host that was not proved to see a domain's disks while all hosts were healthy cannot start it, and neither can one that already has it or its name.
+    """A host that was not proved to see a domain's disks while all hosts were healthy cannot start it, and neither can one that already has it or its name, or
+    for which its definition cannot be rewritten.
 
     No option overrides that.
     """
@@ -217,6 +220,7 @@ class CanStart(Rule):
     def __init__(self, jobs: Iterable[EvacuationJob], survivors: SurvivingHosts) -> None:
         self._jobs = {job.uuid: job for job in jobs}
         self._survivors = survivors
+        self._problems: dict[tuple[str, str], str] = {}
         self._uuids = {host: frozenset(there.values()) for host, there in survivors.present.items()}
 
     def judge_host(self, request: Request, host: HostState, fleet: scheduler_fleet.Fleet) -> Finding:
@@ -227,7 +231,20 @@ class CanStart(Rule):
         if request.name in present:
             return Finding(f"It has another domain named {request.name} ({present[request.name]}).")
         missing = list_unproved_images(self._jobs[request.uuid], self._survivors.host_ids[host.name])
-        return Finding(f"Its access to {', '.join(missing)} was not proved.") if missing else PASS
+        if missing:
+            return Finding(f"Its access to {', '.join(missing)} was not proved.")
+        problem = self._find_naming_problem(request, host)
+        return Finding(problem) if problem else PASS
+
+    def _find_naming_problem(self, request: Request, host: HostState) -> str:
+        """Return why the saved definition cannot be rewritten for that host; empty if it can."""
+        if request.names is None or request.names.maps == host.resource_maps:
+            return ""
+        key = (request.uuid, host.name)
+        if key not in self._problems:
+            renaming = Renaming.between(request.names, HostNames(host.name, host.resource_maps))
+            self._problems[key] = rename_definition(self._jobs[request.uuid].saved, renaming).problem
+        return self._problems[key]
 
 
 @dataclass(frozen=True)
@@ -354,7 +371,14 @@ def _read_survivors(run: Evacuation, names: Sequence[str], since: t.Optional[Boo
     records = list(run.context.ledger.list_records(unsettled_only=True))
     all_facts = {name: read_facts(gathered) for name, gathered in known.items()}
     states = {
-        name: HostState.from_facts(name, host, records, find_entry(entries, name, host.host_uuid or None, host.host_id or None), settings.scheduler(name))
+        name: HostState.from_facts(
+            name,
+            host,
+            records,
+            find_entry(entries, name, host.host_uuid or None, host.host_id or None),
+            settings.scheduler(name),
+            resource_maps=settings.resource_maps(name) if name in names else NO_MAPS,
+        )
         for name, host in all_facts.items()
     }
     hosts = {name: all_facts[name] for name in names}

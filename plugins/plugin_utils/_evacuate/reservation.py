@@ -69,7 +69,7 @@ class KeptTraits(Traits):
 START_FILTERS: t.Final[tuple[Filter, ...]] = (*(rule for rule in LOSS_FILTERS if rule.name != "storage"), KeptTraits())
 # A domain that stays off needs no memory and CPUs.
 OFF_FILTERS: t.Final[tuple[Filter, ...]] = tuple(
-    rule for rule in START_FILTERS if rule.name in ("not_source", "up", "enabled", "machine_type", "labels", "traits")
+    rule for rule in START_FILTERS if rule.name in ("not_source", "up", "enabled", "machine_type", "resource_maps", "labels", "traits")
 )
 
 
@@ -79,13 +79,20 @@ def filters_for(job: EvacuationJob) -> tuple[Filter, ...]:
 
 
 def build_request(job: EvacuationJob) -> Request:
-    """Return what the domain needs. Raises L(InvalidArgument) for an invalid saved request."""
+    """Return what the domain needs, by its saved names. Raises L(InvalidArgument) for an invalid saved request."""
     try:
         source = job.source
         needs = {**job.saved.request, "traits": list(job.traits)} if job.saved.request and job.traits else job.saved.request
-        return Request.from_needs(needs or None, job.uuid, job.name, source.name, source.entry.host_uuid or "", source_id=source.host_id)
+        request = Request.from_needs(needs or None, job.uuid, job.name, source.name, source.entry.host_uuid or "", source_id=source.host_id)
+        return replace(request, names=job.names) if job.names else request
     except InvalidArgument as error:
         raise InvalidArgument(f"The saved requirements of domain {job.name} ({job.uuid}) are invalid: {error.message}", "It was not started.") from error
+
+
+def request_here(job: EvacuationJob) -> Request:
+    """Return what the domain needs by the names of the host that the task runs on. Raises as L(build_request)."""
+    request = build_request(job)
+    return request.rename(job.renaming) if job.renaming else request
 
 
 def saved_traits(saved: DomainProtection, settings: Settings, host: str) -> tuple[str, ...]:
@@ -115,13 +122,13 @@ FORCED_REBUILD = "FORCED_REBUILD"
 def record_refusal(context: EvacuationContext, job: EvacuationJob, destination: HostRef, why: str, filters_off: Iterable[str]) -> t.Optional[Stored]:
     """Return the record, closed as C(conflict), of an evacuation that the destination was refused for; None if another run's record holds the domain now."""
     try:
-        stored = context.ledger.open_record(_make_record(context, job, destination, ()).judge_without(sorted(filters_off)))
+        stored = context.ledger.open_record(_make_record(context, job, destination, (), build_request(job)).judge_without(sorted(filters_off)))
         return context.ledger.update_record(stored, stored.record.advance(s.CONFLICT, context.by, why))
     except Conflict:
         return None
 
 
-def _make_record(context: EvacuationContext, job: EvacuationJob, destination: HostRef, evidence: Sequence[JsonObject]) -> MoveRecord:
+def _make_record(context: EvacuationContext, job: EvacuationJob, destination: HostRef, evidence: Sequence[JsonObject], request: Request) -> MoveRecord:
     record = new_record(
         s.EVACUATION,
         domain=DomainRef(job.uuid, job.name),
@@ -129,7 +136,7 @@ def _make_record(context: EvacuationContext, job: EvacuationJob, destination: Ho
         destination=destination,
         policy={},
         by=context.by,
-        request={} if job.wanted == domain_states.SHUTOFF else build_request(job).as_json(),
+        request={} if job.wanted == domain_states.SHUTOFF else request.as_json(),
         forced=FORCED_REBUILD if context.options.force else None,
     )
     return replace(record, before=_state_before(job), wanted_state=job.wanted, evidence=tuple(evidence))
@@ -204,7 +211,7 @@ class EvacuationReservation:
         self.context.warnings += [f"Domain {job.name}: {warning}" for warning in verdict.warnings]
 
     def _make_record(self, job: EvacuationJob, evidence: Sequence[JsonObject]) -> MoveRecord:
-        return _make_record(self.context, job, self.destination, evidence)
+        return _make_record(self.context, job, self.destination, evidence, request_here(job)).rewrite(job.renamed.changes)
 
     def _judge_host(self, job: EvacuationJob) -> Verdict:
         cpu = self.cpu.get(job.uuid)

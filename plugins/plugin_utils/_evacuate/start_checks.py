@@ -47,13 +47,13 @@ _FIND_HOLDER = (
 
 def list_images(jobs: Iterable[EvacuationJob]) -> list[str]:
     """Return the paths of the images that these domains write and QEMU locks."""
-    return sorted({path for job in jobs for path in lockable_paths(job.disks)})
+    return sorted({path for job in jobs for path in lockable_paths(job.disks_here)})
 
 
 @dataclass
 class AcceptedLocks:
     """A person's decision that images may be locked, C(accept_locked): valid only for the named images, and only after fencing has proved that the source is
-    off.
+    off. The images are named as the definition that was saved names them, whatever each survivor calls them.
 
     :arg by: who runs the task.
     """
@@ -79,8 +79,9 @@ class AcceptedLocks:
             )
 
     def list_accepted(self, job: EvacuationJob) -> list[str]:
-        """Return the accepted images of a domain."""
-        return [path for path in lockable_paths(job.disks) if path in self._images]
+        """Return the accepted images of a domain, as the host that the task runs on calls them."""
+        pairs = zip(job.disks, job.disks_here, strict=True)
+        return [here.path for saved, here in pairs if here.is_lockable and saved.path in self._images]
 
     def build_evidence(self, job: EvacuationJob, found: Mapping[str, LockState]) -> list[JsonObject]:
         """Return the part that the domain's record keeps: nothing if no accepted image was locked."""
@@ -103,7 +104,7 @@ def seconds_to_wait(jobs: Iterable[EvacuationJob], option: t.Optional[int]) -> i
 
 def list_expiring_images(jobs: Iterable[EvacuationJob]) -> list[str]:
     """Return the images of which a dead host's locks end by themselves, so that waiting helps."""
-    return sorted({disk.path for job in jobs for disk in job.disks if disk.is_lockable and not qemu_locks.has_kept_locks(disk)})
+    return sorted({disk.path for job in jobs for disk in job.disks_here if disk.is_lockable and not qemu_locks.has_kept_locks(disk)})
 
 
 def refuse_locked_images(jobs: Iterable[EvacuationJob], found: Mapping[str, LockState], waited_seconds: int, acceptance: AcceptedLocks, fenced: bool) -> None:
@@ -114,13 +115,15 @@ def refuse_locked_images(jobs: Iterable[EvacuationJob], found: Mapping[str, Lock
     """
     for job in jobs:
         accepted = acceptance.list_accepted(job)
-        held = [path for path in lockable_paths(job.disks) if found[path].state == qemu_locks.LOCKED and not (fenced and path in accepted)]
+        held = [path for path in lockable_paths(job.disks_here) if found[path].state == qemu_locks.LOCKED and not (fenced and path in accepted)]
         if held:
             job.error = Unsafe(_locked_message(job, held, waited_seconds), _NOT_FENCED if set(held) & set(accepted) else _FIND_HOLDER)
 
 
 def _locked_message(job: EvacuationJob, held: list[str], waited_seconds: int) -> str:
-    return f"Domain {job.name} was not started: {', '.join(held)} is still open for writing {waited_seconds} s after {job.source.name} was fenced."
+    saved = {here.path: saved.path for saved, here in zip(job.disks, job.disks_here, strict=True)}
+    named = [path if saved[path] == path else f"{path} ({saved[path]} on {job.source.name})" for path in held]
+    return f"Domain {job.name} was not started: {', '.join(named)} is still open for writing {waited_seconds} s after {job.source.name} was fenced."
 
 
 # Statuses of an evacuation in which its destination may have the domain.
@@ -281,6 +284,16 @@ def _list_images_to_see(job: EvacuationJob) -> list[tuple[str, Image]]:
     disks: list[tuple[str, Image]] = [(f"disk {disk.target}", disk) for disk in job.disks if disk.is_needed]
     files = [(describe_file(file.what, file.path), file) for file in job.files]
     return [(name, image) for name, image in [*disks, *files] if not image.is_everywhere]
+
+
+def find_naming_error(job: EvacuationJob, host: str) -> t.Optional[NotSupported]:
+    """Return why the saved definition cannot be rewritten for the host that the task runs on, of that name; None if it can."""
+    if not job.renamed.problem:
+        return None
+    return NotSupported(
+        f"Domain {job.name} cannot be started on {host}: {job.renamed.problem} It was not started.",
+        "Complete the resource maps of both hosts, or start it on another host.",
+    )
 
 
 def check_disks(job: EvacuationJob, destination: HostRef, unseen: Mapping[str, str]) -> None:

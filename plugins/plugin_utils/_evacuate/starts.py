@@ -31,10 +31,10 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import HostTokens
 
 from .._migrate.follow import ControllerGone
-from .._scheduler.request import read_request
 from .evidence import PowerOffEvidence, SilenceRenewal
 from .job import EvacuationContext, EvacuationJob
-from .start_checks import AcceptedLocks, is_fenced
+from .reservation import request_here
+from .start_checks import AcceptedLocks, find_naming_error, is_fenced
 
 # An answer of the fence agent is valid for 15 s. In this time starts may begin, which includes the transfer to the host.
 GOOD_FOR_SECONDS = 10
@@ -63,7 +63,7 @@ class DomainStarter:
     """:arg ask: URIs of the hosts that answered, by name: none of them may have a domain active at its start.
 
     :arg host_id: of the host that starts them.
-    :arg tokens: UUID to host ID and tokens of the host that the domain was saved on.
+    :arg tokens: UUID to host ID and tokens of the host that the domain was saved on, by the folders as this host calls them.
     :arg silent_at: when the source was last found silent, by the monotonic clock.
     """
 
@@ -167,17 +167,18 @@ class DomainStarter:
             note=encode(replace(record, ledger_id=self.context.ledger.ledger_id)),
             generation=record.generation,
             rejoin=job.rejoin,
-            settle_only=settle_only,
+            # An earlier run has rewritten it by other maps: what it began is settled, and nothing else is started.
+            settle_only=settle_only or bool(job.renamed.problem),
             uuid=job.uuid,
             name=job.name,
-            definition=saved.definition or None,
+            definition=job.renamed.definition or None,
             persistent=bool(saved.persistent),
             autostart=bool(saved.autostart),
             wanted=record.wanted_state or "",
-            sources=tuple((disk.target, disk.source or "") for disk in read_request(saved.request or None).disks or ()),
-            disks=job.disks,
-            files=tuple(job.files),
-            fresh=tuple(file.path for file in job.fresh),
+            sources=tuple((disk.target, disk.source or "") for disk in request_here(job).needs.disks or ()),
+            disks=job.disks_here,
+            files=job.files_here,
+            fresh=job.fresh_here,
             accepted_locks=tuple(accepted),
             tokens=self.tokens[job.uuid],
         )
@@ -192,8 +193,8 @@ class DomainStarter:
             how = "is defined" if wanted == domain_states.SHUTOFF else f"is {wanted}"
             self._write_record(job, s.DONE, f"It {how} on {self.context.target_host}.", result.generation)
         elif outcome == r.FAILED:
-            job.error = error
-            self._write_record(job, s.FAILED, str(error), result.generation)
+            job.error = find_naming_error(job, self.context.target_host) or error
+            self._write_record(job, s.FAILED, str(job.error), result.generation)
         elif outcome == r.OVERTAKEN:
             self._reread_record(job, error)
         else:

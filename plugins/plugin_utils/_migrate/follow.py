@@ -334,12 +334,12 @@ def _make_diff(migrations: Sequence[Result]) -> dict[str, str]:
     before, after = [], []
     for record in migrations:
         has_arrived = record["status"] in _ARRIVED
-        before += [_place_line(record, "source"), *_name_lines(record, "before")]
-        after += [_place_line(record, "destination" if has_arrived else "source"), *_name_lines(record, "after" if has_arrived else "before")]
+        before += [_place_line(record, "source"), *list_name_lines(record, "before")]
+        after += [_place_line(record, "destination" if has_arrived else "source"), *list_name_lines(record, "after" if has_arrived else "before")]
     return {"before": "".join(before), "after": "".join(after)}
 
 
-def _name_lines(record: JsonObject, when: str) -> list[str]:
+def list_name_lines(record: JsonObject, when: str) -> list[str]:
     """Return a line for each name in the definition that differs between the two hosts."""
     domain, changes = t.cast(JsonObject, record["domain"]), t.cast("Sequence[JsonObject]", record.get("rewritten") or ())
     return [f"{domain['name']}: {change['path']}: {change[when]}\n" for change in changes]

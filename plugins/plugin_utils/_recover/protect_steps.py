@@ -17,6 +17,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, JsonObject, Maybe, decode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Unreachable
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef, IdentityAnswer
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource_maps import NO_MAPS, HostNames, Renaming, ResourceMaps, rename_folders
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import ENABLED
 
 from .._ledger.documents import Document, GuardStatus, HostEntry, HostProtection
@@ -130,6 +131,7 @@ class ProtectSteps:
     :arg phase: runs a phase on the host.
     :arg check: to change nothing.
     :arg remembered: the moves that other hosts remember, as far as known.
+    :arg maps_of: returns what a host of that name calls its resources.
     """
 
     name: str
@@ -138,6 +140,7 @@ class ProtectSteps:
     by: str
     check: bool
     remembered: t.Sequence[tuple[str, t.Optional[t.Sequence[JsonObject]]]] = ()
+    maps_of: t.Callable[[str], ResourceMaps] = lambda host: NO_MAPS
 
     def leave_tokens(self, addresses: JsonObject) -> LeaveResult:
         """Give the host its identity, entry and tokens. Raises L(Conflict), L(Unreachable)."""
@@ -154,7 +157,7 @@ class ProtectSteps:
         return LeaveResult(changed or before is None, answer.host_id, tokens, tuple(list_uuid_notes(before, identity, ())))
 
     def read_tokens(self) -> ReadResult:
-        """Read the tokens of all peers and write which of them this host sees.
+        """Read the tokens of all peers and write which of them this host sees, by the folders as the peers call them.
 
         An entry of version 0.1.0 has its sights inside: they are removed after the documents with the new ones were written.
         """
@@ -162,13 +165,22 @@ class ProtectSteps:
         if self.ledger is None or own is None or not own.host_id:
             return ReadResult(False, {})
         peers = {entry.host_id: entry for entry in list_entries(self.ledger) if entry.host_id and entry.host_id != own.host_id}
-        work = {key: {host_id: getattr(peer, key) for host_id, peer in peers.items() if getattr(peer, key)} for key in ("folders", "devices")}
-        sees = decode(_SeeAnswer, self.phase("see", {**work, "host_id": own.host_id})).sees
+        folders = {host_id: self._rename_folders(peer) for host_id, peer in peers.items() if peer.folders}
+        devices = {host_id: peer.devices for host_id, peer in peers.items() if peer.devices}
+        wanted = {host_id: {here: (peers[host_id].folders or {})[folder] for folder, here in named.items()} for host_id, named in folders.items()}
+        answer = decode(_SeeAnswer, self.phase("see", {"folders": wanted, "devices": devices, "host_id": own.host_id}))
+        back = {host_id: {here: folder for folder, here in named.items()} for host_id, named in folders.items()}
+        sees = {host_id: {back.get(host_id, {}).get(path, path): seen for path, seen in paths.items()} for host_id, paths in answer.sees.items()}
         changed = sees != read_own_sights(self.ledger, own)
         if not self.check and (changed or own.sees is not ABSENT):
             write_sights(self.ledger, str(own.host_id), sees)
             self._update_entry(_identity_in(own), lambda entry: replace(entry, sees=ABSENT))
         return ReadResult(changed, {peer.name: tuple(sorted(sees[host_id])) for host_id, peer in peers.items() if host_id in sees})
+
+    def _rename_folders(self, peer: HostEntry) -> dict[str, str]:
+        """Return what this host calls each folder in which the peer has left a token."""
+        names, own = HostNames(peer.name, self.maps_of(peer.name)), HostNames(self.name, self.maps_of(self.name))
+        return rename_folders(peer.folders or (), Renaming.between(names, own))
 
     def save_domains(self) -> ProtectOutcome:
         """Save the domains."""

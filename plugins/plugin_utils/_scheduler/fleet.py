@@ -17,7 +17,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource_maps import NO_MAPS, Renaming, ResourceMaps
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource_maps import NO_MAPS, HostNames, Renaming, ResourceMaps
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import ENABLED
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import CpuVerdict
 
@@ -246,19 +246,20 @@ class Fleet:
 
     def request_at(self, request: Request, host: HostState) -> Request:
         """Return the request with the names that the host has for what the domain uses. If no host has a map, nothing is compared."""
-        source = self.source_of(request) if self._has_maps and request.at_source is None else None
-        if source is None or source.resource_maps == host.resource_maps:
+        names = self._names_of(request) if request.at_source is None else None
+        if names is None or names.maps == host.resource_maps:
             return request
         key = (request, host.name)
         if key not in self._requests_at:
-            self._requests_at[key] = request.rename(Renaming(source.name, host.name, source.resource_maps, host.resource_maps))
+            self._requests_at[key] = request.rename(Renaming.between(names, HostNames(host.name, host.resource_maps)))
         return self._requests_at[key]
 
-    def with_saved_names(self) -> Fleet:
-        """Return the fleet as an evacuation finds it: a guest is started from its saved definition, with the names of the host that it was on."""
-        if not self._has_maps:
-            return self
-        return replace(self, states={name: replace(state, resource_maps=NO_MAPS) for name, state in self.states.items()})
+    def _names_of(self, request: Request) -> t.Optional[HostNames]:
+        """Return the names that the request has; None if they are those of every host, or not known."""
+        if request.names is not None or not self._has_maps:
+            return request.names
+        source = self.source_of(request)
+        return HostNames(source.name, source.resource_maps) if source else None
 
     @functools.cached_property
     def _has_maps(self) -> bool:

@@ -81,7 +81,6 @@ class LossSearch:
     _places: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.fleet = self.fleet.with_saved_names()
         states = self.fleet.states
         self._order = sorted(states, key=lambda host: (-states[host].free_mib(), host))
         owners = {request.uuid: host for host, requests in self.guests.items() for request in requests}

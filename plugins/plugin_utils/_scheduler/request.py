@@ -28,7 +28,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests
     HugepageNeed,
     NetworkNeed,
 )
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource_maps import Renaming
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource_maps import HostNames, NameChange, Renaming
 
 _WHERE: t.Final = "request"
 # Fields that a domain's policy has, too.
@@ -138,7 +138,9 @@ class Request:
     :arg unsafe: whether the operator confirms storage that is not proved to be shared.
     :arg one_way: whether it may move to a host from which it could not move back.
     :arg at_source: the request with the names of the host that it leaves, if this one has those of another host.
+    :arg renamed: what the names that differ are on that other host.
     :arg unnamed: what has no name on that other host, each a sentence.
+    :arg names: of the host whose names it has; None: those of the host that it leaves.
     :arg starts: whether the guest is off while it moves, so that rules about moves between two QEMU do not apply.
     """
 
@@ -156,7 +158,9 @@ class Request:
     one_way: bool = True
     at_source: t.Optional[Request] = field(default=None, hash=False)
     unnamed: tuple[str, ...] = ()
+    renamed: tuple[NameChange, ...] = field(default=(), hash=False)
     starts: bool = False
+    names: t.Optional[HostNames] = field(default=None, hash=False)
 
     @classmethod
     def from_needs(
@@ -194,8 +198,8 @@ class Request:
 
     def rename(self, renaming: Renaming) -> Request:
         """Return the request as another host has to fulfil it, with the names of that host."""
-        needs, problems = rename_request(self.needs, renaming)
-        return self if needs == self.needs and not problems else replace(self, needs=needs, at_source=self, unnamed=problems)
+        needs, problems, changes = rename_request(self.needs, renaming)
+        return self if needs == self.needs and not problems else replace(self, needs=needs, at_source=self, unnamed=problems, renamed=changes)
 
     @functools.cached_property
     def source_ref(self) -> HostRef:

@@ -33,6 +33,7 @@ class FakeStartingHost:
         self.dies: str | None = None
         self.memory: dict[str, str] = {}
         self.starts: list[str] = []
+        self.definitions: dict[str, str] = {}
 
     def add(self, uuid: str, name: str, state: str = domain_states.RUNNING) -> None:
         self.guests[uuid] = {"name": name, "state": state, "persistent": True, "autostart": False}
@@ -56,6 +57,7 @@ class FakeStartingHost:
     def define_domain(self, definition: str) -> None:
         root = ElementTree.fromstring(definition)
         self.add(str(root.findtext("uuid")), str(root.findtext("name")), domain_states.SHUTOFF)
+        self.definitions[str(root.findtext("name"))] = definition
 
     def start_domain(self, uuid: str, paused: bool) -> None:
         guest = self.guests[uuid]

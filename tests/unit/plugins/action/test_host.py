@@ -48,7 +48,9 @@ class Fleet:
         self.strategy = "linear"
         self.async_val = 0
         self.facts: dict[str, t.Any] = {}
+        # Of the host of the task, and of others by name.
         self.variables: dict[str, t.Any] = {}
+        self.others: dict[str, dict[str, t.Any]] = {}
 
     def task(self, target_host: str = "kvm1", **args: t.Any) -> dict[str, t.Any]:
         action = ActionModule.__new__(ActionModule)
@@ -63,7 +65,7 @@ class Fleet:
         )
         action._execute_module = self.host.run
         own = {"kvmfleet_ledger": str(self.folder), "ansible_facts": {"kvmfleet_host": self.facts} if self.facts else {}, **self.variables}
-        return action.run_with_options(task_vars(target_host, own))
+        return action.run_with_options(task_vars(target_host, own, self.others))
 
     def entries(self) -> list[dict[str, t.Any]]:
         return [document.body for document in FileLedger(str(self.folder)).list_hosts()]

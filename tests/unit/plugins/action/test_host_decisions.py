@@ -210,6 +210,17 @@ def test_a_token_of_a_host_that_is_off_is_revoked_on_shared_storage(fleet: Decid
     assert not fleet.task(**REVOCATION)["changed"]
 
 
+def test_a_token_is_revoked_where_the_other_host_has_the_folder(fleet: Deciding) -> None:
+    fleet.put(protected={"at": "then", "token_id": WEB, "token_folders": FOLDERS})
+    fleet.others["kvm1"] = {"kvmfleet_image_map": {"fast": "/iso"}}
+    fleet.variables = {"kvmfleet_image_map": {"fast": "/data/iso", "slow": "/images"}}
+    storage = Storage(fleet, "/data/iso")
+    fleet.task(**REVOCATION)
+    # What one host alone has in its map is something else on the other one.
+    assert storage.asked[-1]["grant"] == {"grant": WEB, "host_id": ID, "folders": {"/data/iso": WEB}}
+    assert fleet.entries()[0]["decisions"][0]["folders"] == ["/iso"]
+
+
 def test_a_token_is_not_revoked_if_no_storage_could_be_written(fleet: Deciding) -> None:
     fleet.put(protected={"token_id": WEB, "token_folders": FOLDERS})
     Storage(fleet)

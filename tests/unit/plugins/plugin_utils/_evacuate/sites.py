@@ -68,6 +68,9 @@ class Site:
         self.waits: list[tuple[list[str], int]] = []
         self.uuids = {name: f.uuid_of(name) for name in self.hosts}
         self.memory = dict.fromkeys(self.hosts, 65536)
+        # Variables of hosts, and facts that differ.
+        self.variables: dict[str, Body] = {}
+        self.own_facts: dict[str, Body] = {}
         self.agents: dict[str, Agent] = {}
         self.phases: list[tuple[str, str]] = []
         self.remembered: dict[str, list[Body]] = {}
@@ -142,7 +145,7 @@ class Site:
             fencing = {"kvmfleet_fencing": {"agent": str(self.agents[name].path), "options": {}}} if name in self.agents else {}
             told = name not in self.silent and name in self.told_facts
             own = {"ansible_facts": {"kvmfleet_host": self.received(self.leads_to.get(name, name))}} if told else {}
-            return {"ansible_host": "127.0.0.1", "ansible_port": self.port, "kvmfleet_transport": "tcp", **fencing, **own}
+            return {"ansible_host": "127.0.0.1", "ansible_port": self.port, "kvmfleet_transport": "tcp", **fencing, **own, **self.variables.get(name, {})}
 
         return Settings({"hostvars": {name: variables(name) for name in self.listed}, "groups": {"all": self.listed, "kvmfleet_hosts": self.listed}})
 
@@ -180,7 +183,7 @@ class Site:
         domains = [f.domain(guest["name"], uuid=uuid, active=self.hosts[name].view_domain(uuid).active, state=guest["state"]) for uuid, guest in guests]
         known = {"host_uuid": self.uuids[name], "host_id": host_id(name), "machine_id": name, "gathered_at": self.gathered_at}
         rights = {"unverified_reasons": {"paths": "libvirt withholds it"}} if name in self.without_root else {}
-        return f.host(name, self.memory[name], domains=domains, remembered=self.remembered.get(name, []), **known, **rights)
+        return f.host(name, self.memory[name], domains=domains, remembered=self.remembered.get(name, []), **{**known, **rights, **self.own_facts.get(name, {})})
 
     def phase(self, on: str, phase: str, work: t.Mapping[str, t.Any]) -> Body:
         self.phases.append((on, phase))

@@ -17,6 +17,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Internal, KvmfleetError, Unreachable
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import new_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource_maps import ResourceMaps
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import DomainEntry, HostEntry
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.protect_domains import list_notes
@@ -113,6 +114,20 @@ def test_a_second_run_of_protect_changes_nothing(ledger: FileLedger, steps: Prot
     entry = ledger.list_hosts()[0].body
     assert (entry["host_id"], entry["state"], entry["folders"], entry["addresses"]) == (ID1, "enabled", {FOLDER: NONCE}, {"ssh_port": 22})
     assert entry["protected"]["guard"] == {"installed": True, "systemd": True, "held_at_boot": True}
+
+
+def test_tokens_are_read_where_the_host_has_the_folders_of_others(ledger: FileLedger, host: Host) -> None:
+    maps = {"kvm1": ResourceMaps(images={"fast": "/data"}), "kvm2": ResourceMaps(images={"fast": "/srv/fast", "slow": "/srv/slow"})}
+    steps = dataclasses.replace(steps_of(ledger, host), maps_of=lambda name: maps[name])
+    steps.leave_tokens({})
+    folders = {"/srv/fast/web": NONCE, "/srv/slow": NONCE, "/iso": NONCE}
+    ledger.put_host(host_entry({"name": "kvm2", "host_id": OTHER, "host_uuid": None, "state": "enabled", "reason": None, "folders": folders}), None)
+    result = steps.read_tokens()
+    (work,) = [work for phase, work in host.asked if phase == "see"]
+    assert work["folders"] == {OTHER: {"/data/web": NONCE, "/iso": NONCE}}
+    # The ledger has them as their owner calls them, which is how its domains name them.
+    assert result.sees == {"kvm2": ("/iso", "/srv/fast/web")}
+    assert not steps.read_tokens().changed
 
 
 def test_check_mode_writes_nothing_with_or_without_a_ledger(ledger: FileLedger, host: Host) -> None:

@@ -7,8 +7,9 @@
 from __future__ import annotations
 
 import typing as t
+from dataclasses import replace
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource_maps import ResourceMaps
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource_maps import HostNames, ResourceMaps
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.fleet import Fleet, HostState
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.loss_rules import make_loss_rules
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.losses import CAN, CANNOT, LossSearch
@@ -45,6 +46,15 @@ def test_a_host_with_the_mapped_bridge_passes_and_one_with_the_old_name_does_not
     assert reason_of(asked, host(maps=OTHER, bridges=["br-prod"])) == ""
     assert reason_of(asked, host(maps=OTHER, bridges=["br0"])) == "It has no bridge br-prod."
     assert reason_of(asked, host(bridges=["br0"]), host("kvm1")) == ""
+
+
+def test_saved_names_are_those_of_the_host_on_which_they_were_saved() -> None:
+    """The host that the guest leaves is dead, and not in the fleet."""
+    asked = replace(request(networks=BRIDGED), names=HostNames("kvm9", MAPS))
+    for there, reason in ((host(maps=OTHER, bridges=["br-prod"]), ""), (host(maps=MAPS, bridges=["br0"]), "")):
+        assert check_host(asked, there, fleet(there)).reason == reason
+    plain = host(bridges=["br0"])
+    assert check_host(asked, plain, fleet(plain)).reason == "kvm2 has no bridge 'prod' in kvmfleet_bridge_map, and br0 is 'prod' on kvm9."
 
 
 def test_a_name_that_only_one_host_knows_is_refused_and_force_does_not_help() -> None:
@@ -121,10 +131,10 @@ def test_the_search_for_hosts_and_the_reach_of_a_guest_use_the_same_names() -> N
     assert reach.hosts == ("kvm1", "kvm2")
 
 
-def test_a_lost_host_is_judged_by_the_saved_definitions_which_have_its_own_names() -> None:
-    """An evacuation starts them as they are: a host that has the bridge under another name cannot take the guest then."""
-    there, alike = host("kvm2", maps=OTHER, bridges=["br-prod"]), host("kvm3", maps=OTHER, bridges=["br0"])
+def test_the_guests_of_a_lost_host_are_judged_with_the_names_of_each_other_host() -> None:
+    """An evacuation rewrites their definitions, as a move does."""
+    there, without = host("kvm2", maps=OTHER, bridges=["br-prod"]), host("kvm3", bridges=["br0"])
     home = host("kvm1", domain("web1", networks=BRIDGED), maps=MAPS, bridges=["br0"])
-    for others, verdict in (([there], CANNOT), ([there, alike], CAN)):
+    for others, verdict in (([without], CANNOT), ([without, there], CAN)):
         search = LossSearch(fleet(home, *others), {"kvm1": [request(networks=BRIDGED)]}, make_loss_rules())
         assert search.judge(["kvm1"]).verdict == verdict
