@@ -11,6 +11,7 @@ import typing as t
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, SignedInt
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import SAVE, SHUTDOWN
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource_maps import NameChange
 
 from .._scheduler.planner import Placement
 from .._scheduler.verdicts import Verdict, best_verdict
@@ -26,10 +27,11 @@ ON_ITS_WAY = "The domain is already moving there."
 _METHOD_TEXTS = {SAVE: "Its memory is saved, and restored there (drain: save).", SHUTDOWN: "It is shut down (drain: shutdown)."}
 
 
-def describe_move(order: int, placement: Placement, leaver: LeavingDomain) -> PlannedMove:
+def describe_move(order: int, placement: Placement, leaver: LeavingDomain, rewritten: tuple[NameChange, ...]) -> PlannedMove:
     """Return the live move of a domain that has a destination, without a prediction.
 
     :arg order: its position among the moves of the plan, from 1.
+    :arg rewritten: what its names are at the destination.
     """
     request, chosen = placement.request, _find_chosen(placement)
     return PlannedMove(
@@ -47,11 +49,12 @@ def describe_move(order: int, placement: Placement, leaver: LeavingDomain) -> Pl
         rejected=_list_rejected(placement, chosen),
         request=to_plain_object(request.as_json()),
         not_possible=leaver.passed or ABSENT,
+        rewritten=rewritten or ABSENT,
     )
 
 
-def describe_cold_move(placement: Placement, leaver: LeavingDomain) -> PlannedColdMove:
-    """Return the move of a domain that has a destination, and does not move live."""
+def describe_cold_move(placement: Placement, leaver: LeavingDomain, rewritten: tuple[NameChange, ...]) -> PlannedColdMove:
+    """Return the move of a domain that has a destination, and does not move live. Arguments as of L(describe_move)."""
     request, chosen = placement.request, _find_chosen(placement)
     return PlannedColdMove(
         name=request.name,
@@ -66,6 +69,7 @@ def describe_cold_move(placement: Placement, leaver: LeavingDomain) -> PlannedCo
         rejected=_list_rejected(placement, chosen),
         request=to_plain_object(request.as_json()),
         not_possible=leaver.passed or ABSENT,
+        rewritten=rewritten or ABSENT,
     )
 
 

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Json, JsonObject, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import LEAVE, MIGRATE, SHUTDOWN
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource_maps import KINDS, NO_MAPS
 
 from .._scheduler.fleet import Fleet
 from .._scheduler.verdicts import DEFAULT_FILTERS, check_host
 from .inputs import DrainInputs, DrainOptions
-from .plan import DEFINITION_FILTERS, RemainingHosts, build_fleet, check_sources, read_scheduler_settings
+from .plan import DEFINITION_FILTERS, RemainingHosts, build_fleet, check_sources, list_resource_maps, read_scheduler_settings
 from .plan_entries import PlannedColdMove, PlannedMove, PlannedShutdown, SkippedDomain
 from .saved_plan import DrainPlan, read_plan, short_text, to_plain_object
 from .sorting import LeavingDomain, SortedDomains, sort_domains
@@ -53,6 +54,7 @@ def find_drift(plan: DrainPlan, inputs: DrainInputs, candidates: Sequence[str], 
     return [
         *_list_changes("The option", encode(plan.options), encode(drain_options.for_plan())),
         *_find_settings_drift(plan.settings, settings, {*plan.sources, *candidates}),
+        *_find_maps_drift(plan, inputs, candidates),
         *_find_newcomers(plan, inputs),
         *_find_strategy_drift(plan, inputs, now),
         *_find_move_drift(plan, inputs, candidates, now),
@@ -84,6 +86,19 @@ def _find_settings_drift(before: Mapping[str, JsonObject], now: Mapping[str, Jso
         elif host in before:
             found += _list_changes(f"In kvmfleet_scheduler of {host}", before[host], now[host])
     return found
+
+
+def _find_maps_drift(plan: DrainPlan, inputs: DrainInputs, candidates: Sequence[str]) -> list[str]:
+    """Name the resource maps that have changed. The plan of an earlier version does not have them."""
+    if plan.resource_maps is ABSENT:
+        return []
+    before, now = plan.resource_maps, list_resource_maps(inputs, plan.sources, candidates)
+    return [
+        line
+        for host in sorted({*plan.sources, *candidates})
+        for kind, about in KINDS.items()
+        for line in _list_changes(f"In {about.variable} of {host}", dict(before.get(host, NO_MAPS).of_kind(kind)), dict(now.get(host, NO_MAPS).of_kind(kind)))
+    ]
 
 
 def _find_newcomers(plan: DrainPlan, inputs: DrainInputs) -> list[str]:

@@ -20,6 +20,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import DomainFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import OFFLINE
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource_maps import NO_MAPS, NameChange, ResourceMaps
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import MAINTENANCE
 
 from .._ledger.documents import pause_collector
@@ -72,7 +73,7 @@ class RemainingHosts:
         source_id, source_uuid = self.refs[lost].host_id or "", self.refs[lost].host_uuid or ""
         gone = [self.leavers[uuid] for uuid, host in assignment.items() if host == lost]
         renamed = [fleet.request_at(leaver, fleet.states[lost]) for leaver in gone]
-        arrived = [replace(leaver, source=lost, source_id=source_id, source_uuid=source_uuid, at_source=None, unnamed=()) for leaver in renamed]
+        arrived = [replace(leaver, source=lost, source_id=source_id, source_uuid=source_uuid, at_source=None, unnamed=(), renamed=()) for leaver in renamed]
         units = build_units([*self.there[lost], *arrived])
         for request in (request for unit in units for request in unit.requests):
             fleet = fleet.without_domain(request.uuid, lost)
@@ -128,6 +129,11 @@ class PlacedDomains:
         both = [(placement, leavers[placement.request.uuid]) for placement in (*self.running, *self.definitions)]
         return [(placement, leaver) for placement, leaver in both if placement.destination and bool(leaver.method) != is_live]
 
+    def list_renamed(self, placement: Placement) -> tuple[NameChange, ...]:
+        """Return what the names of the domain are at its destination, as far as the facts show them."""
+        there = self.fleet.states.get(placement.destination or "")
+        return self.fleet.request_at(placement.request, there).renamed if there else ()
+
     def list_unplaced(self) -> list[tuple[Placement, LeavingDomain]]:
         """Return the domains that no host can accept."""
         leavers = self.found.all_leavers
@@ -174,10 +180,10 @@ def make_plan(inputs: DrainInputs, sources: Sequence[str], candidates: Sequence[
     check_sources(inputs, sources)
     placed = place_domains(inputs, sources, candidates, wanted)
     found, unplaced = placed.found, placed.list_unplaced()
-    live = [describe_move(order, *one) for order, one in enumerate(placed.list_placed(is_live=True), 1)]
+    live = [describe_move(order, *one, placed.list_renamed(one[0])) for order, one in enumerate(placed.list_placed(is_live=True), 1)]
     predicted = predict_in_order(live, found, inputs, wanted, sources)
     moves = sorted((move for one in predicted.values() for move in one.moves), key=lambda move: move.order)
-    cold = [describe_cold_move(*one) for one in placed.list_placed(is_live=False)]
+    cold = [describe_cold_move(*one, placed.list_renamed(one[0])) for one in placed.list_placed(is_live=False)]
     off = [skip_unplaced_definition(leaver, describe_refusals(placement)) for placement, leaver in unplaced if leaver.method == OFFLINE]
     return DrainPlan(
         schema=PLAN_SCHEMA,
@@ -195,6 +201,7 @@ def make_plan(inputs: DrainInputs, sources: Sequence[str], candidates: Sequence[
         predicted_seconds={source: one.seconds for source, one in predicted.items()},
         predicted_ranges={source: (one.low, one.high) for source, one in predicted.items()},
         cold_moves=tuple(cold),
+        resource_maps=list_resource_maps(inputs, sources, candidates),
     ).seal()
 
 
@@ -251,6 +258,11 @@ def read_scheduler_settings(inputs: DrainInputs, sources: Sequence[str], candida
     """Return C(kvmfleet_scheduler) of the hosts that have one."""
     given = [host for host in sorted({*sources, *candidates}) if inputs.scheduler.get(host)]
     return {host: to_plain_object(SchedulerSettings.from_variable(inputs.scheduler[host], host).as_json()) for host in given}
+
+
+def list_resource_maps(inputs: DrainInputs, sources: Sequence[str], candidates: Sequence[str]) -> dict[str, ResourceMaps]:
+    """Return what the hosts that have resource maps call their resources."""
+    return {host: maps for host in sorted({*sources, *candidates}) if (maps := inputs.resource_maps.get(host, NO_MAPS))}
 
 
 def _fleet_after(fleet: Fleet, placements: Sequence[Placement]) -> Fleet:

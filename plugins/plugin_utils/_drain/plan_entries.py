@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, MOST, Absent, Json, JsonObject, ShapeError, SignedInt
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import LEAVE
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import COLD_METHODS, OFFLINE
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource_maps import NameChange
 
 from .._settings.parallel import AUTO
 
@@ -42,6 +43,7 @@ class PassedStrategy:
 
 
 PassedStrategies = t.Union[tuple[PassedStrategy, ...], Absent]
+Rewritten = t.Union[tuple[NameChange, ...], Absent]
 
 
 class _OfDomain:
@@ -65,6 +67,7 @@ class PlannedMove(_OfDomain):
     :arg sends_mib: how much it is predicted to send in its first pass.
     :arg request: what the domain needs of a host.
     :arg not_possible: the strategies that its policy prefers. Plans of earlier versions have none.
+    :arg rewritten: what its names are at the destination, as far as the facts show them; absent if they are the same.
     """
 
     order: int
@@ -83,6 +86,7 @@ class PlannedMove(_OfDomain):
     predicted_range: t.Union[tuple[float, ...], Absent] = ABSENT
     sends_mib: t.Union[int, Absent] = ABSENT
     not_possible: PassedStrategies = ABSENT
+    rewritten: Rewritten = ABSENT
     extra: JsonObject = field(default_factory=dict)
 
     def check(self) -> None:
@@ -102,6 +106,7 @@ class PlannedColdMove(_OfDomain):
     :arg start: whether it runs at the destination. Only then is memory of the destination needed.
     :arg request: what the domain needs of a host.
     :arg not_possible: the strategies that its policy prefers.
+    :arg rewritten: as of L(PlannedMove).
     """
 
     name: str
@@ -116,6 +121,7 @@ class PlannedColdMove(_OfDomain):
     rejected: tuple[Rejection, ...]
     request: JsonObject
     not_possible: PassedStrategies = ABSENT
+    rewritten: Rewritten = ABSENT
     extra: JsonObject = field(default_factory=dict)
 
     def check(self) -> None:

@@ -28,6 +28,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
     encode,
 )
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource_maps import ResourceMaps
 
 from .plan_entries import NPlusOne, PlannedColdMove, PlannedMove, PlannedShutdown, PlanOptions, SkippedDomain, UnplacedDomain, find_active_uuids
 
@@ -43,6 +44,7 @@ class DrainPlan:
     :arg predicted_seconds: of each source.
     :arg predicted_ranges: between how many seconds. Plans of earlier versions have none.
     :arg cold_moves: the moves of C(cold_migrate). Plans of earlier versions have none.
+    :arg resource_maps: of the hosts that have some. Plans of earlier versions have none.
     """
 
     schema: int
@@ -60,6 +62,7 @@ class DrainPlan:
     predicted_seconds: Mapping[str, float]
     predicted_ranges: t.Union[Mapping[str, tuple[float, ...]], Absent] = ABSENT
     cold_moves: t.Union[tuple[PlannedColdMove, ...], Absent] = ABSENT
+    resource_maps: t.Union[Mapping[str, ResourceMaps], Absent] = ABSENT
     extra: JsonObject = field(default_factory=dict)
 
     def check(self) -> None:

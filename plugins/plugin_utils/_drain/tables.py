@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, Json, Maybe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import printable_line
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import OFFLINE, SAVE, SHUTDOWN
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource_maps import KINDS, NameChange
 
 from .._settings.parallel import AUTO
 from .plan_entries import NPlusOne, PlannedColdMove, PlannedMove, PlannedShutdown, Rejection, SkippedDomain, UnplacedDomain, find_active_uuids
@@ -121,6 +122,7 @@ def plan_lines(plan: DrainPlan) -> list[str]:
     lines += [_cold_line(move) for move in plan.cold_moves or ()]
     lines += [f"  {move.name} not to {hosts}: {reason}" for move in plan.all_moves for hosts, reason in summarize_rejections(move.rejected)]
     lines += [f"WARN   {move.name} to {move.destination}: {warning}" for move in plan.all_moves for warning in move.warnings]
+    lines += [f"NAMES  {move.name} on {move.destination}: {_names_text(move.rewritten)}" for move in plan.all_moves if move.rewritten]
     lines += [f"STOPS  {entry.name} on {entry.source}: {entry.reason}" for entry in plan.shutdowns]
     lines += [f"STAYS  {entry.name} on {entry.source}: {entry.reason}" for entry in plan.unplaced]
     lines += [f"LEFT   {entry.name} on {entry.source}: {entry.reason}" for entry in plan.skipped]
@@ -130,6 +132,26 @@ def plan_lines(plan: DrainPlan) -> list[str]:
 
 
 # What happens to a domain that does not move live, by method; the second form is for one that is not started at the destination.
+# A guest may be pinned to many CPUs; the plan itself has all names.
+_SHOWN_NAMES = 3
+
+
+def _names_text(changes: Sequence[NameChange]) -> str:
+    """Return what the names of a guest are at its destination, e.g. C(bridge br0 → br7)."""
+    by_kind: dict[str, list[str]] = {}
+    for change in changes:
+        by_kind.setdefault(change.kind, []).append(f"{change.before} → {change.after}")
+    return "; ".join(f"{_kind_text(kind)} {', '.join(names[:_SHOWN_NAMES])}{_more_text(names)}" for kind, names in by_kind.items())
+
+
+def _kind_text(kind: str) -> str:
+    return KINDS[kind].label if kind in KINDS else kind
+
+
+def _more_text(names: Sequence[str]) -> str:
+    return f" and {len(names) - _SHOWN_NAMES} more" if len(names) > _SHOWN_NAMES else ""
+
+
 _COLD_TEXTS = {SAVE: ("SAVES ", "restores it", ""), SHUTDOWN: ("STOPS ", "starts it", "defines it"), OFFLINE: ("MOVES ", "starts it", "defines it")}
 
 
