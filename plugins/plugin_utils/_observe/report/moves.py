@@ -62,6 +62,7 @@ class ReportedMove:
     :arg predicted_ms: the duration that was predicted before the move, between C(predicted_low_ms) and C(predicted_high_ms).
     :arg policy: field to value and source.
     :arg samples: each with the keys of C(SAMPLE_KEYS).
+    :arg rewritten: what differs in the definition at the destination.
     """
 
     id: str
@@ -100,6 +101,7 @@ class ReportedMove:
     history: tuple[JsonObject, ...]
     samples: tuple[JsonObject, ...]
     evidence: tuple[JsonObject, ...]
+    rewritten: tuple[JsonObject, ...] = ()
 
     def as_json(self) -> dict[str, Json]:
         """Return it as JSON. Its lists are not copied: there may be many samples."""
@@ -140,6 +142,7 @@ def describe_move(record: MoveRecord) -> ReportedMove:
         history=tuple(map(_describe_line, history)),
         samples=tuple(map(_describe_sample, record.samples)),
         evidence=tuple({key: _plain_value(value) for key, value in one.items()} for one in record.evidence),
+        rewritten=tuple({"path": one.path, "before": one.before, "after": one.after} for one in record.rewritten or ()),
     )
 
 

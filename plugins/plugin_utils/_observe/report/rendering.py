@@ -49,7 +49,7 @@ SCRIPTS = (
     "main",
 )
 # The details of moves, which are decoded only when they are opened; the number of moves in one block of the file.
-DETAILS = ("policy", "acts", "history", "samples", "evidence")
+DETAILS = ("policy", "acts", "history", "samples", "evidence", "rewritten")
 DETAILS_TOGETHER = 100
 # Without JavaScript the page shows the report as text, with at most this number of moves.
 MOST_AS_TEXT = 200

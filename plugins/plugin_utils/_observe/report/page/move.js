@@ -20,6 +20,7 @@ function showMove(move, isWanted) {
     ...(hasSamples ? [chart, sampleTable(details.samples)] : [nothing]),
     historyOf(details.history),
     policyOf(details.policy),
+    namesOf(details.rewritten),
     ...(details.evidence.length ? [make('h3', {}, 'Evidence'), ...details.evidence.map(evidenceOf)] : []),
   );
   if (hasSamples) {
@@ -68,6 +69,14 @@ function policyOf(policy) {
   }
   const pairs = fields.map(([field, given]) => [field, `${given.value === null ? 'none' : given.value} (${given.source})`]);
   return make('details', { class: 'more' }, make('summary', {}, 'Policy that was in force'), facts(pairs));
+}
+
+function namesOf(changes) {
+  if (!changes.length) {
+    return null;
+  }
+  const pairs = changes.map((change) => [foreign(change.path), foreign(`${change.before} → ${change.after}`)]);
+  return make('details', { class: 'more' }, make('summary', {}, 'Names that differ at the destination'), facts(pairs));
 }
 
 function evidenceOf(evidence) {

@@ -14,7 +14,7 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, NotFound
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Before, PredictedMove
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Before, DefinitionChange, PredictedMove
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.report.document import (
@@ -77,6 +77,13 @@ def test_times_of_a_move_come_from_its_history(report: Body) -> None:
     assert moves["gpu1"]["why"] == "kvm5 cannot accept domain gpu1: Its device 0000:41:00.0 (vfio) cannot leave the host."
     assert moves["erp1"]["forced_detail"] == "The destination was booked by force. Bypassed: It is in maintenance (new disks)."
     assert moves["shop1"]["evidence"] == [nights.evidence("kvm6", 895)]
+
+
+def test_the_names_that_differ_at_the_destination_are_in_the_report(empty: Ledger) -> None:
+    change = DefinitionChange("devices[1]/interface[1]/source[1]/@bridge", "br0", "br7", ("live", "persistent"))
+    nights.keep(empty, nights.begun("web1", "kvm1", "kvm2", 10).rewrite([change]))
+    (move,) = report_of(empty)["moves"]
+    assert move["rewritten"] == [{"path": change.path, "before": "br0", "after": "br7"}]
 
 
 def test_a_report_has_only_records_of_its_scope(ledger: Ledger) -> None:
