@@ -27,7 +27,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.calls import MigrateCall
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.follow import Follower
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.journal import Journal
-from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.mover import limits_of, terms_of
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.order_terms import limits_of, terms_of
 
 from .ovirt import MinimalDowntime
 
