@@ -20,6 +20,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model import s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Json, JsonObject, Maybe, ShapeError, SignedInt, decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, KvmfleetError, printable_line
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.evidence import FENCING_IMPOSSIBLE
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import MaintenanceRun
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import record_in
@@ -290,6 +291,7 @@ class StatusReport:
                 yield _error_text(record)
         for move in self.moves:
             yield from self._move_texts(move)
+        yield from self._impossible_texts()
         yield from self._evacuated_texts()
         yield from filter(None, map(attention_text, self._content.runs))
         if self._content.check and (line := attention_line(self._content.check)):
@@ -319,6 +321,17 @@ class StatusReport:
             yield f"{name}: nothing watches the move, so no limit holds. Run its task again, or: kvmfleet.migration.abort -e id={record.id}"
         elif record.id is None and move.watched is not None:
             yield f"{name}: the migration away from {move.host} was started by another tool, and no limit of this collection holds."
+
+    def _impossible_texts(self) -> Iterator[str]:
+        """Yield the hosts that could not be fenced, and do not answer."""
+        for host, entry in self._entries.items():
+            if entry.fencing and entry.fencing.is_impossible and host in self.silent:
+                again = f"kvmfleet.migration.evacuate -e source={host}"
+                since = f" since {_time_text(entry.fencing.since)}" if entry.fencing.since else ""
+                yield (
+                    f"{host}: {FENCING_IMPOSSIBLE}{since}: no device could switch it off. Repair a device, or confirm that it is off"
+                    f" (-e evacuate_host_force_down=true), and run again: {again}"
+                )
 
     def _evacuated_texts(self) -> Iterator[str]:
         left: dict[str, int] = {}

@@ -22,7 +22,8 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintena
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result, describe_actor
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fence_agent import PowerState
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fence_config import VARIABLE, parse_fencing
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fencing import ask_power, fence_host
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fence_levels import PowerReply, query_host
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fencing import fence_host
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.power_cycle import switch_on
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import find_entry_by_name
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
@@ -34,6 +35,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.ca
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.decisions import Admission, ResumePoint, admit_hosts, canary_wait_text
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.fence_decision import (
     FENCE,
+    FINISH,
     WAIT,
     KnownGuests,
     check_fence,
@@ -233,18 +235,18 @@ class _RunWork:
             raise InvalidArgument(f"{host} is not fenced: it has no {VARIABLE}.", "Switch it off and on by hand, and continue the run.")
         entry = find_entry_by_name(self._known_ledger, host).host
         guests = KnownGuests(self._active_guests(host), read_moves(self._known_ledger, self._held_run, host))
-        before = ask_power(config)
+        before = query_host(config)
 
         def act(run: MaintenanceRun, now: Now) -> tuple[MaintenanceRun, str]:
             step = check_fence(run, entry, guests)
-            what = decide_fence(step, before.reply.power is PowerState.OFF, self._task.boot_id)
+            what = decide_fence(step, bool(before.devices_in(PowerState.OFF)), self._task.boot_id)
             return (transitions.begin_fence(run, host, now) if what == FENCE else run), what
 
         _after, what = change_held_run(self._known_ledger, self._run_id, self._holder, act)
         if what == FENCE:
-            fence_host(config, entry.host_id, self._by, before)
+            fence_host(config, entry.host_id, self._by, PowerReply(before.replies[0][1], before.at))
         if what != WAIT:
-            switch_on(config)
+            switch_on(config, before if what == FINISH else None)
         return {"changed": what != WAIT}
 
     def _active_guests(self, host: str) -> list[str]:

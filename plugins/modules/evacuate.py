@@ -257,7 +257,9 @@ ages:
   type: dict
   sample: {web1: 3600}
 evidence:
-  description: The evidence that the host is off.
+  description:
+    - The evidence that the host is off.
+    - For a host with several levels of devices, it has the C(level) that succeeded, and the C(attempts) of all devices in the form of RV(attempts).
   returned: when it was taken
   type: list
   elements: dict
@@ -270,6 +272,24 @@ failures:
   type: list
   elements: dict
   sample: []
+reason:
+  description: V(fencing_impossible) if no fence agent could switch the host off. The ledger has this state of the host until there is evidence.
+  returned: failure of the fencing
+  type: str
+  sample: fencing_impossible
+attempts:
+  description: What each device did, in order; C(level), C(device), C(agent), C(action), C(power), C(output), C(at).
+  returned: failure of the fencing
+  type: list
+  elements: dict
+  sample:
+    - {level: 1, device: 1, agent: fence_ipmilan, action: 'off', power: unknown, output: 'status exited with 1', at: '2026-11-21T03:10:00.000Z'}
+choices:
+  description: What a person can do.
+  returned: failure of the fencing
+  type: list
+  elements: str
+  sample: [Repair the connection to its BMC and run this again]
 error_code:
   description: Stable code of the error. Missing or contradictory evidence is C(unsafe).
   returned: failure

@@ -34,6 +34,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.plan_ent
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.saved_plan import PLAN_SCHEMA, DrainPlan
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.tables import HostDrain
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.result import EvacuationPlan, EvacuationResult
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.host_notices import HostNotice
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.notices import EVENT_TYPE_PREFIX, Notice, NoticeData
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.run_notices import RunNotice
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.result import HostRecovery
@@ -69,6 +70,7 @@ DOCUMENTS: dict[str, tuple[type, bool, str]] = {
     "recovery-result.json": (HostRecovery, True, "The result of a recovery, by host"),
     "notice.json": (Notice, False, "A notice: a CloudEvents event of a change of a record, or of an act of others"),
     "maintenance-notice.json": (RunNotice, False, "A notice of a maintenance run"),
+    "host-notice.json": (HostNotice, False, "A notice of a host that could not be fenced"),
 }
 
 FORCED = ["FORCED_MIGRATE", "FORCED_REBUILD", None]
@@ -107,6 +109,10 @@ VALUES: dict[tuple[type, str], Schema] = {
     (RunNotice, "source"): {"type": "string", "pattern": "^urn:uuid:[0-9a-f-]{36}$"},
     (RunNotice, "type"): {"type": "string", "pattern": f"^{re.escape(EVENT_TYPE_PREFIX)}\\.maintenance\\.[a-z_]+$"},
     (RunNotice, "datacontenttype"): {"const": "application/json"},
+    (HostNotice, "specversion"): {"const": "1.0"},
+    (HostNotice, "source"): {"type": "string", "pattern": "^urn:uuid:[0-9a-f-]{36}$"},
+    (HostNotice, "type"): {"type": "string", "pattern": f"^{re.escape(EVENT_TYPE_PREFIX)}\\.host\\.[a-z_]+$"},
+    (HostNotice, "datacontenttype"): {"const": "application/json"},
     (NoticeData, "record_type"): {"enum": [*_TYPES, None]},
     (NoticeData, "forced"): {"enum": FORCED},
 }

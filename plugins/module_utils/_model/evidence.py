@@ -10,13 +10,40 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from .codec import ABSENT, Absent
+from .codec import ABSENT, Absent, JsonObject
 
 # A fence agent of the inventory; a tasks file of the operator's own; a person.
 AGENT, TASKS, PERSON = "fence_agent", "tasks", "person"
 ORIGINS = (AGENT, TASKS, PERSON)
 ACCEPTED_SILENCE = "accepted_silence"
 SILENCE = "silence"
+
+
+# No device could switch the host off, and a person has to choose what is done.
+FENCING_IMPOSSIBLE = "fencing_impossible"
+
+
+@dataclasses.dataclass(frozen=True)
+class FenceAttempt:
+    """What one device of a host did when the host was to be switched off.
+
+    :arg level: the number of its level, from 1.
+    :arg device: the number of the device in its level, from 1.
+    :arg agent: the program that was called.
+    :arg action: C(off), or C(status) if the device reported the host as off before.
+    :arg power: what the device reported last: C(on), C(off) or C(unknown).
+    :arg output: what the agent printed last, without secrets.
+    :arg at: when the attempt ended.
+    """
+
+    level: int
+    device: int
+    agent: str
+    action: str
+    power: str
+    output: str
+    at: str
+    extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,6 +56,8 @@ class Evidence:
     :arg output: what the agent printed, without secrets.
     :arg ttl_seconds: how long the evidence is valid from C(at) on.
     :arg reason: how the person knows this.
+    :arg level: the number of the level whose devices report it, for a host with several levels of devices.
+    :arg attempts: of all devices that were called, in order.
     """
 
     KEYS: t.ClassVar[t.Mapping[str, str]] = {"origin": "kind"}
@@ -43,6 +72,8 @@ class Evidence:
     by: str
     ttl_seconds: int
     reason: t.Optional[str]
+    level: t.Union[int, Absent] = ABSENT
+    attempts: t.Union[t.Tuple[FenceAttempt, ...], Absent] = ABSENT
 
     @property
     def is_of_agent(self) -> bool:

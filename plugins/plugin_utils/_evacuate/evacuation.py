@@ -34,7 +34,8 @@ from .._migrate.fleet_view import FleetView, RecentMoves
 from .._settings.variables import read_facts
 from . import start_checks
 from .evidence import SILENCE_FRESH_SECONDS, PowerOffEvidence
-from .fencing import PowerReply
+from .fence_levels import PowerReply
+from .fencing_state import clear_impossible, record_impossible
 from .fleet_answers import (
     FirstRound,
     FleetAnswers,
@@ -158,8 +159,7 @@ class Evacuation:
 
         :arg starts: whether this task starts domains itself. If not, the tasks that start domains prove the silence after the fencing.
         """
-        options = self.context.options
-        self.proofs.collect_evidence(options.fencing, options.force_down, self.others, may_fence=not self.check)
+        self._collect_evidence()
         if self.proofs.given:
             # Agents that were just queried need not be queried again.
             self.proofs.confirm_all()
@@ -171,6 +171,20 @@ class Evacuation:
         waited = time.monotonic() - begun
         if waited > _FRESH_SECONDS and not self.check:
             self.proofs.extend_evidence(waited)
+
+    def _collect_evidence(self) -> None:
+        """Collect the evidence, and write whether the source could be fenced."""
+        options, ledger, host_id = self.context.options, self.context.ledger, str(self.source.host_id)
+        try:
+            self.proofs.collect_evidence(options.fencing, options.force_down, self.others, may_fence=not self.check)
+        except KvmfleetError as error:
+            # What a person has to know is the error of the fencing, also if the ledger cannot be written.
+            with contextlib.suppress(KvmfleetError):
+                record_impossible(ledger, host_id, error, self.context.by)
+            raise
+        known = self.source.entry.fencing
+        if known and known.is_impossible and self.proofs.of_source and not self.check:
+            clear_impossible(ledger, host_id)
 
     def _prove_silence(self, probes_ports: bool) -> None:
         """Prove that the source has become silent since it was fenced, while waiting for its leases."""

@@ -29,9 +29,9 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.referenc
 
 from .._ledger.documents import HostEntry
 from .._settings.variables import Settings
-from .fence_agent import PowerState
-from .fence_config import MAX_SECONDS, VARIABLE, FencingConfig, parse_fencing
-from .fencing import PowerReply, agent_evidence, ask_power, check_evidence, confirm_evidence, fence_host, person_evidence, query_power
+from .fence_config import MAX_SECONDS, VARIABLE, FencingConfig, name_agents, parse_fencing
+from .fence_levels import PowerReply, do_at_once, query_host
+from .fencing import ask_power, check_evidence, confirm_evidence, fence_host, find_power_evidence, person_evidence
 from .fleet_answers import SourceAnswers, list_ssh_endpoints
 from .source import Source
 
@@ -70,7 +70,7 @@ class PowerOffEvidence:
         return SourceSilence(SILENCE, self.source.name, "control node", endpoints, utc_now())
 
     def begin_power_query(self, pool: concurrent.futures.Executor) -> concurrent.futures.Future[PowerReply] | None:
-        """Ask the agent of the source for its power state in the background; None if the source has no agent. This changes nothing."""
+        """Ask the first agent of the source for its power state in the background; None if the source has no agent. This changes nothing."""
         config = self._fencing_config(self.source.name)
         return pool.submit(ask_power, config) if config else None
 
@@ -173,12 +173,14 @@ class PowerOffEvidence:
         return do_at_once(lambda one: self._query_agent(*one), [(entry, config) for entry, config in configs if config])
 
     def _query_agent(self, entry: HostEntry, config: FencingConfig) -> Evidence:
-        """Return the evidence of an agent that reports its host as off. Raises L(Unsafe) if it does not."""
-        reply = query_power(config)
-        if reply.power is PowerState.OFF:
-            return agent_evidence(config, str(entry.host_id), reply, self.by)
+        """Return the evidence of agents that report their host as off. Raises L(Unsafe) if they do not."""
+        power = query_host(config)
+        evidence = find_power_evidence(config, str(entry.host_id), power, self.by)
+        if evidence:
+            return evidence
+        agents = "; ".join(map(name_agents, config.levels))
         raise Unsafe(
-            f"A domain of {self.source.name} may be on {entry.name} as well, which is silent, and {config.agent} does not say that it is off: {reply}.",
+            f"A domain of {self.source.name} may be on {entry.name} as well, which is silent, and {agents} does not say that it is off: {power}.",
             f"Nothing was started. Evacuate {entry.name} first, or give evidence about it in fencing.",
         )
 
@@ -191,18 +193,6 @@ class PowerOffEvidence:
     def _add_warning(self, sentence: str) -> None:
         if sentence not in self.warnings:
             self.warnings.append(sentence)
-
-
-_Given = t.TypeVar("_Given")
-_Got = t.TypeVar("_Got")
-
-
-def do_at_once(act: Callable[[_Given], _Got], given: Sequence[_Given]) -> list[_Got]:
-    """Return the results of all calls in order, once all have ended; raises the first error."""
-    if len(given) < 2:
-        return [act(one) for one in given]
-    with concurrent.futures.ThreadPoolExecutor(len(given)) as pool:
-        return [one.result() for one in [pool.submit(act, one) for one in given]]
 
 
 def _with_longer_ttl(evidence: Evidence, seconds: float) -> Evidence:

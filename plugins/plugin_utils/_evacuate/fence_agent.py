@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
 
-from .fence_config import AGENT_SEARCH_PATH, VARIABLE, FencingConfig, format_options
+from .fence_config import AGENT_SEARCH_PATH, VARIABLE, FenceDevice, format_options
 
 SHOWN_OUTPUT_BYTES = 4096
 MASK = "***"
@@ -267,21 +267,21 @@ class AgentReply:
         return f"{self.action.value} {how}" + (f" ({_one_line(self.output)})" if self.output else "")
 
 
-def call_agent(config: FencingConfig, action: FenceAction, limit_seconds: float) -> AgentReply:
+def call_agent(device: FenceDevice, action: FenceAction, limit_seconds: float) -> AgentReply:
     """Call the agent for an action. Options go to its standard input only.
 
     Raises L(InvalidArgument) when it cannot be run at all.
     """
     try:
-        finished = run_program(config.program, format_options(action.value, config.options), limit_seconds)
+        finished = run_program(device.program, format_options(action.value, device.options), limit_seconds)
     except OSError as error:
         raise InvalidArgument(
-            f"{VARIABLE} of {config.host}: {config.agent} cannot be run on the control node: {error.strerror}.",
-            f"{config.host} was not fenced and nothing was started.",
+            f"{VARIABLE} of {device.host}: {device.agent} cannot be run on the control node: {error.strerror}.",
+            f"{device.host} was not fenced and nothing was started.",
         ) from error
     text = plain_text(finished.output)
     power = read_power(finished.exit_code, text) if action is FenceAction.STATUS else PowerState.UNKNOWN
-    return AgentReply(action, finished.exit_code, redact_secrets(text, config.secrets(), finished.torn, finished.exit_code is None), power)
+    return AgentReply(action, finished.exit_code, redact_secrets(text, device.secrets(), finished.torn, finished.exit_code is None), power)
 
 
 def read_power(exit_code: int | None, text: str) -> PowerState:

@@ -105,14 +105,60 @@ def format_options(action: str, options: t.Iterable[AgentOption]) -> bytes:
 
 
 VARIABLE = "kvmfleet_fencing"
-FENCING_KEYS = ("agent", "options", "timeout_seconds", "status_timeout_seconds", "ttl_seconds")
+_DEVICE_KEYS = ("agent", "options", "timeout_seconds", "status_timeout_seconds")
+FENCING_KEYS = (*_DEVICE_KEYS, "ttl_seconds", "levels")
 TIMEOUT_SECONDS = 60
 STATUS_TIMEOUT_SECONDS = 20
 TTL_SECONDS = 300
 MAX_SECONDS = 3600
+MAX_LEVELS = 9
+MAX_DEVICES = 8
 # The search path for an agent, and for the programs that it runs.
 AGENT_SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _AGENT_NAME = re.compile(r"fence_[A-Za-z0-9_.-]+")
+# These agents only observe: they switch no host off.
+_OBSERVING_AGENTS = frozenset({"fence_heuristics_ping", "fence_kdump"})
+# These agents report an outlet that the device does not have as off, unless they speak version 1 of SNMP, or look the outlet up by its name.
+_GUESSING_AGENTS = frozenset({"fence_apc_snmp", "fence_tripplite_snmp"})
+# The status of these agents is "off" as soon as a message is written, whether the host has read it or not.
+_MESSAGE_AGENTS = frozenset({"fence_sbd"})
+
+
+@dataclass(frozen=True)
+class FenceDevice:
+    """One device that can switch a host off, and its agent.
+
+    :arg host: the inventory name of the host.
+    :arg agent: the agent as the inventory names it.
+    :arg label: the agent, with its place if the host has several levels.
+    :arg program: the file that is run.
+    :arg timeout_seconds: for all calls of one attempt to switch the host off together.
+    :arg status_timeout_seconds: for one question for the status.
+    """
+
+    host: str
+    agent: str
+    label: str
+    program: str
+    timeout_seconds: int
+    status_timeout_seconds: int
+    options: tuple[AgentOption, ...] = field(repr=False)
+
+    @property
+    def is_status_evidence(self) -> bool:
+        """Whether the status "off" shows that the host is off. If not, an C(off) of this run must have succeeded too."""
+        return os.path.basename(self.agent) not in _MESSAGE_AGENTS
+
+    def secrets(self) -> tuple[str, ...]:
+        """Return the secret values."""
+        return tuple(option.value for option in self.options if option.secret)
+
+    def is_same_device(self, other: FenceDevice) -> bool:
+        """Whether it is the same device with the same plug."""
+        return (self.program, frozenset(self.options)) == (other.program, frozenset(other.options))
+
+
+FenceLevel = tuple[FenceDevice, ...]
 
 
 @dataclass(frozen=True)
@@ -120,24 +166,29 @@ class FencingConfig:
     """How one host is fenced.
 
     :arg host: its inventory name.
-    :arg agent: the agent as the inventory names it.
-    :arg program: the file that is run.
-    :arg timeout_seconds: for all calls of one fencing together.
-    :arg status_timeout_seconds: for one question for the status.
+    :arg levels: are tried in order. The devices of a level must all succeed.
     :arg ttl_seconds: how long the evidence counts.
+    :arg has_levels: whether the inventory names levels, and not a single device.
     """
 
     host: str
-    agent: str
-    program: str
-    timeout_seconds: int
-    status_timeout_seconds: int
+    levels: tuple[FenceLevel, ...]
     ttl_seconds: int
-    options: tuple[AgentOption, ...] = field(repr=False)
+    has_levels: bool = False
+
+    @property
+    def devices(self) -> FenceLevel:
+        """The devices of all levels."""
+        return tuple(device for level in self.levels for device in level)
 
     def secrets(self) -> tuple[str, ...]:
-        """Return the secret values."""
-        return tuple(option.value for option in self.options if option.secret)
+        """Return the secret values of all devices."""
+        return tuple(secret for device in self.devices for secret in device.secrets())
+
+
+def name_agents(level: FenceLevel) -> str:
+    """Return the agents of a level, e.g. C(fence_apc_snmp, fence_apc_snmp)."""
+    return ", ".join(device.agent for device in level)
 
 
 def parse_fencing(given: Json, host: str) -> FencingConfig | None:
@@ -148,24 +199,83 @@ def parse_fencing(given: Json, host: str) -> FencingConfig | None:
     if given is None:
         return None
     where = f"{VARIABLE} of {host}"
+    given = _check_keys(given, FENCING_KEYS, where)
+    has_levels = "levels" in given
+    if has_levels and not set(given).isdisjoint({"agent", "options"}):
+        raise InvalidArgument(f"{where} has both levels and an agent.", "Put the agent and its options into a device of a level.")
+    only = {key: value for key, value in given.items() if key in _DEVICE_KEYS}
+    levels = _parse_levels(given, host, where) if has_levels else ((_parse_device(only, {}, host, where, ""),),)
+    return FencingConfig(host, levels, _read_seconds(given, "ttl_seconds", TTL_SECONDS, where), has_levels)
+
+
+def _check_keys(given: Json, keys: t.Iterable[str], where: str) -> JsonObject:
     if not isinstance(given, t.Mapping):
-        raise InvalidArgument(f"{where} is not a dictionary.", f"Its keys are: {', '.join(FENCING_KEYS)}.")
-    unknown = [str(key)[:64] for key in given if key not in FENCING_KEYS]
+        raise InvalidArgument(f"{where} is not a dictionary.", f"Its keys are: {', '.join(keys)}.")
+    unknown = [str(key)[:64] for key in given if key not in keys]
     if unknown:
         raise InvalidArgument(
-            f"{where} has unknown keys: {', '.join(unknown)}.", f"Valid names are: {', '.join(FENCING_KEYS)}; put the options of the agent into 'options'."
+            f"{where} has unknown keys: {', '.join(unknown)}.", f"Valid names are: {', '.join(keys)}; put the options of the agent into 'options'."
         )
-    agent, program = _find_agent(given.get("agent"), where)
-    timeout = _read_seconds(given, "timeout_seconds", TIMEOUT_SECONDS, where)
-    return FencingConfig(
+    return given
+
+
+def _parse_levels(given: JsonObject, host: str, where: str) -> tuple[FenceLevel, ...]:
+    """Return the levels. The time limits beside C(levels) are the defaults of all devices."""
+    listed = _read_list(given["levels"], MAX_LEVELS, f"{where}: its levels")
+    levels = tuple(_parse_level(level, given, host, where, number) for number, level in enumerate(listed, 1))
+    known: list[FenceDevice] = []
+    for device in (device for level in levels for device in level):
+        twin = next((one for one in known if one.is_same_device(device)), None)
+        if twin:
+            raise InvalidArgument(f"{where}: {device.label} is the same device as {twin.label}.", "List each device and plug once.")
+        known.append(device)
+    return levels
+
+
+def _parse_level(level: Json, given: JsonObject, host: str, where: str, number: int) -> FenceLevel:
+    listed = _read_list(level, MAX_DEVICES, f"{where}: level {number}")
+    places = [f"level {number}" + (f" device {place}" if len(listed) > 1 else "") for place in range(1, len(listed) + 1)]
+    return tuple(_parse_device(one, given, host, f"{where}: {place}", f" ({place})") for one, place in zip(listed, places, strict=True))
+
+
+def _read_list(given: Json, most: int, what: str) -> t.Sequence[Json]:
+    if not isinstance(given, t.Sequence) or isinstance(given, str) or not 1 <= len(given) <= most:
+        raise InvalidArgument(
+            f"{what} must be a list of 1 to {most} entries.", "levels is a list of levels, and a level a list of devices, each with agent and options."
+        )
+    return given
+
+
+def _parse_device(given: Json, defaults: JsonObject, host: str, where: str, place: str) -> FenceDevice:
+    """Return the device. C(place) is added to its label."""
+    if isinstance(given, t.Mapping) and "action" in given:
+        raise InvalidArgument(f"{where} has an action.", "A device always switches the host off: a status alone is never evidence. Remove the action.")
+    device = _check_keys(given, _DEVICE_KEYS, where)
+    agent, program = _find_agent(device.get("agent"), where)
+    if os.path.basename(agent) in _OBSERVING_AGENTS:
+        raise InvalidArgument(f"{where}: {agent} only observes, and switches no host off.", "Name an agent that does.")
+    options = parse_options(device.get("options", {}), where)
+    _check_plug(agent, options, where)
+    timeout = _read_seconds(device, "timeout_seconds", _read_seconds(defaults, "timeout_seconds", TIMEOUT_SECONDS, where), where)
+    status_default = min(_read_seconds(defaults, "status_timeout_seconds", STATUS_TIMEOUT_SECONDS, where), timeout)
+    return FenceDevice(
         host=host,
         agent=agent,
+        label=f"{agent}{place}",
         program=program,
         timeout_seconds=timeout,
-        status_timeout_seconds=_read_seconds(given, "status_timeout_seconds", min(STATUS_TIMEOUT_SECONDS, timeout), where, timeout),
-        ttl_seconds=_read_seconds(given, "ttl_seconds", TTL_SECONDS, where),
-        options=parse_options(given.get("options", {}), where),
+        status_timeout_seconds=_read_seconds(device, "status_timeout_seconds", status_default, where, timeout),
+        options=options,
     )
+
+
+def _check_plug(agent: str, options: tuple[AgentOption, ...], where: str) -> None:
+    values = {option.name.replace("-", "_"): option.value for option in options}
+    is_number = any(values.get(name, "").replace(":", "").isdigit() for name in ("plug", "port"))
+    if os.path.basename(agent) in _GUESSING_AGENTS and is_number and values.get("snmp_version", "1") != "1":
+        raise InvalidArgument(
+            f"{where}: {agent} would report a host as off if there is no outlet with that number.", "Give the name of the outlet, or set snmp_version to 1."
+        )
 
 
 def _find_agent(agent: Json, where: str) -> tuple[str, str]:

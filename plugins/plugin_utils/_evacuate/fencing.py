@@ -7,52 +7,57 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
-import time
 import typing as t
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject, decode, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, Json, JsonObject, ShapeError, decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, KvmfleetError, Unreachable, Unsafe
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.evidence import AGENT, ORIGINS, PERSON, TASKS, Evidence
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.evidence import (
+    AGENT,
+    FENCING_IMPOSSIBLE,
+    ORIGINS,
+    PERSON,
+    TASKS,
+    Evidence,
+    FenceAttempt,
+)
 
-from .fence_agent import EVIDENCE_ACTIONS, AgentReply, FenceAction, PowerState, call_agent, plain_text, redact_secrets
-from .fence_config import MAX_SECONDS, TTL_SECONDS, VARIABLE, FencingConfig
+from .fence_agent import EVIDENCE_ACTIONS, AgentReply, FenceAction, PowerState, plain_text, redact_secrets
+from .fence_config import MAX_SECONDS, TTL_SECONDS, VARIABLE, FenceDevice, FencingConfig, name_agents
+from .fence_levels import HostPower, LevelAttempt, PowerReply, query_device, query_host, query_level, switch_levels_off
 
 EVIDENCE_KEYS = ("kind", "host", "host_id", "agent", "action", "status", "output", "at", "by", "ttl_seconds", "reason")
+_LEVEL_KEYS = ("level", "attempts")
 # The confirmation of a person is valid for one run, however many domains it starts.
 PERSON_TTL_SECONDS = MAX_SECONDS
 _CLOCK_SKEW_SECONDS = 5
 
 
-@dataclass(frozen=True)
-class PowerReply:
-    """What an agent has reported, and at what time this was asked for."""
+def agent_evidence(config: FencingConfig, host_id: str | None, attempts: Sequence[LevelAttempt], by: str) -> Evidence:
+    """Return the evidence of the last of these levels, whose devices all show that the host is off.
 
-    reply: AgentReply
-    at: str
-
-    def as_json(self) -> JsonObject:
-        """Return it for a later task of the same play."""
-        reply = self.reply
-        return {"exit_code": reply.exit_code, "output": reply.output, "power": reply.power.value, "at": self.at}
-
-    @classmethod
-    def from_json(cls, given: JsonObject) -> PowerReply:
-        """Return what L(as_json) has returned."""
-        code = t.cast("int | None", given["exit_code"])
-        return cls(AgentReply(FenceAction.STATUS, code, str(given["output"]), PowerState(given["power"])), str(given["at"]))
-
-
-def agent_evidence(
-    config: FencingConfig, host_id: str | None, reply: AgentReply, by: str, action: FenceAction = FenceAction.STATUS, at: str | None = None
-) -> Evidence:
-    """Return the evidence of an agent that has reported "off"; C(action) is C(status) if the host was already off.
-
-    :arg at: the time of the report; None for now.
+    Its action is C(status) if the host was already off.
     """
-    return Evidence(AGENT, config.host, host_id, config.agent, action.value, "off", reply.output, at or utc_now(), by, config.ttl_seconds, None)
+    last = attempts[-1]
+    agents = name_agents(config.levels[last.number - 1])
+    made = Evidence(AGENT, config.host, host_id, agents, last.action.value, "off", last.output, last.at, by, config.ttl_seconds, None)
+    return dataclasses.replace(made, level=last.number, attempts=list_attempts(attempts)) if config.has_levels else made
+
+
+def list_attempts(attempts: Iterable[LevelAttempt]) -> tuple[FenceAttempt, ...]:
+    """Return the attempts of all devices, in order."""
+    return tuple(one for level in attempts for one in level.list_attempts())
+
+
+def find_power_evidence(config: FencingConfig, host_id: str | None, power: HostPower, by: str) -> Evidence | None:
+    """Return the evidence of devices that were only asked; None unless a whole level shows that the host is off, and no device reports it as on."""
+    number = power.find_off()
+    if number is None:
+        return None
+    return agent_evidence(config, host_id, [LevelAttempt.from_replies(number, power.levels[number - 1], power.at)], by)
 
 
 def person_evidence(force_down: Json, host: str, host_id: str | None, by: str) -> Evidence:
@@ -90,7 +95,7 @@ def check_evidence(given: Json, host: str, host_id: str | None, by: str, now: da
     :raises Unsafe: it is not such a document, or does not show that this host is off now.
     """
     where = f"The fencing evidence for {host}"
-    if not isinstance(given, t.Mapping) or any(key not in EVIDENCE_KEYS for key in given):
+    if not isinstance(given, t.Mapping) or any(key not in (*EVIDENCE_KEYS, *_LEVEL_KEYS) for key in given):
         raise _refused_evidence(f"{where} is not a dictionary of {', '.join(EVIDENCE_KEYS)}")
     made: dict[str, Json] = {"kind": TASKS, "host_id": host_id, "agent": None, "output": "", "by": by, "ttl_seconds": TTL_SECONDS, "reason": None}
     made.update({key: value for key, value in given.items() if value is not None})
@@ -104,7 +109,11 @@ def check_evidence(given: Json, host: str, host_id: str | None, by: str, now: da
     }
     at = t.cast("datetime.datetime", _parse_timestamp(made["at"])).astimezone(datetime.UTC)
     checked = {**made, **words, "host_id": host_id, "action": _lower_text(made["action"]), "status": "off", "at": _rfc_3339(at)}
-    return decode(Evidence, {key: checked[key] for key in EVIDENCE_KEYS})
+    evidence = decode(Evidence, {key: checked[key] for key in (*EVIDENCE_KEYS, *_LEVEL_KEYS) if key in checked})
+    attempts = evidence.attempts and tuple(
+        dataclasses.replace(one, output=redact_secrets(plain_text(one.output.encode("utf-8", "replace")), secrets)) for one in evidence.attempts
+    )
+    return dataclasses.replace(evidence, attempts=attempts)
 
 
 def _form_problem(made: JsonObject) -> str | None:
@@ -116,9 +125,21 @@ def _form_problem(made: JsonObject) -> str | None:
     for key in ("host_id", "agent", "reason"):
         if made[key] is not None and not isinstance(made[key], str):
             return f"has no text as its {key}"
+    try:
+        decode(_LevelPart, {key: made[key] for key in _LEVEL_KEYS if key in made})
+    except ShapeError as error:
+        return f"is not valid: {error}"
     if made["kind"] == PERSON and not str(made["reason"] or "").strip():
         return "is a person's word without a reason"
     return None
+
+
+@dataclasses.dataclass(frozen=True)
+class _LevelPart:
+    """The part of evidence that only hosts with several levels of devices have."""
+
+    level: t.Union[int, Absent] = ABSENT
+    attempts: t.Union[tuple[FenceAttempt, ...], Absent] = ABSENT
 
 
 def _host_problem(made: JsonObject, host: str, host_id: str | None) -> str | None:
@@ -180,59 +201,34 @@ def _refused_evidence(what: str) -> Unsafe:
     return Unsafe(f"{what}.", "Nothing was started. Fence the host again, or give a person's word with force_down and a reason.")
 
 
-_POLL_SECONDS = 1
-
-
-def query_power(config: FencingConfig) -> AgentReply:
-    """Query the agent for the power state of the host; this changes nothing."""
-    return call_agent(config, FenceAction.STATUS, config.status_timeout_seconds)
-
-
 def ask_power(config: FencingConfig) -> PowerReply:
-    """Query the agent as L(query_power) does, and note the time before the query."""
+    """Query the first device of the host for its power state, and note the time before the query. This changes nothing."""
     at = utc_now()
-    return PowerReply(query_power(config), at)
+    return PowerReply(query_device(config.levels[0][0]), at)
 
 
 def fence_host(config: FencingConfig, host_id: str | None, by: str, before: PowerReply | None = None) -> Evidence:
-    """Switch the host off and return the evidence; if the host is already off, the agent is only queried. It takes C(timeout_seconds) at most.
+    """Switch the host off and return the evidence. Each device takes its C(timeout_seconds) at most; one that reports the host as off is only queried.
 
     :arg host_id: the host's own id in the ledger, for the evidence.
     :arg by: who acts, e.g. C(root@control pid 4711).
-    :arg before: what the agent has reported a moment ago; None if it was not queried.
-    :raises Unsafe: the agent reports that the host is still on.
-    :raises Unreachable: the agent cannot determine the power state.
+    :arg before: what the first device has reported a moment ago; None if it was not queried.
+    :raises Unsafe: a device reports that the host is still on.
+    :raises Unreachable: no level of devices can determine the power state.
+
+    Both errors have the C(reason) C(fencing_impossible), the C(attempts), and the C(choices) of a person.
     """
-    deadline = time.monotonic() + config.timeout_seconds
-    known = before or PowerReply(_query_power_before(config, deadline), utc_now())
-    if known.reply.power is PowerState.OFF:
-        return agent_evidence(config, host_id, known.reply, by, at=known.at)
-    left = deadline - time.monotonic()
-    sent = call_agent(config, FenceAction.OFF, max(left - config.status_timeout_seconds, left / 2))
-    after = _wait_for_off(config, sent, deadline)
-    if after.power is not PowerState.OFF:
-        raise _not_off_error(config, sent, after)
-    return agent_evidence(config, host_id, after, by, FenceAction.OFF)
-
-
-def _query_power_before(config: FencingConfig, deadline: float) -> AgentReply:
-    return call_agent(config, FenceAction.STATUS, min(config.status_timeout_seconds, max(deadline - time.monotonic(), 0)))
-
-
-def _wait_for_off(config: FencingConfig, sent: AgentReply, deadline: float) -> AgentReply:
-    """Query until the host is off or the time is over; only once if the agent itself reported a failure."""
-    reply = _query_power_before(config, deadline)
-    while sent.done and reply.power is not PowerState.OFF and deadline - time.monotonic() > _POLL_SECONDS:
-        time.sleep(_POLL_SECONDS)
-        reply = _query_power_before(config, deadline)
-    return reply
+    attempts = switch_levels_off(config, before)
+    if not attempts[-1].is_off:
+        raise _impossible_error(config, attempts)
+    return agent_evidence(config, host_id, attempts, by)
 
 
 def confirm_evidence(evidence: Evidence, config: FencingConfig | None, now: datetime.datetime) -> Evidence:
     """Return evidence that is valid now; to be called before each start.
 
-    If the host has an agent, it is queried: evidence of an agent needs "off" again and gets a new date. Evidence of a person or of a tasks file stays valid
-    while the agent cannot determine the power state, but not if the agent reports "on".
+    If the host has agents, they are queried: evidence of a level of agents needs "off" of all of them again and gets a new date. Evidence of a person or of
+    a tasks file stays valid while the agents cannot determine the power state, but not if one of them reports "on".
 
     :arg evidence: from L(fence_host) or L(check_evidence).
     :arg now: the time of the control node, aware.
@@ -247,28 +243,75 @@ def confirm_evidence(evidence: Evidence, config: FencingConfig | None, now: date
         return evidence
     if config.host != evidence.host:
         raise Unsafe(f"The evidence is about {evidence.host}, the agent about {config.host}.", "Nothing was started.")
-    reply = query_power(config)
-    if reply.power is PowerState.ON or (evidence.is_of_agent and reply.power is not PowerState.OFF):
-        raise _not_confirmed_error(config, evidence, reply)
-    return agent_evidence(config, evidence.host_id, reply, evidence.by) if evidence.is_of_agent else evidence
+    return _confirm_by_level(evidence, config) if evidence.is_of_agent else _confirm_by_all(evidence, config)
 
 
-def _not_off_error(config: FencingConfig, sent: AgentReply, after: AgentReply) -> KvmfleetError:
-    if after.power is PowerState.ON:
-        return Unsafe(f"{config.host} is still on after {config.agent} was told to switch it off: {sent}; {after}.", _next_steps(config.host))
-    return Unreachable(f"{config.host} could not be fenced: {config.agent} does not say that it is off: {sent}; {after}.", _next_steps(config.host))
+def _confirm_by_level(evidence: Evidence, config: FencingConfig) -> Evidence:
+    """Return evidence of agents with a new date: all devices of its level must report "off" again."""
+    number, at = evidence.level or 1, utc_now()
+    level = config.levels[number - 1] if 1 <= number <= len(config.levels) else ()
+    if not level or (evidence.level and evidence.agent != name_agents(level)):
+        raise Unsafe(f"{evidence.host} was fenced by level {number} ({evidence.agent}), which {VARIABLE} no longer names.", "Nothing was started.")
+    if evidence.action != FenceAction.OFF and not all(device.is_status_evidence for device in level):
+        raise Unsafe(f"A status of {evidence.agent} does not show that {evidence.host} is off.", _next_steps(config.host))
+    replies = tuple(zip(level, query_level(level), strict=True))
+    bad = next((one for one in replies if one[1].power is PowerState.ON), None) or next((one for one in replies if one[1].power is not PowerState.OFF), None)
+    if bad:
+        raise _not_confirmed_error(bad[0], evidence, bad[1])
+    renewed = agent_evidence(config, evidence.host_id, [LevelAttempt.from_replies(number, replies, at)], evidence.by)
+    # Without its "off", the status of some devices is no evidence.
+    action = renewed.action if all(device.is_status_evidence for device in level) else evidence.action
+    return dataclasses.replace(renewed, action=action, level=evidence.level, attempts=evidence.attempts)
 
 
-def _not_confirmed_error(config: FencingConfig, evidence: Evidence, reply: AgentReply) -> KvmfleetError:
+def _confirm_by_all(evidence: Evidence, config: FencingConfig) -> Evidence:
+    """Return the evidence of a person or of a tasks file, unless a device reports the host as on."""
+    for device, reply in query_host(config).replies:
+        if reply.power is PowerState.ON:
+            raise _not_confirmed_error(device, evidence, reply)
+    return evidence
+
+
+def _impossible_error(config: FencingConfig, attempts: Sequence[LevelAttempt]) -> KvmfleetError:
+    """Return the error for a host that no level of devices has switched off."""
+    made: JsonObject = {"reason": FENCING_IMPOSSIBLE, "attempts": encode(list_attempts(attempts)), "choices": list_choices(config.host)}
+    refuting = [one for level in attempts for one in level.refuted_by]
+    on = refuting or [one for level in attempts for one in level.devices if one.after.power is PowerState.ON]
+    if config.has_levels:
+        return (Unsafe if on else Unreachable)(_describe_levels(config, attempts), _next_steps(config.host), **made)
+    (device,) = attempts[-1].devices
+    if on:
+        return Unsafe(f"{config.host} is still on after {device.device.agent} was told to switch it off: {device}.", _next_steps(config.host), **made)
+    return Unreachable(f"{config.host} could not be fenced: {device.device.agent} does not say that it is off: {device}.", _next_steps(config.host), **made)
+
+
+def _describe_levels(config: FencingConfig, attempts: Sequence[LevelAttempt]) -> str:
+    """Return what each level did, in the order in which they were tried."""
+    parts = [f"{one.device.label} {'is off' if one.is_off else f'does not say that it is off: {one}'}" for level in attempts for one in level.devices]
+    refuting = sorted({one.device.label for level in attempts for one in level.refuted_by})
+    refuted = f" {', '.join(refuting)} still reports it as on after that: the devices of a later level may switch another machine." if refuting else ""
+    return f"{config.host} could not be fenced by any of its {len(config.levels)} levels: {'; '.join(parts)}.{refuted}"
+
+
+def _not_confirmed_error(device: FenceDevice, evidence: Evidence, reply: AgentReply) -> KvmfleetError:
     source = {AGENT: "it was fenced", PERSON: f"{evidence.by} confirmed it", TASKS: "the tasks file fenced it"}[evidence.origin]
+    host = device.host
     if reply.power is PowerState.ON:
-        hint = f"Nothing more is started. If {config.agent} is wrong, set {VARIABLE} of {config.host} to null; if somebody switched it on, fence it again."
-        return Unsafe(f"{config.host} is on, says {config.agent}, although {source} at {evidence.at}: {reply}.", hint)
-    return Unreachable(f"{config.host} was off at {evidence.at}, but {config.agent} no longer reports its state: {reply}.", _next_steps(config.host))
+        hint = f"Nothing more is started. If {device.label} is wrong, set {VARIABLE} of {host} to null; if somebody switched it on, fence it again."
+        return Unsafe(f"{host} is on, says {device.label}, although {source} at {evidence.at}: {reply}.", hint)
+    return Unreachable(f"{host} was off at {evidence.at}, but {device.label} no longer reports its state: {reply}.", _next_steps(host))
+
+
+def list_choices(host: str) -> list[str]:
+    """Return what a person can do about a host that cannot be fenced. A later run goes on by itself as soon as a device answers."""
+    return [
+        "Repair the connection to its BMC and run this again",
+        f"give another agent in {VARIABLE} of {host}, e.g. for its power strip",
+        "fence it by a tasks file of your own",
+        f"when a person has seen that {host} is off, confirm it with force_down and a reason",
+    ]
 
 
 def _next_steps(host: str) -> str:
-    return (
-        f"Nothing was started. Repair the connection to its BMC and run this again; or give another agent in {VARIABLE} of {host}, e.g. for its power strip; "
-        f"or fence it by a tasks file of your own; or, when a person has seen that {host} is off, confirm it with force_down and a reason."
-    )
+    repair, another, tasks, person = list_choices(host)
+    return f"Nothing was started. {repair}; or {another}; or {tasks}; or, {person}."

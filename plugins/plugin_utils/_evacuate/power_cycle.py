@@ -12,26 +12,41 @@ import time
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Unreachable
 
 from .fence_agent import AgentReply, FenceAction, PowerState, call_agent
-from .fence_config import FencingConfig
-from .fencing import query_power
+from .fence_config import FenceDevice, FencingConfig
+from .fence_levels import HostPower, do_at_once, query_device, query_host
 
 _POLL_SECONDS = 1
 
 
-def switch_on(config: FencingConfig) -> AgentReply:
-    """Switch the host on and return the status that its agent reports then. It takes C(timeout_seconds) at most, and one more status.
+def switch_on(config: FencingConfig, power: HostPower | None = None) -> None:
+    """Switch the host on by all devices that report it as off, those of the last level first. Each takes its C(timeout_seconds) at most, and one more status.
 
-    Raises L(Unreachable) if the agent does not report the host as on.
+    :arg power: what the devices have reported since the host was switched off; None if they are to be asked.
+    :raises Unreachable: a device does not report the host as on.
     """
-    deadline = time.monotonic() + config.timeout_seconds
-    sent = call_agent(config, FenceAction.ON, config.timeout_seconds)
-    reply = query_power(config)
+    devices = list_switched_off(config, power)
+    sent = [call_agent(device, FenceAction.ON, device.timeout_seconds) for device in devices]
+    replies = do_at_once(lambda one: _wait_for_on(*one), list(zip(devices, sent, strict=True)))
+    for device, own, reply in zip(devices, sent, replies, strict=True):
+        if reply.power is not PowerState.ON:
+            raise Unreachable(
+                f"{config.host} was switched off, and {device.label} does not report that it is on again: {own}; {reply}.",
+                "Switch it on at its console or BMC. It has no guests, and stays in maintenance.",
+            )
+
+
+def list_switched_off(config: FencingConfig, power: HostPower | None) -> list[FenceDevice]:
+    """Return the devices that have to switch the host on: the first level if none reports it as off. A power strip comes before a BMC that it supplies."""
+    if len(config.devices) == 1:
+        return list(config.devices)
+    off = (power or query_host(config)).devices_in(PowerState.OFF)
+    return [device for level in reversed(config.levels) for device in level if device in off] or list(config.levels[0])
+
+
+def _wait_for_on(device: FenceDevice, sent: AgentReply) -> AgentReply:
+    deadline = time.monotonic() + device.timeout_seconds
+    reply = query_device(device)
     while sent.done and reply.power is not PowerState.ON and deadline - time.monotonic() > _POLL_SECONDS:
         time.sleep(_POLL_SECONDS)
-        reply = query_power(config)
-    if reply.power is PowerState.ON:
-        return reply
-    raise Unreachable(
-        f"{config.host} was switched off, and {config.agent} does not report that it is on again: {sent}; {reply}.",
-        "Switch it on at its console or BMC. It has no guests, and stays in maintenance.",
-    )
+        reply = query_device(device)
+    return reply

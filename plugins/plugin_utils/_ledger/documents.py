@@ -21,6 +21,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model import c
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, Json, JsonObject, Maybe, ShapeError
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import ForeignAct
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Internal
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.evidence import FENCING_IMPOSSIBLE, FenceAttempt
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import MaintenanceRun
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import SCHEMA, MoveRecord, read_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
@@ -77,6 +78,30 @@ class DiscardDecision:
 
 
 @dataclass(frozen=True)
+class HostFencing:
+    """Whether the host can be fenced, as far as is known. It is empty unless the last run that had to fence the host could not.
+
+    :arg state: C(fencing_impossible).
+    :arg since: when the first of these runs wrote this; C(at) when the last one did.
+    :arg attempts: of the last one.
+    """
+
+    IS_LENIENT: t.ClassVar[bool] = True
+
+    state: Maybe[str] = ABSENT
+    since: Maybe[str] = ABSENT
+    at: Maybe[str] = ABSENT
+    by: Maybe[str] = ABSENT
+    attempts: Maybe[t.Tuple[FenceAttempt, ...]] = ABSENT
+    extra: JsonObject = field(default_factory=dict)
+
+    @property
+    def is_impossible(self) -> bool:
+        """Whether no device could switch the host off."""
+        return self.state == FENCING_IMPOSSIBLE
+
+
+@dataclass(frozen=True)
 class HostEntry:
     """The document of a host.
 
@@ -102,7 +127,7 @@ class HostEntry:
     reason: Maybe[str] = ABSENT
     since: Maybe[str] = ABSENT
     by: Maybe[str] = ABSENT
-    fencing: Maybe[JsonObject] = ABSENT
+    fencing: Maybe[HostFencing] = ABSENT
     addresses: Maybe[JsonObject] = ABSENT
     protected: Maybe[HostProtection] = ABSENT
     folders: Maybe[t.Mapping[str, str]] = ABSENT

@@ -20,9 +20,10 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, JsonObject, Maybe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, NotFound
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef, host_of
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import ENABLED
 
 from .changes import find_only_host
-from .documents import Document, HostEntry, HostProtection
+from .documents import Document, HostEntry, HostFencing, HostProtection
 from .ledger import Ledger
 
 HOW_TO_SET_UUID = (
@@ -159,7 +160,9 @@ def make_entry(before: t.Optional[HostEntry], identity: HostIdentity, state: str
     :arg reason: None keeps the reason while the state stays.
     """
     entry = with_identity(before or HostEntry(identity.name, None, None, state), identity)
-    fencing, adopted = ({} if entry.fencing is ABSENT else entry.fencing), (() if entry.adopted is ABSENT else entry.adopted)
+    # A host that is in service again was fenced, or need not be.
+    is_in_service = bool(entry.fencing and entry.fencing.is_impossible and state == ENABLED)
+    fencing, adopted = (HostFencing() if entry.fencing is ABSENT or is_in_service else entry.fencing), (() if entry.adopted is ABSENT else entry.adopted)
     is_same = before is not None and before.state == state
     kept = before.reason or None if before and is_same and reason is None else reason or None
     since = entry.since if is_same else utc_now()

@@ -46,6 +46,10 @@ class Witness:
         """Return a context for the write of a maintenance run over C(before); None if the run is new."""
         return contextlib.nullcontext()
 
+    def watch_host(self, after: HostEntry, detail: str) -> contextlib.AbstractContextManager[None]:
+        """Return a context for the write of a host that has come into a state of which people have to know."""
+        return contextlib.nullcontext()
+
     def report_event(self, record: MoveRecord, event: str, by: str, detail: str = "") -> None:
         """Receive an event that is not a line of the record's history, e.g. C(cleanup.started)."""
         return

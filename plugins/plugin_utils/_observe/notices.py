@@ -29,10 +29,11 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_p
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord, is_aborting
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef
 
-from .._ledger.documents import DomainEntry
+from .._ledger.documents import DomainEntry, HostEntry
 from .._ledger.ledger import Ledger, Witness
 from .._ledger.locate import state_path
 from .._settings.variables import Settings
+from .host_notices import FENCING_KIND, HostNotice, HostNoticeData, is_in_entry, make_host_data
 from .notice_delivery import Sender, Spool, SpooledNotice, count_spooled
 from .run_notices import RunNotice, RunNoticeData, events_of_run, is_in_run
 from .webhook import NOTICES_VARIABLE, Poster, WebhookConfig, parse_config
@@ -162,7 +163,17 @@ def make_run_events(before: t.Optional[MaintenanceRun], after: MaintenanceRun, l
     return [_encode_notice(after.id, one.key, after.id, one.kind, one.at, one.data, ledger_id) for one in events_of_run(before, after)]
 
 
-def _encode_notice(key: str, name: str, subject: str, kind: str, at: str, data: t.Union[NoticeData, RunNoticeData], ledger_id: str) -> JsonObject:
+def make_host_events(after: HostEntry, detail: str, ledger_id: str) -> list[JsonObject]:
+    """Return the event of a host that could not be fenced; none for any other host."""
+    data, at = make_host_data(after, detail[:_MAX_DETAIL_CHARACTERS]), after.fencing and after.fencing.since
+    key = after.host_id
+    return [_encode_notice(key, f"{FENCING_KIND} {at}", key, FENCING_KIND, at, data, ledger_id)] if data and at and key else []
+
+
+_AnyData = t.Union[NoticeData, RunNoticeData, HostNoticeData]
+
+
+def _encode_notice(key: str, name: str, subject: str, kind: str, at: str, data: _AnyData, ledger_id: str) -> JsonObject:
     """Return the event as JSON.
 
     :arg key: the UUID of what it is about, from which its own ID is made, with C(name).
@@ -170,6 +181,8 @@ def _encode_notice(key: str, name: str, subject: str, kind: str, at: str, data: 
     own_id, source, full_kind = str(uuid.uuid5(uuid.UUID(key), name)), f"urn:uuid:{ledger_id}", f"{EVENT_TYPE_PREFIX}.{kind}"
     if isinstance(data, RunNoticeData):
         return t.cast("JsonObject", encode(RunNotice("1.0", own_id, source, full_kind, subject, at, "application/json", data)))
+    if isinstance(data, HostNoticeData):
+        return t.cast("JsonObject", encode(HostNotice("1.0", own_id, source, full_kind, subject, at, "application/json", data)))
     return t.cast("JsonObject", encode(Notice("1.0", own_id, source, full_kind, subject, at, "application/json", data)))
 
 
@@ -243,6 +256,12 @@ class Notices(Witness):
     def watch_run(self, before: MaintenanceRun | None, after: MaintenanceRun) -> Iterator[None]:
         """Keep the events of a change of a maintenance run, and send them after it was written."""
         with self._keep_events(make_run_events(before, after, self._ledger_id)):
+            yield
+
+    @contextlib.contextmanager
+    def watch_host(self, after: HostEntry, detail: str) -> Iterator[None]:
+        """Keep the event of the host, and send it after its document was written."""
+        with self._keep_events(make_host_events(after, detail, self._ledger_id)):
             yield
 
     @contextlib.contextmanager
@@ -342,6 +361,9 @@ def _is_confirmed(kept: SpooledNotice, ledger: Ledger) -> bool:
         if "run" in data:
             kind = str(kept.event["type"]).removeprefix(f"{EVENT_TYPE_PREFIX}.")
             return is_in_run(data, at, kind, ledger.read_maintenance_run(str(data["run"])).maintenance_run)
+        if str(kept.event["type"]) == f"{EVENT_TYPE_PREFIX}.{FENCING_KIND}":
+            host = ledger.read_host(str(kept.event["subject"]))
+            return host is not None and is_in_entry(at, host.host)
         record_id = data["record"]
         if record_id is not None:
             return has_happened(kept.event, ledger.read_record(str(record_id)).record)

@@ -86,19 +86,26 @@ _SETTINGS = {
 }
 
 
+_LEVELS = {
+    "levels": [[{"agent": "/bin/true", "options": {"ip": "10.0.0.1"}}], [{"agent": "/bin/true", "timeout_seconds": 9}, {"agent": "/bin/false"}]],
+    "timeout_seconds": 60,
+    "ttl_seconds": 300,
+}
+
+
 def check_settings(given: t.Any) -> None:
     """Read C(kvmfleet_fencing): one line an option goes to the agent."""
     config = parse_fencing(given, "kvm1")
-    if config is not None:
-        lines = format_options("status", config.options).decode("utf-8")
-        assert len(lines.splitlines()) == len(config.options) + 1
+    for device in config.devices if config else ():
+        lines = format_options("status", device.options).decode("utf-8")
+        assert len(lines.splitlines()) == len(device.options) + 1
         assert "options" not in repr(config)
-        assert all(repr(option) == f"Option({option.name})" for option in config.options)
+        assert all(repr(option) == f"Option({option.name})" for option in device.options)
 
 
 TARGETS = [
     Target.of_bytes("fence_output", check_output, *_OUTPUTS),
     Target("fence_tasks", check_tasks, mutated(_EVIDENCE)),
     Target("fence_person", check_person, st.one_of(mutated({"by": "ann", "reason": "I pulled the plug"}))),
-    Target("fence_settings", check_settings, mutated(_SETTINGS, {**_SETTINGS, "agent": "fence_ipmilan"})),
+    Target("fence_settings", check_settings, mutated(_SETTINGS, {**_SETTINGS, "agent": "fence_ipmilan"}, _LEVELS)),
 ]

@@ -14,7 +14,7 @@ import pytest
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Unreachable, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fence_agent import PowerState
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fencing import check_evidence, confirm_evidence, fence_host, is_fresh, query_power
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fencing import ask_power, check_evidence, confirm_evidence, fence_host, is_fresh
 from ansible_collections.kvmfleet.migration.tests.integration.fencing.conftest import Configure
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
 
@@ -30,7 +30,7 @@ def now() -> datetime.datetime:
 def test_a_host_with_a_running_guest_is_fenced_and_confirmed_as_off(lab: Lab, power: IsOn, configure: Configure) -> None:
     lab("guest", "web", "--host", lab.host(1), "--mib", "32")
     config = configure(1)
-    assert query_power(config).power is PowerState.ON
+    assert ask_power(config).reply.power is PowerState.ON
     assert lab.places("web") == {1: "running"}
 
     evidence = fence_host(config, "id-1", BY)

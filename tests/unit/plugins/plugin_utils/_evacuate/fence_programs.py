@@ -9,7 +9,7 @@ from __future__ import annotations
 import pathlib
 import typing as t
 
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fence_config import FencingConfig, parse_fencing
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fence_config import FenceDevice, FencingConfig, parse_fencing
 
 SECRET = "S3cret/of+the BMC's"
 
@@ -28,8 +28,8 @@ esac
 class Agent:
     """A fence agent in a folder of the test's own."""
 
-    def __init__(self, folder: pathlib.Path, body: str = GOOD, power: str = "on", shell: str = "/bin/sh") -> None:
-        self.path = folder / "fence_test"
+    def __init__(self, folder: pathlib.Path, body: str = GOOD, power: str = "on", shell: str = "/bin/sh", name: str = "fence_test") -> None:
+        self.path = folder / name
         self.write(body, shell)
         self.switch(power)
 
@@ -53,3 +53,18 @@ class Agent:
         config = parse_fencing(given, "kvm1")
         assert config is not None
         return config
+
+    def device(self, options: dict[str, t.Any] | None = None, **more: t.Any) -> FenceDevice:
+        """Return it as the only device of a host."""
+        return self.config(options, **more).levels[0][0]
+
+    def entry(self, **more: t.Any) -> dict[str, t.Any]:
+        """Return it as a device of a level."""
+        return {"agent": str(self.path), "options": {"plug": "kvm1", "password": SECRET}, **more}
+
+
+def leveled(*levels: list[Agent], **more: t.Any) -> FencingConfig:
+    """Return a host that is fenced by these levels of agents."""
+    config = parse_fencing({"levels": [[agent.entry() for agent in level] for level in levels], **more}, "kvm1")
+    assert config is not None
+    return config

@@ -40,33 +40,33 @@ def test_off_needs_both_exit_code_and_text(exit_code: int | None, text: str, pow
 
 
 def test_a_reply_shows_no_secret(tmp_path: pathlib.Path) -> None:
-    reply = call_agent(Agent(tmp_path, "cat; echo Status: OFF; exit 2").config(), FenceAction.STATUS, 30)
+    reply = call_agent(Agent(tmp_path, "cat; echo Status: OFF; exit 2").device(), FenceAction.STATUS, 30)
     assert reply.power is PowerState.OFF
     assert reply.output == "action=status\nplug=kvm1\npassword=***\nStatus: OFF"
     assert SECRET not in f"{reply} {reply!r}"
 
 
 def test_a_secret_equal_to_the_status_does_not_hide_the_status(tmp_path: pathlib.Path) -> None:
-    config = Agent(tmp_path, "echo Status: OFF; exit 2").config({"pin": {"value": "off", "secret": True}})
+    config = Agent(tmp_path, "echo Status: OFF; exit 2").device({"pin": {"value": "off", "secret": True}})
     reply = call_agent(config, FenceAction.STATUS, 30)
     assert (reply.power, reply.output) == (PowerState.OFF, "Status: ***")
 
 
 def test_ten_megabytes_of_secrets_are_cut_and_masked(tmp_path: pathlib.Path) -> None:
     body = 'while IFS="=" read -r name value; do test "$name" = password && secret=$value; done; yes "$secret" | head -n 700000; echo Status: OFF; exit 2'
-    reply = call_agent(Agent(tmp_path, body).config({"password": "hunter2hunter3"}), FenceAction.STATUS, 60)
+    reply = call_agent(Agent(tmp_path, body).device({"password": "hunter2hunter3"}), FenceAction.STATUS, 60)
     assert reply.power is PowerState.OFF
     assert "hunter" not in reply.output
     assert len(reply.output) <= 4096
 
 
 def test_an_agent_killed_while_it_prints_a_secret_shows_nothing_of_it(tmp_path: pathlib.Path) -> None:
-    reply = call_agent(Agent(tmp_path, "printf 'password is S3cret/of'; sleep 600").config(), FenceAction.OFF, 1)
+    reply = call_agent(Agent(tmp_path, "printf 'password is S3cret/of'; sleep 600").device(), FenceAction.OFF, 1)
     assert (reply.exit_code, reply.output) == (None, "password is ***")
 
 
 def test_an_agent_that_cannot_be_run_is_an_invalid_argument(tmp_path: pathlib.Path) -> None:
     agent = Agent(tmp_path, shell="/no/such/shell")
     with pytest.raises(InvalidArgument, match=r"kvmfleet_fencing of kvm1: .*fence_test cannot be run on the control node") as refused:
-        call_agent(agent.config(), FenceAction.OFF, 30)
+        call_agent(agent.device(), FenceAction.OFF, 30)
     assert SECRET not in str(refused.value)

@@ -21,9 +21,9 @@ def test_a_null_configuration_means_no_agent() -> None:
 
 
 def test_time_limits_have_defaults(tmp_path: pathlib.Path) -> None:
-    config = Agent(tmp_path).config()
-    assert (config.timeout_seconds, config.status_timeout_seconds, config.ttl_seconds) == (60, 20, 300)
-    assert Agent(tmp_path).config(timeout_seconds=5).status_timeout_seconds == 5
+    device = Agent(tmp_path).device()
+    assert (device.timeout_seconds, device.status_timeout_seconds, Agent(tmp_path).config().ttl_seconds) == (60, 20, 300)
+    assert Agent(tmp_path).device(timeout_seconds=5).status_timeout_seconds == 5
 
 
 def test_options_are_passed_as_lines_and_not_in_the_repr() -> None:
@@ -58,12 +58,12 @@ def test_a_vaulted_value_is_decrypted_to_text() -> None:
 
 
 def test_a_number_of_seconds_may_come_out_of_a_template_as_text(tmp_path: pathlib.Path) -> None:
-    assert Agent(tmp_path).config(timeout_seconds="45", ttl_seconds="300").timeout_seconds == 45
+    assert Agent(tmp_path).device(timeout_seconds="45", ttl_seconds="300").timeout_seconds == 45
 
 
 def test_a_config_shows_no_secret(tmp_path: pathlib.Path) -> None:
     config = Agent(tmp_path).config({"password": HIDDEN})
-    assert HIDDEN not in f"{config} {config!r} {config.options}"
+    assert HIDDEN not in f"{config} {config!r} {config.devices[0].options}"
     assert config.secrets() == (HIDDEN,)
 
 
@@ -146,3 +146,82 @@ def test_an_invalid_time_limit_is_refused(tmp_path: pathlib.Path, key: str, valu
 def test_a_status_timeout_longer_than_the_timeout_is_refused(tmp_path: pathlib.Path) -> None:
     with pytest.raises(InvalidArgument, match="status_timeout_seconds is not a number of seconds from 1 to 10"):
         Agent(tmp_path).config(timeout_seconds=10, status_timeout_seconds=11)
+
+
+def test_levels_are_lists_of_devices_with_their_own_limits(tmp_path: pathlib.Path) -> None:
+    one, two = Agent(tmp_path, name="fence_one"), Agent(tmp_path, name="fence_two")
+    config = parse_fencing({"levels": [[one.entry()], [two.entry(timeout_seconds=9), one.entry(options={"plug": "2"})]], "timeout_seconds": 30}, "kvm1")
+    assert config
+    assert config.has_levels
+    assert [[device.label for device in level] for level in config.levels] == [
+        [f"{one.path} (level 1)"],
+        [f"{two.path} (level 2 device 1)", f"{one.path} (level 2 device 2)"],
+    ]
+    assert [device.timeout_seconds for device in config.devices] == [30, 9, 30]
+    assert [device.status_timeout_seconds for device in config.devices] == [20, 9, 20]
+
+
+def test_one_device_is_one_level(tmp_path: pathlib.Path) -> None:
+    config = Agent(tmp_path).config()
+    assert (len(config.levels), len(config.devices), config.has_levels) == (1, 1, False)
+
+
+@pytest.mark.parametrize(
+    ("levels", "problem"),
+    [
+        ([], "its levels must be a list of 1 to 9 entries"),
+        ("fence_one", "its levels must be a list"),
+        (None, "its levels must be a list"),
+        ([[]], "level 1 must be a list of 1 to 8 entries"),
+        ([["ONE"], []], "level 2 must be a list of 1 to 8 entries"),
+        ([{"agent": "fence_one"}], "level 1 must be a list"),
+        ([["fence_one"]], "level 1 is not a dictionary"),
+        ([["ONE"], ["ONE"]], r"fence_one \(level 2\) is the same device as .*fence_one \(level 1\)"),
+        ([["ONE", "ONE"]], r"fence_one \(level 1 device 2\) is the same device"),
+        ([["ONE", {"agent": "fence_no_such_agent"}]], "level 1 device 2: the agent fence_no_such_agent is not on the control node"),
+        ([[{"options": {}}]], "level 1 names no agent"),
+        ([["STATUS"]], "level 1 has an action"),
+        ([["PING"]], "level 1: .*fence_heuristics_ping only observes"),
+        ([["ONE"], [{"agent": "fence_one", "ttl_seconds": 9}]], "level 2 has unknown keys: ttl_seconds"),
+        ([["ONE"]] * 10, "its levels must be a list of 1 to 9 entries"),
+    ],
+)
+def test_levels_that_cannot_be_meant_are_refused_before_anything_is_called(tmp_path: pathlib.Path, levels: t.Any, problem: str) -> None:
+    one, ping = Agent(tmp_path, name="fence_one"), Agent(tmp_path, name="fence_heuristics_ping")
+    named = {"ONE": one.entry(), "STATUS": one.entry(action="status"), "PING": ping.entry()}
+    given = [
+        [named.get(device, device) if isinstance(device, str) else device for device in level] if isinstance(level, list) else level for level in levels or []
+    ]
+    with pytest.raises(InvalidArgument, match=problem) as refused:
+        parse_fencing({"levels": given if isinstance(levels, list) else levels}, "kvm1")
+    assert "kvmfleet_fencing of kvm1" in str(refused.value)
+    assert "S3cret" not in str(refused.value)
+    assert not one.asked()
+
+
+@pytest.mark.parametrize("key", ["agent", "options"])
+def test_levels_and_a_single_device_exclude_each_other(tmp_path: pathlib.Path, key: str) -> None:
+    agent = Agent(tmp_path)
+    with pytest.raises(InvalidArgument, match="has both levels and an agent"):
+        parse_fencing({"levels": [[agent.entry()]], key: agent.entry()[key]}, "kvm1")
+
+
+@pytest.mark.parametrize(
+    ("options", "is_refused"),
+    [
+        ({"plug": "3"}, False),
+        ({"plug": 3, "snmp_version": 1}, False),
+        ({"plug": "kvm1 left", "snmp_version": "2c"}, False),
+        ({"plug": "3", "snmp_version": "2c"}, True),
+        ({"port": 3, "snmp-version": "3"}, True),
+        ({"plug": "1:3", "snmp_version": "3"}, True),
+    ],
+)
+def test_an_outlet_that_the_agent_would_guess_to_be_off_is_refused(tmp_path: pathlib.Path, options: dict[str, t.Any], is_refused: bool) -> None:
+    """Debian's fence_apc_snmp was seen to print "Status: OFF" for an outlet that there is not."""
+    given = {"agent": str(Agent(tmp_path, name="fence_apc_snmp").path), "options": options}
+    if not is_refused:
+        assert parse_fencing(given, "kvm1")
+        return
+    with pytest.raises(InvalidArgument, match="would report a host as off if there is no outlet with that number"):
+        parse_fencing(given, "kvm1")

@@ -16,16 +16,15 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError, Unreachable, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.evidence import Evidence
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fence_agent import PowerState
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fence_levels import PowerReply
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fencing import (
     EVIDENCE_KEYS,
-    PowerReply,
     ask_power,
     check_evidence,
     confirm_evidence,
     fence_host,
     is_fresh,
     person_evidence,
-    query_power,
 )
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._evacuate.fence_programs import GOOD, SECRET, Agent
 
@@ -133,7 +132,7 @@ def test_a_usage_error_of_an_agent_does_not_count_as_off(tmp_path: pathlib.Path)
 
 def test_asking_for_the_power_changes_nothing(tmp_path: pathlib.Path) -> None:
     agent = Agent(tmp_path)
-    assert query_power(agent.config()).power is PowerState.ON
+    assert ask_power(agent.config()).reply.power is PowerState.ON
     assert agent.asked() == ["status"]
 
 
