@@ -36,6 +36,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.plan 
     plan_evacuation,
     refuse_missing_destination,
 )
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.restart_limit import RestartLimit
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.result import plan_lines
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.options import readable_results
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import with_receipt
@@ -59,6 +60,7 @@ class ActionModule(EvacuationAction):
             task = decode(EvacuationTask, args)
             step, request = task.step, EvacuationRequest.from_task(task)
         request.check_choice()
+        RestartLimit.from_option(task.restart_limit or None)
         if step == EVACUATE_CHECK:
             request.check_options()
             return {"changed": False, "assess_first": request.must_assess_first}
@@ -113,6 +115,7 @@ class ActionModule(EvacuationAction):
 
     def _take_evidence(self, run: Evacuation, task: EvacuationTask, request: EvacuationRequest) -> JsonObject:
         """Collect the evidence, and make the plan unless the survivors have to be asked again first. A host is fenced only if that is necessary."""
+        run.record_waiting()
         if run.open_jobs():
             run.prove_source_off(starts=False)
         proof, changed = add_proof(run, boot_moment()), bool(run.proofs.all_evidence) and not run.check

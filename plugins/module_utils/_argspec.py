@@ -255,6 +255,7 @@ def _evacuation_spec() -> Spec:
                 "by": {"type": "str"},
             },
         },
+        "restart_limit": {"type": "dict", "options": {"hosts": {"type": "int", "required": True}, "hours": {"type": "int", "required": True}}},
     }
 
 

@@ -111,6 +111,21 @@ options:
         outlive their host, such as those of NFS 3, are not waited for.
       - A domain whose image is still locked after that is not started. The locks of disks that are marked shareable are not checked.
     type: int
+  restart_limit:
+    description:
+      - A domain that was on several hosts when they died may be what kills them. With this option it is not started (C(unsafe)), and waits for a person, who
+        starts it by a task without this option.
+    type: dict
+    version_added: 0.2.0
+    suboptions:
+      hosts:
+        description: The number of hosts that died while the domain was on them, O(source) included, from 2 to 5.
+        type: int
+        required: true
+      hours:
+        description: The period in which they died, from 1 to 720.
+        type: int
+        required: true
   accept_locked:
     description:
       - Confirmation of a person that images may be locked, for example if the storage keeps the locks of a dead host. It is recorded.

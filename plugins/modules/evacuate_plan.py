@@ -95,6 +95,19 @@ options:
     description: How long to wait after fencing until the locks on images are gone. The default is that of
       O(kvmfleet.migration.evacuate#module:lock_wait_seconds).
     type: int
+  restart_limit:
+    description: How many hosts may die with a domain before it waits for a person; see O(kvmfleet.migration.evacuate#module:restart_limit).
+    type: dict
+    version_added: 0.2.0
+    suboptions:
+      hosts:
+        description: The number of hosts, from 2 to 5.
+        type: int
+        required: true
+      hours:
+        description: The period, from 1 to 720.
+        type: int
+        required: true
   accept_locked:
     description: Confirmation of a person that images may be locked; see O(kvmfleet.migration.evacuate#module:accept_locked).
     type: dict

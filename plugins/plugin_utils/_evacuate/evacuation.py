@@ -52,6 +52,7 @@ from .fleet_answers import (
 from .job import CachedSettings, EvacuationContext, EvacuationJob, ListedDomain, wanted_state
 from .renaming import rename_tokens
 from .reservation import EvacuationReservation, build_request, record_refusal, saved_traits
+from .restart_limit import RestartLimitReached, check_restart_limit
 from .source import age_seconds, check_saved_values, check_still_not_granted, has_saved_disks, list_candidates, resolve_source, select_candidates
 from .start_checks import AcceptedLocks, is_fenced, list_expiring_images, list_images, refuse_locked_images, seconds_to_wait
 from .starts import DomainStarter
@@ -213,12 +214,19 @@ class Evacuation:
         if not self.check and job.candidate.record is None:
             job.stored = record_refusal(self.context, job, destination, why, filters_off)
 
+    def record_waiting(self) -> None:
+        """Record each domain that waits for a person as refused, so that the ledger and a notice name it."""
+        for job in self.jobs:
+            if isinstance(job.error, RestartLimitReached):
+                self.record_refusal(job, self.destination, job.error.message)
+
     def evacuate_domains(self) -> None:
         """Start the domains, or predict their results in check mode."""
         try:
             self.probe_fleet()
         except SourceAnswers as error:
             raise self._settle_begun(error) from error
+        self.record_waiting()
         # Do not fence if there is nothing to start.
         if not self.open_jobs():
             return
@@ -275,6 +283,9 @@ class Evacuation:
         self.acceptance.check_known(path for job in jobs if has_saved_disks(job.candidate.entry) for path in lockable_paths(job.disks))
 
     def _check_saved(self, job: EvacuationJob) -> None:
+        # A start that has begun is settled.
+        if job.candidate.record is None:
+            check_restart_limit(job.candidate.entry, self.source.host_ref, self.context.options.restart_limit)
         check_saved_values(job.candidate.entry)
         self._name_resources(job)
         job.traits = saved_traits(job.saved, self.context.settings, self.context.target_host)

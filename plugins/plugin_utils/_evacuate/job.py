@@ -25,6 +25,7 @@ from .._ledger.documents import Stored
 from .._ledger.ledger import Ledger
 from .._settings.variables import Settings
 from .renaming import RenamedDefinition, rename_definition, rename_disk
+from .restart_limit import RestartLimit
 from .source import Candidate, Source
 
 RunPhase = Callable[[str, JsonObject], JsonObject]
@@ -80,6 +81,7 @@ class EvacuationOptions:
     lock_wait_seconds: t.Optional[int]
     accept_fresh: Sequence[str] = ()
     accept_locked: t.Optional[JsonObject] = None
+    restart_limit: t.Optional[RestartLimit] = None
 
 
 @dataclass(frozen=True)
@@ -136,6 +138,7 @@ class EvacuationTask:
     destination: Maybe[str] = ABSENT
     survivors: Maybe[tuple[str, ...]] = ABSENT
     since: Maybe[JsonObject] = ABSENT
+    restart_limit: Maybe[JsonObject] = ABSENT
     extra: JsonObject = field(default_factory=dict)
 
     @property
@@ -153,6 +156,7 @@ class EvacuationTask:
             lock_wait_seconds=self.lock_wait_seconds,
             accept_fresh=self.accept_fresh,
             accept_locked=self.accept_locked,
+            restart_limit=RestartLimit.from_option(self.restart_limit or None),
         )
 
 

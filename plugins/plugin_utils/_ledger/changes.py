@@ -16,6 +16,7 @@ import typing as t
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import ForeignAct
@@ -25,7 +26,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 
 from .audit import AuditEntry, audit_foreign_act, audit_transition
-from .documents import Document, DomainEntry, HostEntry, LedgerSettings, Stored
+from .documents import Document, DomainEntry, DomainRestart, HostEntry, LedgerSettings, Stored
 from .host_parts import HostSights, ProtectTime
 from .rules import (
     DOMAINS,
@@ -152,7 +153,19 @@ def update_domain(entry: DomainEntry, record: MoveRecord, old_status: t.Optional
     """Return the domain's entry after the record's transition."""
     hosts = entry.possible_hosts if old_status is None else next_possible_hosts(record, old_status, entry.possible_hosts)
     last = record.id if record.status in s.CLOSED else entry.last_record or None
+    if _is_restart(record, old_status):
+        entry = replace(entry, restarts=(*(entry.restarts or ()), DomainRestart(record.updated_at, record.source))[-MAX_RESTARTS:])
     return replace(entry, name=record.domain.name or entry.name, possible_hosts=hosts, last_record=last, updated_at=record.updated_at)
+
+
+# The restarts that the document of a domain keeps.
+MAX_RESTARTS = 10
+
+
+def _is_restart(record: MoveRecord, old_status: t.Optional[str]) -> bool:
+    """Whether the record says with this transition that a survivor has started the domain."""
+    is_started = record.type == s.EVACUATION and record.wanted_state != domain_states.SHUTOFF
+    return is_started and old_status not in (None, s.DONE) and (record.status == s.DONE or (record.status == s.COMPLETED and not record.has_status(s.DONE)))
 
 
 def open_record(transaction: Transaction, record: MoveRecord) -> Stored:
@@ -233,9 +246,9 @@ def _domain_change(transaction: Transaction, record: MoveRecord, old_status: str
     return [DocumentWrite(path, present.version + 1 if present else 1, entry)]
 
 
-def _lasting_part(entry: DomainEntry) -> tuple[PossibleHosts, t.Optional[str], int]:
+def _lasting_part(entry: DomainEntry) -> tuple[PossibleHosts, t.Optional[str], int, tuple[DomainRestart, ...]]:
     """Return what is written at once when it changes."""
-    return entry.possible_hosts, entry.name, entry.generation or 0
+    return entry.possible_hosts, entry.name, entry.generation or 0, entry.restarts or ()
 
 
 def find_only_host(documents: list[Document], name: t.Optional[str], host_uuid: t.Optional[str]) -> t.Optional[Document]:

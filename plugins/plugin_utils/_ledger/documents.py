@@ -162,6 +162,19 @@ _HOST_KEYS = frozenset({"host", "host_id", "host_uuid"})
 
 
 @dataclass(frozen=True)
+class DomainRestart:
+    """A start of the domain on a survivor, after its host had died.
+
+    :arg at: when its evacuation was done.
+    :arg source: the dead host.
+    """
+
+    at: str
+    source: HostRef
+    extra: JsonObject = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class DomainEntry:
     """The document of a domain.
 
@@ -170,6 +183,7 @@ class DomainEntry:
     :arg last_record: the ID of the record that was closed last.
     :arg protected: what C(protect) has saved, as JSON: of a thousand domains few are read. See C(saved).
     :arg foreign_acts: the last moves, stops and starts of the domain that were done without this collection, the oldest first.
+    :arg restarts: the last restarts of the domain by evacuations, the oldest first.
     """
 
     IS_LENIENT: t.ClassVar[bool] = True
@@ -182,6 +196,7 @@ class DomainEntry:
     last_record: Maybe[str] = ABSENT
     protected: Maybe[JsonObject] = ABSENT
     foreign_acts: Maybe[t.Tuple[ForeignAct, ...]] = ABSENT
+    restarts: Maybe[t.Tuple[DomainRestart, ...]] = ABSENT
     updated_at: Maybe[str] = ABSENT
     extra: JsonObject = field(default_factory=dict)
 
