@@ -72,7 +72,7 @@ def check_restart_limit(entry: DomainEntry, source: HostRef, limit: t.Optional[R
         raise RestartLimitReached(
             f"Domain {entry.name} waits for a person: it was on {_describe_deaths(earlier)}, and on {source.host} now. It was not started.",
             f"Find out whether it kills its hosts. To start it: kvmfleet.migration.evacuate -e source={source.host}"
-            f" -e '{{\"evacuate_host_domains\": [\"{entry.name}\"]}}'",
+            f' -e \'{{"evacuate_host_domains": ["{entry.name}"]}}\'',
         )
 
 

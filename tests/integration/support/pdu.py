@@ -29,23 +29,35 @@ CONFIG = """
 agentaddress udp:127.0.0.1:{port}
 sysobjectid {strip}
 rwcommunity "{community}" 127.0.0.1
-pass {tree} /bin/sh {script}
+pass_persist {tree} /bin/sh {script}
 """
 
-# By snmpd's protocol: -g OID reads, -s OID TYPE VALUE writes; no output stands for an OID that there is not.
+# By snmpd's protocol. Unlike a script that it calls for each question, one that goes on is asked each time: snmpd keeps other answers for 30 seconds.
 SCRIPT = """
 export KVMFLEET_LAB_STATE='{state}' PATH=/usr/sbin:/usr/bin:/sbin:/bin
-case "$2" in {switch}.[12]|{read}.[12]) ;; *) exit 0;; esac
-own={folder}/outlet.${{2##*.}} other={folder}/outlet.$((3 - ${{2##*.}}))
-case "$1" in
--g) echo "$2"; echo integer; cat "$own";;
--s) echo "$4" >> {folder}/switched
-    if [ "$4" = {off} ] && grep -q {off} "$other"; then
-        ('{lab}' --prefix {prefix} poweroff {host} > {folder}/poweroff.log 2>&1 && echo {off} > "$own") < /dev/null > /dev/null 2>&1 &
+switch() {{
+    echo "$2" >> {folder}/switched
+    if [ "$2" = {off} ] && grep -q {off} {folder}/outlet.$((3 - $1)); then
+        ('{lab}' --prefix {prefix} poweroff {host} > {folder}/poweroff.log 2>&1 && echo {off} > {folder}/outlet.$1) < /dev/null > /dev/null 2>&1 &
     else
-        echo "$4" > "$own"
-    fi;;
-esac
+        echo "$2" > {folder}/outlet.$1
+    fi
+}}
+while read -r command; do
+    case "$command" in
+    "") continue;;
+    PING) echo PONG; continue;;
+    get|getnext) read -r oid;;
+    set) read -r oid; read -r kind value;;
+    esac
+    outlet=${{oid##*.}}
+    case "$command $oid" in
+    get\\ {switch}.[12]|get\\ {read}.[12]) echo "$oid"; echo integer; cat {folder}/outlet.$outlet;;
+    set\\ {switch}.[12]) switch "$outlet" "$value"; echo DONE;;
+    set*) echo not-writable;;
+    *) echo NONE;;
+    esac
+done
 """
 
 
