@@ -276,6 +276,18 @@ def test_hosts_by_state_with_reasons_and_what_is_to_be_cleaned_up(tmp_path: path
     ]
 
 
+def test_a_silent_host_that_could_not_be_fenced_is_a_finding_until_it_answers(tmp_path: pathlib.Path) -> None:
+    desk = Desk(tmp_path)
+    desk.host("kvm1", fencing={"state": "fencing_impossible", "since": "2026-11-23T18:00:00.000Z"})
+    finding = (
+        "kvm1: fencing_impossible since 2026-11-23 18:00 UTC: no device could switch it off. Repair a device, or confirm that it is off"
+        " (-e evacuate_host_force_down=true), and run again: kvmfleet.migration.evacuate -e source=kvm1"
+    )
+    assert finding not in desk.show()["attention"]
+    desk.answers["kvm1"] = {"unreachable": True, "msg": "No route to host"}
+    assert finding in desk.show()["attention"]
+
+
 def test_an_unfinished_evacuation_is_a_finding(desk: Desk) -> None:
     desk.record(s.PRE_MIGRATING, kind=s.EVACUATION, minutes_ago=5)
     (finding,) = desk.show()["attention"]

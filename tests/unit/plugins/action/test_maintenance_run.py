@@ -28,6 +28,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 )
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import new_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate import power_cycle
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import with_receipt
 from ansible_collections.kvmfleet.migration.tests.simulator import facts as f
@@ -300,6 +301,31 @@ def test_a_process_that_is_killed_while_it_fences(node: Node, agent: Agent, monk
     # A host that is on is not fenced again, and one that was left off is switched on.
     assert node.task("fenced", host="kvm1")["changed"] is (killed_in == "switch_on")
     assert agent.asked()[len(asked) :] == (["status", "on", "status"] if killed_in == "switch_on" else ["status"])
+
+
+def test_a_process_that_is_killed_between_two_supplies_switches_on_the_second_one_later(
+    node: Node, agent: Agent, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The host has come back on one supply, and is not fenced again."""
+    other, call = Agent(tmp_path, AGENT, name="fence_other"), power_cycle.call_agent
+    node.variables["kvmfleet_fencing"] = {"levels": [[{"agent": str(one.path), "options": {"plug": "kvm1"}} for one in (agent, other)]]}
+
+    def call_or_die(*given: t.Any) -> object:
+        if given[0].program == str(other.path):
+            raise KeyboardInterrupt
+        return call(*given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(power_cycle, "call_agent", call_or_die)
+        with pytest.raises(KeyboardInterrupt):
+            node.task("fenced", host="kvm1")
+    node.kill_process()
+    node.begin_process()
+    node.task("started", hosts=HOSTS)
+    assert node.task("fenced", host="kvm1", boot_id="boot-2")["changed"] is True
+    assert (agent.asked().count("on"), other.asked().count("on")) == (1, 1)
+    assert (agent.asked().count("off"), other.asked().count("off")) == (1, 1)
+    assert node.task("fenced", host="kvm1", boot_id="boot-2")["changed"] is False
 
 
 def test_a_person_who_continues_the_run_may_have_the_host_fenced_again(node: Node, agent: Agent) -> None:

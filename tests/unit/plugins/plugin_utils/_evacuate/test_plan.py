@@ -70,6 +70,17 @@ def test_a_domain_without_capacity_is_uncovered_unless_forced_to_a_named_host(si
     assert forced.by_host == {"kvm2": [], "kvm3": [huge]}
 
 
+def test_important_domains_get_the_room_that_is_left(site: Site) -> None:
+    """Two small domains would fit in place of the important one, and are left for later."""
+    site.memory |= {"kvm2": 4096 + 512, "kvm3": 0}
+    important = site.save("important", memory_mib=4096, priority=9)
+    for name in ("one", "two"):
+        site.save(name, memory_mib=2048)
+    dummy, shares = plan(site, survivors=("kvm2",))
+    assert shares.by_host == {"kvm2": [important]}
+    assert sorted(str(one.name) for one in shares.uncovered) == ["one", "two"]
+
+
 def test_a_named_host_starts_all_domains(site: Site) -> None:
     uuids = [site.save(f"web{number}") for number in range(4)]
     dummy, shares = plan(site, destination="kvm3")
