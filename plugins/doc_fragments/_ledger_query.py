@@ -19,7 +19,7 @@ options:
   host:
     description:
       - Only records with this host as source or destination, only this host, or only domains that may be on this host.
-      - Of maintenance runs, those that have the host, by its inventory name.
+      - Of maintenance and balance runs, those that have the host, by its inventory name.
       - An inventory name, a host ID (C(host_id)) or libvirt's host UUID.
     type: str
   domain:

@@ -11,7 +11,7 @@ name: ledger
 author:
   - The kvmfleet.migration developers (@kvmfleet)
 version_added: 0.1.0
-short_description: Read the ledger of moves, hosts, domains and maintenance
+short_description: Read the ledger of moves, hosts, domains, maintenance and balances
 description:
   - Reads the records and documents that the modules of this collection keep in the ledger.
   - The result is one list for each term. With C(lookup) and one term, it is always that list, even if the list has one document or none. With C(query), it is
@@ -29,6 +29,7 @@ options:
       - hosts
       - domains
       - maintenance_runs
+      - balance_runs
     required: true
   ledger:
     description:
@@ -93,7 +94,7 @@ RETURN = r"""
 _raw:
   description:
     - One list for each term.
-    - Records are as the modules return them, oldest first, and so are maintenance runs; hosts and domains are sorted by name.
+    - Records are as the modules return them, oldest first, and so are maintenance and balance runs; hosts and domains are sorted by name.
   type: list
   elements: list
   sample:

@@ -326,7 +326,7 @@ def displaced_domains_spec() -> Spec:
 
 
 # What can be listed, each under its own key of the result.
-LEDGER_LISTS = ("migrations", "evacuations", "hosts", "domains", "maintenance_runs")
+LEDGER_LISTS = ("migrations", "evacuations", "hosts", "domains", "maintenance_runs", "balance_runs")
 
 
 def ledger_query_spec() -> Spec:

@@ -22,7 +22,7 @@ options:
       - What to list. Each kind has its own key in the result.
     type: list
     elements: str
-    choices: [migrations, evacuations, hosts, domains, maintenance_runs]
+    choices: [migrations, evacuations, hosts, domains, maintenance_runs, balance_runs]
   id:
     description:
       - ID of one record, open or closed, to return in RV(record).

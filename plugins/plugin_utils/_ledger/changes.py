@@ -18,6 +18,7 @@ from dataclasses import replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.balance_runs import BalanceRun
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import ForeignAct
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict
@@ -52,7 +53,7 @@ class DocumentWrite(t.NamedTuple):
 
     path: DocumentPath
     version: int
-    content: t.Union[MoveRecord, HostEntry, HostSights, ProtectTime, DomainEntry, LedgerSettings, MaintenanceRun, JsonObject]
+    content: t.Union[MoveRecord, HostEntry, HostSights, ProtectTime, DomainEntry, LedgerSettings, MaintenanceRun, BalanceRun, JsonObject]
 
 
 class Transaction(abc.ABC):

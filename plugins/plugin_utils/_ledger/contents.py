@@ -21,6 +21,7 @@ from .audit import ArchivedChain
 from .documents import Damaged, Newer, Unreadable, decode_document
 from .identity import LedgerIdentity
 from .rules import (
+    BALANCES,
     CLOSED,
     DOMAINS,
     HOSTS,
@@ -35,7 +36,7 @@ from .rules import (
     is_document_path,
 )
 
-DOCUMENT_FOLDERS = (OPEN, CLOSED, DOMAINS, HOSTS, *SIGHT_FOLDERS, PROTECTED, SETTINGS, MAINTENANCE)
+DOCUMENT_FOLDERS = (OPEN, CLOSED, DOMAINS, HOSTS, *SIGHT_FOLDERS, PROTECTED, SETTINGS, MAINTENANCE, BALANCES)
 
 
 class RawDocument(t.NamedTuple):

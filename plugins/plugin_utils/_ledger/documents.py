@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import codec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.balance_runs import BalanceRun
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, Json, JsonObject, Maybe, ShapeError
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import ForeignAct
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Internal
@@ -303,6 +304,11 @@ class Document:
     def maintenance_run(self) -> MaintenanceRun:
         """The maintenance run in this document. Raises L(ShapeError) for any other document."""
         return codec.decode(MaintenanceRun, self.body)
+
+    @functools.cached_property
+    def balance_run(self) -> BalanceRun:
+        """The balance run in this document. Raises L(ShapeError) for any other document."""
+        return codec.decode(BalanceRun, self.body)
 
     @functools.cached_property
     def domain(self) -> DomainEntry:

@@ -14,20 +14,21 @@ import typing as t
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.balance_runs import BalanceRun
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, JsonObject
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import ForeignAct
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import NotFound
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import MaintenanceRun
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import SCHEMA, MoveRecord
 
-from . import changes, maintenance
+from . import balances, changes, maintenance
 from .changes import Transaction
 from .contents import LedgerContents
 from .documents import Document, DomainEntry, HostEntry, LedgerSettings, Stored
 from .host_parts import HostSights, ProtectTime
 from .identity import LedgerIdentity
 from .parsed import ParsedDocuments
-from .rules import DOMAINS, HOSTS, MAINTENANCE, PROTECTED, SETTINGS, SIGHT_FOLDERS, SIGHTS, check_domain, check_uuid, document_path
+from .rules import BALANCES, DOMAINS, HOSTS, MAINTENANCE, PROTECTED, SETTINGS, SIGHT_FOLDERS, SIGHTS, check_domain, check_uuid, document_path
 from .selection import Selection, make_selection
 
 
@@ -262,6 +263,26 @@ class Ledger(abc.ABC):
         """
         with self.witness.watch_run(before.maintenance_run if before else None, run):
             return self._run_change(lambda transaction: maintenance.write_run(transaction, run, before.version if before else None))
+
+    def list_balance_runs(self) -> list[Document]:
+        """Return the documents of all balance runs, from the oldest on."""
+        found = self._run_reading(lambda transaction: list(transaction.read_all(BALANCES)))
+        return sorted(found, key=lambda document: (document.balance_run.created_at, document.balance_run.id))
+
+    def read_balance_run(self, run_id: str) -> Document:
+        """Return the document of a balance run. Raises L(NotFound)."""
+        path = document_path(BALANCES, check_uuid(run_id, "ID of the balance run"))
+        found = self._run_reading(lambda transaction: transaction.read_document(path))
+        if found is None:
+            raise NotFound(f"The ledger {self.name} has no balance run {run_id}.", "List them with kvmfleet.migration.ledger_info, list: [balance_runs].")
+        return found
+
+    def put_balance_run(self, run: BalanceRun, before: t.Optional[Document]) -> Document:
+        """Write a balance run as successor of the document that was read (None for a new run).
+
+        Raises L(Conflict) if another process wrote it since, and if a host is in another open run; L(InvalidState) for a measured one.
+        """
+        return self._run_change(lambda transaction: balances.write_run(transaction, run, before.version if before else None))
 
     @abc.abstractmethod
     def hold_lock(self, key: str, timeout_seconds: float = 30) -> contextlib.AbstractContextManager[None]:

@@ -89,6 +89,7 @@ _TERM_CONDITIONS = {
     "hosts": {"host"},
     "domains": {"host", "domain"},
     "maintenance_runs": {"host"},
+    "balance_runs": {"host"},
 }
 
 
@@ -154,6 +155,8 @@ def _read_documents(ledger: Ledger, term: str, conditions: Conditions) -> list[J
         return [_hide_definition(document.body, conditions) for document in ledger.list_domains() if _matches_domain(document.domain, conditions)]
     if term == "maintenance_runs":
         return [document.body for document in ledger.list_maintenance_runs() if conditions.host in (None, *document.maintenance_run.host_names)]
+    if term == "balance_runs":
+        return [document.body for document in ledger.list_balance_runs() if conditions.host in (None, *document.balance_run.hosts)]
     documents = ((document.record.created_at, document.record.record_id, document.body) for document in _select_records(ledger, term, conditions))
     return [body for _created_at, _id, body in sorted(documents, key=lambda one: one[:2])]
 

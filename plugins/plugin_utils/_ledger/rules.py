@@ -62,9 +62,12 @@ PROTECTED = ("protected",)
 # One document, under the ID of the ledger.
 SETTINGS = ("settings",)
 MAINTENANCE = ("maintenance",)
+BALANCES = ("balances",)
 SET_ASIDE = ("set_aside",)
 
-_PATH = re.compile(r"(migrations/open|migrations/closed/[0-9]{4}/[0-9]{2}|domains|hosts|sights/[0-9a-f]|protected|settings|maintenance)/[0-9a-f-]{36}\.json")
+_PATH = re.compile(
+    r"(migrations/open|migrations/closed/[0-9]{4}/[0-9]{2}|domains|hosts|sights/[0-9a-f]|protected|settings|maintenance|balances)/[0-9a-f-]{36}\.json"
+)
 _ID_KEYS = {
     "migrations": "id",
     "domains": "uuid",
@@ -73,6 +76,7 @@ _ID_KEYS = {
     "protected": "host_key",
     "settings": "ledger_id",
     "maintenance": "id",
+    "balances": "id",
 }
 
 
@@ -141,6 +145,8 @@ def _read_content(kind: str, document: Document) -> None:
         _settings = document.settings
     elif kind == "maintenance":
         _run = document.maintenance_run
+    elif kind == "balances":
+        _balance = document.balance_run
     elif document.domain.generation is ABSENT:
         raise ShapeError("generation", "there")
 

@@ -147,7 +147,7 @@ def _try_each(acts: Iterator[Callable[[], object]]) -> None:
             act()
 
 
-_TERMS = ("migrations", "evacuations", "hosts", "domains", "maintenance_runs")
+_TERMS = ("migrations", "evacuations", "hosts", "domains", "maintenance_runs", "balance_runs")
 _WANTED = (
     query.Conditions(),
     query.Conditions(host="kvm1"),

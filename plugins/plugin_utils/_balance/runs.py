@@ -1,0 +1,187 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""Balance runs in the ledger: beginning one, closing it with the records of its moves, and measuring later what it brought.
+
+The records of a run are found in the ledger when it is closed, so a process that was killed leaves nothing that the next one cannot complete.
+"""
+
+from __future__ import annotations
+
+import typing as t
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.balance_runs import FINISHED, RUNNING, BalancedMove, BalanceGoal, BalanceRun
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import RunHolder
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import COMPLETED
+
+from .._ledger.balances import describe_run
+from .._ledger.documents import Document
+from .._ledger.ledger import Ledger
+from .._maintenance.decisions import seconds_between
+from .._maintenance.holding import is_alive
+from .._scheduler.fleet import HostState
+from .decision import Balance
+from .measuring import measure_run
+from .options import BalanceOptions
+from .pressure import RESOURCES
+from .state import ChosenMove
+
+# A run whose holder cannot be seen from here is taken for abandoned after this time.
+ABANDONED_SECONDS: t.Final = 86400.0
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """What a run is begun with. See L(BalanceRun)."""
+
+    goal: BalanceGoal
+    hosts: tuple[str, ...]
+    score_before: float
+    score_predicted: float
+    moves: tuple[BalancedMove, ...]
+
+
+def plan_run(balance: Balance, options: BalanceOptions) -> RunPlan:
+    """Return what a run is begun with that carries out all moves of a decision."""
+    weights = dict(zip(RESOURCES, options.weight_vector, strict=True))
+    return RunPlan(
+        goal=BalanceGoal(options.goal, weights, options.tolerated_pressure),
+        hosts=tuple(host.name for host in balance.hosts),
+        score_before=balance.score_before,
+        score_predicted=balance.score_after,
+        moves=tuple(map(_plan_move, balance.moves)),
+    )
+
+
+def _plan_move(move: ChosenMove) -> BalancedMove:
+    request = move.leaver.request
+    return BalancedMove(
+        domain=DomainRef(request.uuid, request.name),
+        source=request.source,
+        destination=move.destination,
+        unit=move.unit,
+        why=move.why,
+        predicted_gain=move.gain,
+        cost_seconds=move.cost_seconds,
+        record=None,
+        status=None,
+    )
+
+
+def list_runs(ledger: Ledger) -> list[BalanceRun]:
+    """Return all runs, the oldest first."""
+    return [document.balance_run for document in ledger.list_balance_runs()]
+
+
+def open_run(ledger: Ledger, plan: RunPlan, holder: RunHolder, is_confirmed: bool = False) -> BalanceRun:
+    """Write a new run that this process holds, and return it. Runs over the same hosts whose process is gone are closed first.
+
+    :arg holder: this process, see L(identify_process).
+    :arg is_confirmed: whether a person states that the process of another run does not exist any more.
+    :raises Conflict: another run over one of the hosts is carried out by a process that may still exist.
+    """
+    now = utc_now()
+    for document in ledger.list_balance_runs():
+        other = document.balance_run
+        if other.is_open and not set(plan.hosts).isdisjoint(other.hosts):
+            _check_abandoned(other, holder, is_confirmed, now)
+            _write_end(ledger, document, is_interrupted=not holder.is_same_process(other.holder))
+    run = BalanceRun(
+        id=str(uuid.uuid4()),
+        state=RUNNING,
+        goal=plan.goal,
+        hosts=plan.hosts,
+        score_before=plan.score_before,
+        score_predicted=plan.score_predicted,
+        moves=plan.moves,
+        holder=holder,
+        created_at=now,
+        created_by=holder.by,
+        updated_at=now,
+        ended_at=None,
+    )
+    return ledger.put_balance_run(run, None).balance_run
+
+
+def close_run(ledger: Ledger, run_id: str, holder: RunHolder) -> BalanceRun:
+    """Close a run with the records of its moves, and return it. A run that is closed already is returned as it is.
+
+    :raises Conflict: another process holds it.
+    """
+    document = ledger.read_balance_run(run_id)
+    run = document.balance_run
+    if not run.is_open:
+        return run
+    if not holder.is_same_process(run.holder):
+        raise Conflict(f"Failed to close {describe_run(run)}: {run.holder.by} holds it since {run.holder.since}.", "Wait until that process has ended.")
+    return _write_end(ledger, document, is_interrupted=False)
+
+
+def measure_runs(ledger: Ledger, states: Mapping[str, HostState]) -> list[BalanceRun]:
+    """Measure all runs that these facts can measure, write them, and return them. See L(measure_run)."""
+    return [run for document in ledger.list_balance_runs() if document.balance_run.is_unmeasured and (run := _measure(ledger, document, states))]
+
+
+def _measure(ledger: Ledger, document: Document, states: Mapping[str, HostState]) -> t.Optional[BalanceRun]:
+    run = document.balance_run
+    # The moves of a run that was interrupted may have ended after it was closed.
+    measured = measure_run(replace(run, moves=_find_records(ledger, run)), states)
+    if measured is None:
+        return None
+    try:
+        return ledger.put_balance_run(replace(measured, updated_at=utc_now()), document).balance_run
+    except Conflict:
+        # Another process has measured it meanwhile.
+        return None
+
+
+def _check_abandoned(run: BalanceRun, holder: RunHolder, is_confirmed: bool, now: str) -> None:
+    """Raise L(Conflict) if the process of an open run may still exist."""
+    if holder.is_same_process(run.holder):
+        return
+    alive = is_alive(run.holder)
+    if alive:
+        raise Conflict(
+            f"{run.holder.by} carries out {describe_run(run)}, and that process still runs. Nothing was changed.", "Wait until it has ended, then plan again."
+        )
+    if alive is None and not is_confirmed and seconds_between(run.created_at, now) < ABANDONED_SECONDS:
+        raise Conflict(
+            f"{run.holder.by} carries out {describe_run(run)}, and it cannot be verified from here whether that process still runs. Nothing was changed.",
+            "If it does not, run the command again with -e balance_take_over=true.",
+        )
+
+
+def _write_end(ledger: Ledger, document: Document, is_interrupted: bool) -> BalanceRun:
+    run, now = document.balance_run, utc_now()
+    moves = _find_records(ledger, run)
+    ended = replace(run, state=FINISHED, moves=moves, updated_at=now, ended_at=now, is_interrupted=True if is_interrupted else ABSENT)
+    return ledger.put_balance_run(ended, document).balance_run
+
+
+def _find_records(ledger: Ledger, run: BalanceRun) -> tuple[BalancedMove, ...]:
+    """Return the moves of a run with their records, as they are now."""
+    return tuple(_with_record(move, ledger.list_records(domain=move.domain.uuid, since=run.created_at), run) for move in run.moves)
+
+
+def _with_record(move: BalancedMove, records: Iterable[MoveRecord], run: BalanceRun) -> BalancedMove:
+    found = [record for record in records if _is_of_move(record, move, run)]
+    if not found:
+        return move
+    # A move that failed may have been repeated.
+    best = min(found, key=lambda record: (record.status != COMPLETED, record.created_at, record.record_id))
+    return replace(move, record=best.id, status=best.status)
+
+
+def _is_of_move(record: MoveRecord, move: BalancedMove, run: BalanceRun) -> bool:
+    ends = record.source.host, record.destination.host
+    return ends == (move.source, move.destination) and run.created_at <= record.created_at and (run.ended_at is None or record.created_at <= run.ended_at)
