@@ -7,18 +7,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import DomainFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import MAINTENANCE
 
+from .._drain.sorting import make_remaining_request
 from .._ledger.documents import pause_collector
 from .._scheduler.filters.base import names_text, one_or_many
 from .._scheduler.fleet import Fleet, HostState
 from .._scheduler.loss_rules import make_loss_rules
 from .._scheduler.losses import CAN, Loss, LossSearch
 from .._scheduler.planner import Placement, plan_placements
+from .._scheduler.reach import REACH_FILTERS, find_reach
 from .._scheduler.request import Request
 from .candidates import Candidates
 from .inputs import BalanceInputs, select_hosts
@@ -26,6 +29,8 @@ from .options import NOTHING_PLANNED, BalanceOptions
 
 # From this many hosts that could not be emptied on, the others are not tried: the emptiest come first, and the fuller ones are less likely.
 _MOST_FAILURES = 20
+# What decides whether a host could ever start a domain.
+_START_FILTERS = tuple(rule for rule in make_loss_rules().possible if rule.name in {other.name for other in REACH_FILTERS})
 
 
 @dataclass(frozen=True)
@@ -62,11 +67,12 @@ def find_emptiable(states: Mapping[str, HostState], inputs: BalanceInputs, optio
     if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count < len(hosts):
         raise InvalidArgument(f"balance_empty is {count!r}.", f"Give a whole number from 0 to {len(hosts) - 1}. {NOTHING_PLANNED}")
     candidates, refused, found = Candidates(inputs, options), dict[str, str](), list[EmptiableHost]()
-    plan = _Plan(Fleet(dict(states)), {host: _list_requests(host, state, candidates) for host, state in hosts.items()})
+    fleet, leavers = Fleet(dict(states)), _find_leavers(hosts, inputs, candidates)
+    plan = _Plan(fleet, _list_requests(hosts, inputs, fleet, leavers))
     for host in sorted(hosts, key=lambda name: (hosts[name].used_mib, name)):
         if len(found) == count or len(refused) == _MOST_FAILURES:
             break
-        unmovable = [guest.name for guest in hosts[host].guests.values() if guest.uuid in candidates.reasons or candidates.find(guest.uuid, host) is None]
+        unmovable = [guest.name for guest in plan.fleet.states[host].guests.values() if guest.uuid not in leavers]
         if unmovable:
             refused[host] = f"{names_text(unmovable)} cannot leave it."
             continue
@@ -82,14 +88,22 @@ def find_emptiable(states: Mapping[str, HostState], inputs: BalanceInputs, optio
     return Emptying(tuple(found), refused)
 
 
-def _list_requests(host: str, state: HostState, candidates: Candidates) -> list[Request]:
-    """Return what the guests of a host need. Those that stay are listed for the loss of their host."""
-    found = []
-    for uuid, guest in state.guests.items():
-        leaver = candidates.find(uuid, host)
-        needs = {"memory_mib": max(1, guest.memory_mib), "vcpus": max(1, guest.vcpus)}
-        found.append(leaver.request if leaver else Request.from_needs(needs, uuid, guest.name, host, state.host_uuid, source_id=state.host_id))
-    return found
+def _find_leavers(hosts: Iterable[str], inputs: BalanceInputs, candidates: Candidates) -> dict[str, Request]:
+    """Return what the domains need that may leave their host, by UUID."""
+    active = ((domain.uuid, host) for host in hosts for domain in inputs.drain.list_domains(host) if domain.active)
+    return {uuid: leaver.request for uuid, host in active if (leaver := candidates.find(uuid, host))}
+
+
+def _list_requests(hosts: Iterable[str], inputs: BalanceInputs, fleet: Fleet, leavers: Mapping[str, Request]) -> dict[str, list[Request]]:
+    """Return what the domains of each host need after its loss. Those that no other host could start are lost with it, whichever hosts are emptied."""
+    found = {host: [leavers.get(domain.uuid) or _stay(domain, host, inputs) for domain in inputs.drain.list_domains(host) if domain.active] for host in hosts}
+    reaches = find_reach((request for requests in found.values() for request in requests if request.uuid not in leavers), fleet, _START_FILTERS)
+    bound = {request.uuid for reach in reaches for request in reach.guests if not set(reach.hosts) - {request.source}}
+    return {host: [request for request in requests if request.uuid not in bound] for host, requests in found.items()}
+
+
+def _stay(domain: DomainFacts, host: str, inputs: BalanceInputs) -> Request:
+    return make_remaining_request(domain, inputs.drain.host_ref(host))
 
 
 def _closed(fleet: Fleet, host: str, guests: Sequence[Request]) -> Fleet:

@@ -16,10 +16,8 @@ from dataclasses import dataclass, replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, KvmfleetError
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import DomainFacts
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import OFFLINE
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource_maps import NO_MAPS, NameChange, ResourceMaps
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import MAINTENANCE
 
@@ -37,7 +35,7 @@ from .order import order_moves
 from .plan_entries import NPlusOne, PlannedMove
 from .prediction import SourcePrediction, find_capacity, predict_alone, predict_source, stream_rate
 from .saved_plan import PLAN_SCHEMA, DrainPlan, to_plain_object
-from .sorting import LeavingDomain, Refused, SortedDomains, skip_unplaced_definition, sort_domains
+from .sorting import LeavingDomain, Refused, SortedDomains, make_remaining_request, skip_unplaced_definition, sort_domains
 
 # The number of tries for the loss of one host before its domains count as not placed.
 MAX_NODES = 3000
@@ -96,17 +94,9 @@ class RemainingHosts:
         return NPlusOne(False, worst, missing[worst], tuple(sorted(request.name for request in lost[worst])), tuple(sorted(missing)))
 
     def _list_requests(self, inputs: DrainInputs, host: str) -> list[Request]:
-        """Return the active domains of the host. A domain without a usable request counts with its memory alone."""
+        """Return what the active domains of the host need."""
         active = [domain for domain in inputs.list_domains(host) if domain.active and domain.uuid not in self.leavers]
-        return [_make_request(domain, self.refs[host]) for domain in active]
-
-
-def _make_request(domain: DomainFacts, source: HostRef) -> Request:
-    try:
-        return Request.from_needs(domain.request or {}, domain.uuid, domain.name, source.host or "", source.host_uuid or "", source_id=source.host_id)
-    except KvmfleetError:
-        needs = {"memory_mib": max(1, domain.memory_mib or 0), "vcpus": max(1, domain.vcpus or 0)}
-        return Request.from_needs(needs, domain.uuid, domain.name, source.host or "", source.host_uuid or "", source_id=source.host_id)
+        return [make_remaining_request(domain, self.refs[host]) for domain in active]
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import LEAVE, MIGRATE, OVERRIDE, SAVE, SHUTDOWN, GivenPolicy
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import OFFLINE
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import BEFORE_JOB, COLD_MIGRATION
 
 from .._scheduler.request import Request, read_request
@@ -116,6 +117,15 @@ def sort_domain(domain: DomainFacts, source: str, inputs: DrainInputs, options: 
     else:
         strategies = (MIGRATE,) if is_leaving(domain) else list_drain_strategies(policy, options)
         _apply_choice(choose_strategy(strategies, drained.find_problem, refused), drained, leaver, len(strategies), into)
+
+
+def make_remaining_request(domain: DomainFacts, host: HostRef) -> Request:
+    """Return what a domain needs that stays on its host. One without a usable request counts with its memory and its vCPUs alone."""
+    try:
+        return Request.from_needs(domain.request or {}, domain.uuid, domain.name, host.host or "", host.host_uuid or "", source_id=host.host_id)
+    except KvmfleetError:
+        needs = {"memory_mib": max(1, domain.memory_mib or 0), "vcpus": max(1, domain.vcpus or 0)}
+        return Request.from_needs(needs, domain.uuid, domain.name, host.host or "", host.host_uuid or "", source_id=host.host_id)
 
 
 def list_drain_strategies(policy: EffectivePolicy, options: DrainOptions) -> tuple[str, ...]:

@@ -66,8 +66,9 @@ def _refuse_shared_hosts(transaction: Transaction, new: BalanceRun) -> None:
 
 def shared_hosts_error(other: BalanceRun, shared: t.Sequence[str]) -> Conflict:
     """Return the error for a run over hosts that another open run has."""
+    what = describe_run(other)
     return Conflict(
-        f"{', '.join(shared)} cannot be balanced twice at the same time: {describe_run(other)} has {'it' if len(shared) == 1 else 'them'}. Nothing was changed.",
+        f"{', '.join(shared)} cannot be balanced twice at the same time: {what} has {'it' if len(shared) == 1 else 'them'}. Nothing was changed.",
         "Wait until that run has ended, then plan again.",
         run=encode(other),
     )

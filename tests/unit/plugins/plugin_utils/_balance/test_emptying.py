@@ -9,8 +9,13 @@ import typing as t
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import new_record
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import LIVE_MIGRATION, SCHEDULED
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._balance.emptying import Emptying, find_emptiable
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._balance.options import BalanceOptions
+from ansible_collections.kvmfleet.migration.tests.simulator import facts as f
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._balance.balanced import host_ref
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._balance.builders import Document, guest, host, hosts, inputs_of, states_of
 
 
@@ -61,6 +66,44 @@ def test_guests_that_must_be_apart_stay_apart() -> None:
     group = {"name": "apart", "policy": "anti-affinity"}
     facts = hosts(*(host(f"kvm{n}", guest(f"g{n}", 0.1, 1024, group=group)) for n in (1, 2, 3)))
     assert empty(facts, 1).hosts == ()
+
+
+def test_the_group_of_a_guest_that_stays_needs_a_place_after_a_loss() -> None:
+    # Without kvm1, the loss of kvm2 or kvm3 would leave both members on one host.
+    group = {"name": "apart", "policy": "anti-affinity"}
+    members = [guest(f"m{number}", 0.1, 4096, group=group, drain="leave") for number in (2, 3)]
+    found = empty(hosts(host("kvm1", guest("g1", 0.1, 1024)), host("kvm2", members[0]), host("kvm3", members[1])), 1)
+    assert found.hosts == ()
+    assert found.refused["kvm1"] == "Without it, the loss of kvm2, kvm3 could not be compensated: their domains would have no place."
+
+
+def test_the_storage_of_a_guest_that_stays_needs_a_place_after_a_loss() -> None:
+    # Only kvm1 and kvm2 see the storage of the guest that stays.
+    mount = {"path": "/srv/other", "kind": "nfs4", "store": "nfs4:nas:/other", "capacity_bytes": 2**44, "available_bytes": 2**43}
+    disks = [f.disk("vda", source="/srv/other/a.qcow2", store="nfs4:nas:/other/a.qcow2")]
+    facts = hosts(
+        host("kvm1", guest("g1", 0.1, 1024)), host("kvm2", guest("stays", 0.1, 4096, drain="leave", disks=disks)), host("kvm3", guest("g3", 0.1, 8192))
+    )
+    for name in ("kvm1", "kvm2"):
+        facts[name]["mounts"] = [*facts[name]["mounts"], mount]
+    found = empty(facts, 2)
+    assert [one.host for one in found.hosts] == ["kvm3"]
+    assert found.refused["kvm1"] == "Without it, the loss of kvm2 could not be compensated: its domains would have no place."
+
+
+def test_a_guest_that_no_other_host_could_start_is_lost_with_its_host_anyway() -> None:
+    local = guest("local", 0.1, 1024, drain="leave", disks=[f.disk("vda", shared=False)])
+    facts = hosts(host("kvm1", guest("g1", 0.1, 1024)), host("kvm2", local), *(host(f"kvm{n}", guest(f"g{n}", 0.1, 2048)) for n in (3, 4)))
+    found = empty(facts, 1)
+    assert [one.host for one in found.hosts] == ["kvm1"]
+
+
+def test_a_guest_that_is_on_its_way_keeps_its_destination() -> None:
+    facts = fleet(1024, 2048, 4096, 4096)
+    coming = new_record(LIVE_MIGRATION, DomainRef(f.uuid_of("g-kvm2"), "g-kvm2"), host_ref("kvm2"), host_ref("kvm1"), f.request(2048), by="ann")
+    inputs = inputs_of(facts, records=[coming.advance(SCHEDULED, "ann")])
+    found = find_emptiable(states_of(inputs), inputs, BalanceOptions(), 1)
+    assert found.refused["kvm1"] == "g-kvm2 cannot leave it."
 
 
 @pytest.mark.parametrize("count", [-1, 2, True, "1"])
