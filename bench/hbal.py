@@ -24,9 +24,10 @@ _DISK_MIB = 2**40
 # Instances that carry the same tag with this prefix do not share a node.
 _APART = "apart"
 _SCORE = re.compile(r"overall\s+([0-9.]+)")
-_LENGTH = re.compile(r"Solution length=([0-9]+)")
-# On a hundred hosts, hbal takes the better part of an hour.
-_TIMEOUT_SECONDS = 7200
+# A move that hbal has chosen: its number, and the score after it.
+_STEP = re.compile(r"^ *([0-9]+)\. .* => .* ([0-9.]+) a=", re.MULTILINE)
+# On a hundred hosts, hbal takes the better part of an hour. It writes each move as soon as it has chosen it.
+TIMEOUT_SECONDS = 300
 
 
 @dataclass(frozen=True)
@@ -60,20 +61,33 @@ def _child_seconds() -> float:
 
 @dataclass(frozen=True)
 class Balanced:
-    """What hbal made of busy hosts: its CPU seconds, its own score before and after, and its number of moves."""
+    """What hbal made of busy hosts: its CPU seconds, its own score before and after, and its number of moves.
+
+    :arg is_finished: whether it ended by itself, and not after L(TIMEOUT_SECONDS).
+    """
 
     seconds: float
     before: float
     after: float
     moves: int
+    is_finished: bool
 
 
 def balanced(facts: Mapping[str, f.Document]) -> Balanced:
     """Let hbal balance a fleet by its defaults, with the load of the domains (C(-U))."""
     begin = _child_seconds()
-    answer = _ask(facts, {domain["uuid"]: name for name, one in facts.items() for domain in one["domains"]})
-    scores, length = [float(score) for score in _SCORE.findall(answer)], _LENGTH.search(answer)
-    return Balanced(_child_seconds() - begin, scores[0], scores[-1], int(length[1]) if length else 0)
+    try:
+        answer = _ask(facts, {domain["uuid"]: name for name, one in facts.items() for domain in one["domains"]})
+    except subprocess.TimeoutExpired as error:
+        return _read_balance((error.stdout or b"").decode(), _child_seconds() - begin, is_finished=False)
+    return _read_balance(answer, _child_seconds() - begin, is_finished=True)
+
+
+def _read_balance(answer: str, seconds: float, is_finished: bool) -> Balanced:
+    """Return what hbal made of a fleet, from its output up to any line."""
+    scores, steps = [float(score) for score in _SCORE.findall(answer)], _STEP.findall(answer)
+    after = scores[-1] if is_finished or not steps else float(steps[-1][1])
+    return Balanced(seconds, scores[0], after, int(steps[-1][0]) if steps else 0, is_finished)
 
 
 def score_of(facts: Mapping[str, f.Document], where: Mapping[str, str]) -> float:
@@ -94,7 +108,7 @@ def _ask(facts: Mapping[str, f.Document], where: Mapping[str, str], *options: st
         cluster.write_text(_cluster({name: {**one, "domains": shares[name]} for name, one in facts.items()}), encoding="utf-8")
         load.write_text("".join(_load(domain, one) for one in facts.values() for domain in one["domains"]), encoding="utf-8")
         command = ["hbal", "-t", str(cluster), "-U", str(load), "-v", "-v", *options]
-        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS).stdout
+        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=TIMEOUT_SECONDS).stdout
 
 
 def _load(domain: f.Document, host: f.Document) -> str:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from .._ledger.documents import pause_collector
 from .._scheduler.fleet import Fleet, HostState
 from .candidates import Candidates
+from .exchange import MoveExchange
 from .goals import make_goal
 from .inputs import BalanceInputs, select_hosts
 from .load import HostUse, read_uses
@@ -24,6 +25,8 @@ from .search import BalanceSearch, Proposal
 from .stages import assign_stages
 from .state import BalanceState, ChosenMove
 
+# The search first also chooses moves that gain less than the operator wants, by this factor. Those that the others make needless are dropped.
+_EXPLORED = 0.5
 # For so many domains at most it is said why they stay.
 _MOST_REASONS = 200
 
@@ -80,10 +83,16 @@ def decide_balance(states: Mapping[str, HostState], inputs: BalanceInputs, optio
     fleet, candidates = Fleet(dict(states)), Candidates(inputs, options)
     search = BalanceSearch(_begin(uses, fleet, candidates, options))
     broken = repair_fleet(search.state)
-    search.run()
+    search.run(options.min_gain * _EXPLORED)
+    drop_needless_moves(search.state)
+    if options.goal == EVEN:
+        # Hosts under pressure are few, and what relieves them hardly depends on the other moves.
+        MoveExchange(search).run()
+        search.run(options.min_gain)
+        drop_needless_moves(search.state)
     state = _begin(uses, fleet, candidates, options)
     score = state.goal.score()
-    carry_out_again(drop_needless_moves(search.state), state)
+    carry_out_again(search.state.unit_moves, state)
     return Balance(
         sentence=state.goal.sentence,
         score_before=score,

@@ -12,38 +12,35 @@ from collections.abc import Sequence
 from .state import BalanceState, UnitMove
 
 
-def drop_needless_moves(state: BalanceState) -> list[UnitMove]:
-    """Return the moves of the state that still pay for themselves if all others are carried out. Repairs are kept.
-
-    The state is changed: the dropped moves are undone in its goal, and nowhere else.
-    """
-    kept, options = list(state.unit_moves), state.options
+def drop_needless_moves(state: BalanceState) -> None:
+    """Take back the moves that do not pay for themselves once all others are carried out. Repairs are kept."""
+    options = state.options
     while True:
-        losses = [(_loss(state, move), number) for number, move in enumerate(kept) if not move.why]
         needless = [
-            (loss * options.horizon_seconds - state.cost_seconds(kept[number]), number)
-            for loss, number in losses
-            if loss < options.min_gain or loss * options.horizon_seconds <= state.cost_seconds(kept[number])
+            (loss * options.horizon_seconds - cost, number)
+            for number, move in enumerate(state.unit_moves)
+            if not move.why and ((loss := state.loss(move)) * options.horizon_seconds <= (cost := state.cost_seconds(move)) or loss < options.min_gain)
         ]
         if not needless:
-            return kept
-        _undo(state, kept.pop(min(needless)[1]))
-
-
-def _loss(state: BalanceState, move: UnitMove) -> float:
-    """Return by how much the score would rise without the move."""
-    leaves, arrives = state.shares(move.unit, move.source, move.destination)
-    return -state.goal.gain(move.destination, move.source, arrives, leaves)
-
-
-def _undo(state: BalanceState, move: UnitMove) -> None:
-    leaves, arrives = state.shares(move.unit, move.source, move.destination)
-    state.goal.move(move.destination, move.source, arrives, leaves)
+            return
+        state.take_back(state.unit_moves[min(needless)[1]])
 
 
 def carry_out_again(moves: Sequence[UnitMove], state: BalanceState) -> None:
-    """Carry these moves out on a new state. One that needed the room that a dropped move made is dropped, too, and so is one that would raise the score."""
-    for move in moves:
-        is_good = bool(move.why) or state.gain(move.unit, move.source, move.destination) > 0.0
-        if is_good and state.permits(move.leavers, move.destination):
-            state.carry_out(move)
+    """Carry these moves out on a new state, each as soon as others have made room for it.
+
+    One that needed the room which a dropped move made is dropped, too, and so is one that would raise the score.
+    """
+    waiting, before = list(moves), len(moves) + 1
+    while len(waiting) < before:
+        before = len(waiting)
+        waiting = [move for move in waiting if not _carry_out(move, state)]
+
+
+def _carry_out(move: UnitMove, state: BalanceState) -> bool:
+    """Carry a move out if it is possible now and does not raise the score."""
+    is_good = bool(move.why) or state.gain(move.unit, move.source, move.destination) > 0.0
+    if not is_good or not state.permits(move.leavers, move.destination):
+        return False
+    state.carry_out(move)
+    return True

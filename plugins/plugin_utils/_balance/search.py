@@ -17,8 +17,6 @@ from .state import BalanceState, GuestUnit, UnitMove, share_of
 
 # After so many refusals of a unit, all hosts are judged for it once.
 _MOST_REFUSALS: t.Final = 24
-# The search also chooses moves that gain less than the operator wants, by this factor: L(drop_needless_moves) drops those that the others make needless.
-_EXPLORED: t.Final = 0.5
 # For so many hosts it is tried whether a move to a host that has room again is better.
 _OFFERED: t.Final = 50
 
@@ -58,19 +56,24 @@ class _Refusals:
 
 
 class BalanceSearch:
-    """Chooses moves one after the other. C(next_best) is the proposal at which the search ended; None if there was none."""
+    """Chooses moves one after the other. C(next_best) is the proposal at which the search ended; None if there was none.
+
+    C(compared) is how many possible moves were compared.
+    """
 
     def __init__(self, state: BalanceState) -> None:
         self.state = state
-        self._min_gain = state.options.min_gain * _EXPLORED
+        self._min_gain = state.options.min_gain
         self._horizon = state.options.horizon_seconds
         self._closed: set[str] = set()
         self._refusals: dict[str, _Refusals] = {}
         self._heap: list[tuple[tuple[bool, float, int, str, int], int, Proposal]] = []
         self.next_best: Proposal | None = None
+        self.compared = 0
 
-    def run(self) -> None:
-        """Choose moves until none pays for itself, or the plan has as many as it may have."""
+    def run(self, min_gain: float) -> None:
+        """Choose moves until none gains as much and pays for itself, or the plan has as many as it may have."""
+        self._min_gain = min_gain
         while self.state.moves_left > 0:
             before = len(self.state.chosen)
             self._choose_moves()
@@ -82,19 +85,19 @@ class BalanceSearch:
         """Choose moves until every host has been without one."""
         self._heap, self.next_best = [], None
         for source in self.state.goal.source_order():
-            self._push(self._find_best(source))
+            self._push(self.find_best(source))
         while self._heap and self.state.moves_left > 0:
             _rank, step, proposal = heapq.heappop(self._heap)
             if step < len(self.state.chosen):
                 # Another move has changed what this one brings.
-                self._push(self._find_best(proposal.source))
+                self._push(self.find_best(proposal.source))
             elif not proposal.is_worth(self._min_gain):
                 self.next_best = proposal
                 return
-            elif self._try(proposal):
+            elif self.carry_out(proposal):
                 self._offer(proposal.source)
             else:
-                self._push(self._find_best(proposal.source))
+                self._push(self.find_best(proposal.source))
 
     def _push(self, proposal: Proposal | None) -> None:
         if proposal is not None:
@@ -104,11 +107,11 @@ class BalanceSearch:
         """Propose moves to a host that a domain has left, which was too full for them before, away from the hosts with the best proposals; and from itself."""
         if host in self.state.ranking.destinations():
             for source in dict.fromkeys(proposal.source for _rank, _step, proposal in heapq.nsmallest(_OFFERED, self._heap)):
-                self._push(self._find_best(source, [host]))
+                self._push(self.find_best(source, [host]))
         if self.state.goal.is_source(host):
-            self._push(self._find_best(host))
+            self._push(self.find_best(host))
 
-    def _find_best(self, source: int, destinations: Sequence[int] | None = None) -> Proposal | None:
+    def find_best(self, source: int, destinations: Sequence[int] | None = None) -> Proposal | None:
         """Return the best move of a unit of the host, as far as it is known without the filters; None if there is none that would lower the score.
 
         :arg destinations: the hosts that are tried; by default the least busy ones.
@@ -120,7 +123,9 @@ class BalanceSearch:
                 continue
             leaves, cost = share_of(unit.amounts, capacity), self._least_cost(unit, source)
             refusals = self._refusals.get(unit.uuid)
-            for destination in self._list_destinations(refusals) if destinations is None else destinations:
+            tried = self._list_destinations(refusals) if destinations is None else destinations
+            self.compared += len(tried)
+            for destination in tried:
                 if destination == source or (refusals and destination in refusals.hosts):
                     continue
                 arrives = share_of(unit.amounts, state.uses[destination].capacity)
@@ -139,7 +144,7 @@ class BalanceSearch:
         name = self.state.uses[source].name
         return sum(self.state.candidates.least_cost(guest, name) for guest in unit.guests)
 
-    def _try(self, proposal: Proposal) -> bool:
+    def carry_out(self, proposal: Proposal) -> bool:
         """Carry out the move of a proposal. False if it is not permitted, or costs more than was known: the search then knows it."""
         state, unit = self.state, proposal.unit
         leavers = state.find_leavers(unit, proposal.source)

@@ -167,6 +167,25 @@ class BalanceState:
         self.ranking.update((source, destination))
         self.unit_moves.append(move)
 
+    def take_back(self, move: UnitMove) -> None:
+        """Take back a move that was carried out. Others that needed the room which it made may not be possible any more."""
+        unit, leavers, source, destination, _why = move
+        leaves, arrives = self.shares(unit, source, destination)
+        self.goal.move(destination, source, arrives, leaves)
+        for leaver in leavers:
+            fleet = self.fleet.without_domain(leaver.request.uuid, self.uses[destination].name)
+            self.fleet = fleet.with_domain(leaver.request, self.uses[source].name)
+            self.moved.discard(leaver.request.uuid)
+        self.chosen = [one for one in self.chosen if one.unit != unit.uuid]
+        self.unit_moves.remove(move)
+        self.units[source].append(unit)
+        self.ranking.update((source, destination))
+
+    def loss(self, move: UnitMove) -> float:
+        """Return by how much the score would rise without a move that was carried out."""
+        leaves, arrives = self.shares(move.unit, move.source, move.destination)
+        return -self.goal.gain(move.destination, move.source, arrives, leaves)
+
     def cost_seconds(self, move: UnitMove) -> float:
         """Return what the move of a unit costs."""
         return sum(self.candidates.cost(leaver).seconds for leaver in move.leavers)
