@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import FLEET_CHECK_KINDS
 from ansible_collections.kvmfleet.migration.plugins.module_utils._files import publish_file
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.balance_runs import BalanceRun
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, Internal, InvalidArgument
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 
@@ -188,6 +189,7 @@ def build_metrics(totals: Totals, present: PresentState, notices_waiting: int | 
         values_by_label("kvmfleet_evacuations_total", "counter", "Evacuations of a domain that have ended, cleaned up or not.", "outcome", totals.evacuations),
         *_present_metrics(present),
         *_check_metrics(read_check(ledger.ledger_id)),
+        *_balance_metrics([document.balance_run for document in ledger.list_balance_runs()]),
         single_value("kvmfleet_notices_waiting", "gauge", "Notices on this control node that are not sent yet.", notices_waiting),
         single_value("kvmfleet_ledger_problems", "gauge", "Documents of the ledger that could not be read.", len(ledger.problems)),
     ]
@@ -219,6 +221,24 @@ def _check_metrics(check: CheckedFleet | None) -> list[MetricFamily]:
         single_value("kvmfleet_fleet_check_hosts_lost", "gauge", "How many lost hosts the check is about.", check.hosts_lost if check else None),
         values_by_label("kvmfleet_fleet_check_sets", "gauge", "Sets of so many hosts, by the verdict whether they can be lost.", "verdict", sets),
         values_by_label("kvmfleet_fleet_check_findings", "gauge", "Findings of the last fleet check, by kind.", "kind", findings),
+    ]
+
+
+def _balance_metrics(runs: t.Sequence[BalanceRun]) -> list[MetricFamily]:
+    """Return the metrics of the last balance runs; without samples if there are none."""
+    last = runs[-1] if runs else None
+    measured = next((run for run in reversed(runs) if run.measured), None)
+    scores = {"before": last.score_before, "predicted": last.score_predicted} if last else {}
+    gains: dict[str, float] = {}
+    if measured and measured.measured:
+        gains = {"predicted": measured.score_before - measured.score_predicted, "measured": measured.measured.gain}
+    score = measured.measured.score if measured and measured.measured else None
+    return [
+        single_value("kvmfleet_balance_timestamp_seconds", "gauge", "When the last balance began.", _parse_time(last.created_at) if last else None),
+        single_value("kvmfleet_balance_open", "gauge", "Balances that have not ended.", sum(run.is_open for run in runs)),
+        values_by_label("kvmfleet_balance_score", "gauge", "The score of the last balance, before it and as predicted.", "at", scores),
+        single_value("kvmfleet_balance_measured_score", "gauge", "The score that was measured an hour or more after a balance, the last one.", score),
+        values_by_label("kvmfleet_balance_gain", "gauge", "What the last measured balance was predicted to bring, and what it brought.", "kind", gains),
     ]
 
 

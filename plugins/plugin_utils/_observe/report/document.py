@@ -11,6 +11,7 @@ import typing as t
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.balance_runs import BalanceRun
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, Json, JsonObject, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import MaintenanceRun
@@ -22,6 +23,7 @@ from ..._ledger.host_entries import list_entries
 from ..._ledger.ledger import Ledger
 from ..._ledger.query import Conditions, check_conditions, matches_host, read_records
 from ..checked_fleet import CheckedFleet, read_check
+from .balances import ReportedBalance, describe_balance, select_balances
 from .moves import COMPLETED, EVACUATED, NOT_MOVED, OUTCOMES, UNCERTAIN, UNDER_WAY, Downtimes, ReportedMove, count_outcomes, describe_move, summarize_downtimes
 from .runs import ReportedRun, describe_run, select_runs
 
@@ -62,6 +64,7 @@ class ReportData:
     drains: Mapping[str, JsonObject] = field(default_factory=dict)
     check: t.Optional[CheckedFleet] = None
     runs: Sequence[MaintenanceRun] = ()
+    balances: Sequence[BalanceRun] = ()
 
 
 def gather_records(ledger: t.Optional[Ledger], scope: Scope, drains: t.Optional[JsonObject] = None) -> ReportData:
@@ -84,6 +87,7 @@ def gather_records(ledger: t.Optional[Ledger], scope: Scope, drains: t.Optional[
         # It is about the whole fleet.
         check=read_check(ledger.ledger_id) if scope.host is None and scope.domain is None and scope.ids is None else None,
         runs=select_runs(ledger, scope.since, scope.until, scope.host) if scope.domain is None and scope.ids is None else (),
+        balances=select_balances(ledger, scope.since, scope.until, scope.host) if scope.domain is None and scope.ids is None else (),
     )
 
 
@@ -207,7 +211,7 @@ class Report:
     :arg scope: the conditions for its records; null for those that were not set.
     :arg counts: see L(count_outcomes).
     :arg fleet_check: the last fleet check on this control node; absent in a report about a part of the fleet.
-    :arg maintenance_runs: absent if there are none.
+    :arg maintenance_runs: absent if there are none; so are C(balance_runs).
     """
 
     schema: int
@@ -222,10 +226,11 @@ class Report:
     moves: tuple[ReportedMove, ...]
     fleet_check: t.Union[CheckedFleet, Absent] = ABSENT
     maintenance_runs: t.Union[tuple[ReportedRun, ...], Absent] = ABSENT
+    balance_runs: t.Union[tuple[ReportedBalance, ...], Absent] = ABSENT
 
     def as_json(self) -> dict[str, Json]:
         """Return it as JSON."""
-        optional = ("fleet_check", "maintenance_runs")
+        optional = ("fleet_check", "maintenance_runs", "balance_runs")
         plain = {key: value for key, value in vars(self).items() if key not in optional}
         more = {key: encode(value) for key in optional if (value := getattr(self, key))}
         return {**plain, "downtimes": encode(self.downtimes), "hosts": encode(self.hosts), "moves": [move.as_json() for move in self.moves], **more}
@@ -250,6 +255,7 @@ def build_document(found: ReportData, scope: Scope, made_at: str, title: t.Optio
         moves=moves,
         fleet_check=found.check or ABSENT,
         maintenance_runs=tuple(map(describe_run, found.runs)) or ABSENT,
+        balance_runs=tuple(map(describe_balance, found.balances)) or ABSENT,
     )
 
 

@@ -21,6 +21,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import printable_line
 
 from ..checked_fleet import check_line
+from .balances import ReportedBalance, ReportedBalanceMove
 from .document import Report, ReportedHost, summary_text
 from .moves import CANCELLED, FAILED, NOT_MOVED, REFUSED, UNCERTAIN, UNDER_WAY, DowntimeRange, Downtimes, ReportedMove
 from .runs import ReportedRun, ReportedRunHost, step_text
@@ -104,6 +105,11 @@ def as_markdown(report: Report, most_moves: t.Optional[int] = None) -> str:
         _format_section(
             "Maintenance runs", ("Run", "Host", "State", "Took", "Steps", "Why"), [row for run in report.maintenance_runs or () for row in _run_rows(run)]
         ),
+        _format_section(
+            "Balances",
+            ("Run", "Way", "Outcome", "Predicted gain", "Measured gain", "Why"),
+            [row for run in report.balance_runs or () for row in _balance_rows(run)],
+        ),
         _format_section("Downtime", ("Moves", "Median", "95 %", "99 %", "Longest"), [_quantile_row(report.downtimes)] if report.downtimes.count else []),
         _format_section("Downtime by range", ("Range", "pre-copy", "post-copy", "paused"), map(_range_row, report.downtimes.ranges)),
         _format_section("Not moved", ("Domain", "Way", "Outcome", "Reason", "Why"), map(_refusal_row, _with_outcome(shown, NOT_MOVED))),
@@ -160,6 +166,22 @@ def _run_rows(run: ReportedRun) -> list[list[str]]:
 def _run_host_row(host: ReportedRunHost) -> list[str]:
     steps = ", ".join(map(step_text, host.steps))
     return [_escape_markup(host.name), host.status, format_duration(host.seconds and host.seconds * 1000), _escape_markup(steps), _escape_markup(host.error)]
+
+
+def _balance_rows(run: ReportedBalance) -> list[list[str]]:
+    """Return a row for the run with its scores, and one for each move."""
+    scores = f"score {run.score_before:.3f}, predicted {run.score_predicted:.3f}, measured {_gain_text(run.score_measured)}"
+    whole = [run.id, scores, f"{run.state}, begun {format_time(run.created_at)}", _gain_text(run.predicted_gain), _gain_text(run.measured_gain), ""]
+    return [whole, *map(_balance_move_row, run.moves)]
+
+
+def _balance_move_row(move: ReportedBalanceMove) -> list[str]:
+    known = [_escape_markup(text) for text in (move.domain, f"{move.source} → {move.destination}", move.outcome)]
+    return [*known, _gain_text(move.predicted_gain), _gain_text(move.measured_gain), _escape_markup(move.why)]
+
+
+def _gain_text(gain: t.Optional[float]) -> str:
+    return DASH if gain is None else f"{gain:.3f}"
 
 
 def _quantile_row(downtimes: Downtimes) -> list[str]:

@@ -46,6 +46,7 @@ SCRIPTS = (
     "tables",
     "fleet_check",
     "runs",
+    "balances",
     "main",
 )
 # The details of moves, which are decoded only when they are opened; the number of moves in one block of the file.

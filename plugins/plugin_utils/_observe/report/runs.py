@@ -74,18 +74,14 @@ class ReportedRun:
 
 def select_runs(ledger: Ledger, since: t.Optional[str], until: t.Optional[str], host: t.Optional[str]) -> list[MaintenanceRun]:
     """Return the runs that were written last in that time and have that host, in the order in which they began."""
-    wanted = make_selection(since=since, until=until)
     runs = [document.maintenance_run for document in ledger.list_maintenance_runs()]
-    return sorted(
-        (
-            run
-            for run in runs
-            if (host is None or host in run.host_names)
-            and (wanted.since is None or run.updated_at >= wanted.since)
-            and (wanted.until is None or run.updated_at < wanted.until)
-        ),
-        key=lambda run: (run.created_at, run.id),
-    )
+    return [run for run in runs if is_in_scope(run.updated_at, run.host_names, since, until, host)]
+
+
+def is_in_scope(updated_at: str, hosts: t.Collection[str], since: t.Optional[str], until: t.Optional[str], host: t.Optional[str]) -> bool:
+    """Whether a run of these hosts that was written last at that time is part of a report."""
+    wanted = make_selection(since=since, until=until)
+    return (host is None or host in hosts) and (wanted.since is None or updated_at >= wanted.since) and (wanted.until is None or updated_at < wanted.until)
 
 
 def describe_run(run: MaintenanceRun) -> ReportedRun:

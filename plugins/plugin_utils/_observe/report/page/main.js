@@ -13,6 +13,7 @@ function showAll() {
     ['hosts', report.hosts.length > 0],
     ['fleet-check', Boolean(report.fleet_check)],
     ['runs', Boolean(report.maintenance_runs)],
+    ['balances', Boolean(report.balance_runs)],
     ['moves', moves.length > 0],
     ['move', moves.length > 0],
     ['downtimes', report.downtimes.count > 0],
@@ -22,7 +23,7 @@ function showAll() {
   ]);
   const drawing = {
     overview: showOverview, timeline: showTimeline, rates: showRates, hosts: showHosts, moves: showMoves, move: () => showMove(firstMove(), false),
-    'fleet-check': showFleetCheck, runs: showRuns, downtimes: showDowntimes, refused: showRefused, forced: showForced, evacuations: showEvacuations,
+    'fleet-check': showFleetCheck, runs: showRuns, balances: showBalances, downtimes: showDowntimes, refused: showRefused, forced: showForced, evacuations: showEvacuations,
   };
   for (const [section, isShown] of shown) {
     byId(section).hidden = !isShown;

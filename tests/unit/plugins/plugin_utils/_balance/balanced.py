@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.balance_runs import BalancedMove, BalanceGoal, BalanceRun
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.balance_runs import BalancedMove, BalanceGoal, BalanceMeasurement, BalanceRun
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import RunHolder
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import new_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
@@ -44,6 +44,13 @@ def ended(*moves: BalancedMove, hosts: tuple[str, ...] = ("kvm1", "kvm2", "kvm3"
     done = tuple(replace(one, record=f"record of {one.domain.name}", status=s.COMPLETED) for one in moves)
     begun = "2026-11-24T01:00:00.000Z"
     return BalanceRun(RUN_ID, "finished", GOAL, hosts, 1.5, 0.5, done, holder(), begun, "ann@control pid 1", ENDED, ENDED)
+
+
+def measured_run(other: str = "g4") -> BalanceRun:
+    """Return a measured run with two moves. What the second one brought is not known."""
+    run = ended(move("g3"), move(other, destination="kvm3"))
+    moves = (replace(run.moves[0], measured_gain=0.375), replace(run.moves[1], measured_gain=None))
+    return replace(run, moves=moves, measured=BalanceMeasurement("2026-11-24T03:30:00.000Z", 0.25, 0.625))
 
 
 def carry_out(ledger: Ledger, one: BalancedMove, *statuses: str) -> str:

@@ -23,6 +23,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.st
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.checked_fleet import CheckedFleet, attention_line, check_line, keep_check
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.metrics import build_export_metrics, build_metrics, read_present
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.metrics_totals import Totals
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._balance.balanced import ended, measured_run, move
 
 EXTENSIONS = next(parent for parent in Path(__file__).resolve().parents if parent.name == "tests").parent / "extensions"
 DASHBOARD = EXTENSIONS / "grafana" / "kvmfleet.json"
@@ -52,6 +53,7 @@ def checked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> CheckedFleet:
 def written(tmp_path: Path, checked: CheckedFleet) -> dict[str, set[str]]:
     """Return what is written: each name of a series, and its labels."""
     ledger = FileLedger(str(tmp_path / "ledger"))
+    ledger.put_balance_run(measured_run(), None)
     families = [*build_metrics(Totals(), read_present(ledger, []), 0, ledger), *build_export_metrics(0)]
     names: dict[str, set[str]] = {family.name: set() for family in families if family.kind != "histogram"}
     for family in families:
@@ -154,3 +156,23 @@ def test_a_fleet_check_is_one_line_of_the_status_and_a_finding_if_it_is_not_met(
     )
     met = dataclasses.replace(checked, met=True, sets={"can": 3}, hosts=dict.fromkeys(checked.hosts, "can"), findings={}, attention=())
     assert (check_line(met), attention_line(met)) == ("2026-11-21 03:00 UTC: can lose any host (no findings)", "")
+
+
+def test_the_last_balance_is_exported_with_what_it_brought(tmp_path: Path) -> None:
+    ledger = FileLedger(str(tmp_path / "ledger"))
+    ledger.put_balance_run(measured_run(), None)
+    later = dataclasses.replace(ended(move("g4")), id="88888888-0000-4000-8000-000000000009", score_before=0.75, created_at="2026-11-24T05:00:00.000Z")
+    ledger.put_balance_run(later, None)
+    families = {family.name: family.samples for family in build_metrics(Totals(), read_present(ledger, []), 0, ledger)}
+    assert families["kvmfleet_balance_score"] == [("", {"at": "before"}, 0.75), ("", {"at": "predicted"}, 0.5)]
+    assert families["kvmfleet_balance_measured_score"] == [("", {}, 0.25)]
+    assert families["kvmfleet_balance_gain"] == [("", {"kind": "predicted"}, 1.0), ("", {"kind": "measured"}, 0.375)]
+    assert families["kvmfleet_balance_timestamp_seconds"] == [("", {}, 1795496400.0)]
+    assert families["kvmfleet_balance_open"] == [("", {}, 0)]
+
+
+def test_without_a_balance_there_are_no_samples_of_its_scores(tmp_path: Path) -> None:
+    ledger = FileLedger(str(tmp_path / "ledger"))
+    families = {family.name: family.samples for family in build_metrics(Totals(), read_present(ledger, []), 0, ledger)}
+    names = ("timestamp_seconds", "score", "measured_score", "gain")
+    assert [families[f"kvmfleet_balance_{name}"] for name in names] == [[]] * 4
