@@ -101,11 +101,11 @@ def _beside_hbal(hosts: int, filled: float) -> list[Figure]:
     what = f"Balance of {hosts} hosts, {filled:.0%} full"
     improved = (theirs.before - theirs.after) / (theirs.before - ours)
     by = "by hbal" if theirs.is_finished else f"by hbal, stopped after {hbal.TIMEOUT_SECONDS} s"
-    most_improved, most_moves = (1 / 0.95, 0.8) if theirs.is_finished else (None, None)
+    most_improved, most_moves, most_time = (1 / 0.95, 0.8, 0.01 if hosts == _TIMED_HOSTS else None) if theirs.is_finished else (None, None, None)
     return [
         Figure(f"{what}: score of hbal, from {theirs.before:.3f}", f"{ours:.3f}", f"{theirs.after:.3f} {by}", improved, most_improved),
         Figure(f"{what}: moves", str(len(balance.moves)), f"{theirs.moves} {by}", len(balance.moves) / theirs.moves, most_moves),
-        Figure(f"{what} (s)", f"{seconds:.3f} s", f"{theirs.seconds:.1f} s {by}", seconds / theirs.seconds, 0.01 if hosts == _TIMED_HOSTS else None),
+        Figure(f"{what} (s)", f"{seconds:.3f} s", f"{theirs.seconds:.1f} s {by}", seconds / theirs.seconds, most_time),
     ]
 
 

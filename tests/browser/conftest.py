@@ -21,6 +21,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.checke
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.report.document import Report, ReportData, Scope, build_document, gather_records
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.report.rendering import as_html
 from ansible_collections.kvmfleet.migration.tests.browser.window import Window
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._balance.balanced import balances
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._observe.report import nights
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._observe.report.nights import Body
 
@@ -67,7 +68,7 @@ def night(tmp_path_factory: pytest.TempPathFactory) -> Page:
     """A night with everything in it, names that are markup among it."""
     ledger = open_ledger(str(tmp_path_factory.mktemp("night") / "ledger"))
     nights.night(ledger, strange=True)
-    found = dataclasses.replace(gather_records(ledger, Scope(), nights.DRAINS), check=CHECK, runs=[nights.maintenance_run()])
+    found = dataclasses.replace(gather_records(ledger, Scope(), nights.DRAINS), check=CHECK, runs=[nights.maintenance_run()], balances=balances(nights.MARKUP))
     path = _written(tmp_path_factory, found, "Kernel updates in November")
     return Page(path, encode(list(ledger.list_records())))
 

@@ -141,6 +141,18 @@ def test_a_maintenance_run_has_its_hosts_with_their_steps_and_what_people_did(wi
     assert "pause_requested: alarm (ann@control pid 4)" in " ".join(window.find("#runs .check-lines").text.split())
 
 
+def test_balances_have_their_scores_and_what_each_move_brought(window: Window, night: Page) -> None:
+    window.open(night.path)
+    first, second = sorted(window.rows("balances-table"), key=lambda row: row["Begun"])
+    assert (first["Score before"], first["Predicted gain"], first["Measured gain"]) == ("1.500", "1.000", "0.375")
+    assert (second["Score before"], second["Measured"]) == ("0.750", "–")
+    window.run("document.querySelectorAll('#balances details').forEach((one) => { one.open = true; })")
+    moves = {row["Domain"]: row["Measured gain"] for row in window.rows("balance-0")}
+    assert moves == {"g3": "0.375", nights.MARKUP: "–"}
+    window.scroll_to("#balances-chart")
+    window.until("return document.querySelectorAll('#balances-chart svg path').length > 4")
+
+
 def test_a_move_is_shown_with_its_samples(window: Window, night: Page) -> None:
     db1 = named(night, "db1")
     window.open(night.path, f"#move={db1['id']}")

@@ -53,6 +53,12 @@ def measured_run(other: str = "g4") -> BalanceRun:
     return replace(run, moves=moves, measured=BalanceMeasurement("2026-11-24T03:30:00.000Z", 0.25, 0.625))
 
 
+def balances(other: str = "g4") -> list[BalanceRun]:
+    """Return a measured run, and a later one that is not measured yet."""
+    later = replace(ended(move("g5")), id="88888888-0000-4000-8000-000000000009", score_before=0.75, created_at="2026-11-24T05:00:00.000Z")
+    return [measured_run(other), later]
+
+
 def carry_out(ledger: Ledger, one: BalancedMove, *statuses: str) -> str:
     """Write the record of a move with these statuses and return its ID."""
     stored = ledger.open_record(new_record(s.LIVE_MIGRATION, one.domain, host_ref(one.source), host_ref(one.destination), {}, by="ann@control pid 1"))

@@ -23,7 +23,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.st
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.checked_fleet import CheckedFleet, attention_line, check_line, keep_check
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.metrics import build_export_metrics, build_metrics, read_present
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.metrics_totals import Totals
-from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._balance.balanced import ended, measured_run, move
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._balance.balanced import balances, measured_run
 
 EXTENSIONS = next(parent for parent in Path(__file__).resolve().parents if parent.name == "tests").parent / "extensions"
 DASHBOARD = EXTENSIONS / "grafana" / "kvmfleet.json"
@@ -160,9 +160,8 @@ def test_a_fleet_check_is_one_line_of_the_status_and_a_finding_if_it_is_not_met(
 
 def test_the_last_balance_is_exported_with_what_it_brought(tmp_path: Path) -> None:
     ledger = FileLedger(str(tmp_path / "ledger"))
-    ledger.put_balance_run(measured_run(), None)
-    later = dataclasses.replace(ended(move("g4")), id="88888888-0000-4000-8000-000000000009", score_before=0.75, created_at="2026-11-24T05:00:00.000Z")
-    ledger.put_balance_run(later, None)
+    for run in balances():
+        ledger.put_balance_run(run, None)
     families = {family.name: family.samples for family in build_metrics(Totals(), read_present(ledger, []), 0, ledger)}
     assert families["kvmfleet_balance_score"] == [("", {"at": "before"}, 0.75), ("", {"at": "predicted"}, 0.5)]
     assert families["kvmfleet_balance_measured_score"] == [("", {}, 0.25)]
