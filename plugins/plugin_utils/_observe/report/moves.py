@@ -101,7 +101,7 @@ class ReportedMove:
     history: tuple[JsonObject, ...]
     samples: tuple[JsonObject, ...]
     evidence: tuple[JsonObject, ...]
-    rewritten: tuple[JsonObject, ...] = ()
+    rewritten: tuple[JsonObject, ...]
 
     def as_json(self) -> dict[str, Json]:
         """Return it as JSON. Its lists are not copied: there may be many samples."""
