@@ -15,7 +15,6 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import (
     InvalidArgument,
     InvalidState,
-    NotSupported,
     Unsafe,
     printable_line,
 )
@@ -121,7 +120,7 @@ class ActionModule(FleetAction):
             raise InvalidArgument(str(work["refusal"]), "Nothing was changed.")
         # A role's request that all hosts of the play proceed together.
         if work.get("together"):
-            self._refuse_free_strategy()
+            self.refuse_free_strategy()
         target_host = self.target_host(task_vars)
         name = options["name"] if options["name"] is not None else target_host
         _check_name(name)
@@ -226,13 +225,6 @@ class ActionModule(FleetAction):
                 "after_header": after.name,
             }
         return result
-
-    def _refuse_free_strategy(self) -> None:
-        strategy = str(self._task.get_play().strategy).rpartition(".")[2]
-        if strategy in ("free", "host_pinned"):
-            raise NotSupported(
-                f"The play has strategy: {strategy}, under which no plan can be made for all hosts together.", "Remove it from the play. Nothing was changed."
-            )
 
 
 def _identify_by_facts(ledger: Ledger | None, name: str, facts: JsonObject | None) -> tuple[HostIdentity, Document | None] | None:

@@ -29,6 +29,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
     Internal,
     InvalidArgument,
     KvmfleetError,
+    NotSupported,
     Unreachable,
     error_for_code,
     printable_line,
@@ -119,6 +120,14 @@ class FleetAction(KeptModuleAction):
     def target_host(self, task_vars: Result) -> str:
         """Return the inventory name of the host that the task runs on."""
         return str(self._task.delegate_to or task_vars["inventory_hostname"])
+
+    def refuse_free_strategy(self) -> None:
+        """Raise L(NotSupported) if the hosts of the play do not take each step together."""
+        strategy = str(self._task.get_play().strategy).rpartition(".")[2]
+        if strategy in ("free", "host_pinned"):
+            raise NotSupported(
+                f"The play has strategy: {strategy}, under which no plan can be made for all hosts together.", "Remove it from the play. Nothing was changed."
+            )
 
     def run_phase(self, phase: str, work: JsonObject, uri: str, task_vars: Result, is_secret: bool = False, module: str | None = None) -> Result:
         """Run one phase of the module on the host. Raises the error it failed with, with its C(migrations), or L(Unreachable).

@@ -52,8 +52,8 @@ def find_drift(plan: DrainPlan, inputs: DrainInputs, candidates: Sequence[str], 
     now = sort_domains(inputs, plan.sources, drain_options, _list_refused(plan))
     settings = read_scheduler_settings(inputs, plan.sources, candidates)
     return [
-        *_list_changes("The option", encode(plan.options), encode(drain_options.for_plan())),
-        *_find_settings_drift(plan.settings, settings, {*plan.sources, *candidates}),
+        *list_changes("The option", encode(plan.options), encode(drain_options.for_plan())),
+        *find_settings_drift(plan.settings, settings, {*plan.sources, *candidates}),
         *_find_maps_drift(plan, inputs, candidates),
         *_find_newcomers(plan, inputs),
         *_find_strategy_drift(plan, inputs, now),
@@ -67,24 +67,26 @@ def _list_refused(plan: DrainPlan) -> dict[str, dict[str, str]]:
     return {entry.uuid: {one.strategy: one.reason for one in entry.not_possible} for part in parts for entry in part if entry.not_possible}
 
 
-def _list_changes(what: str, before: JsonObject, now: JsonObject, prefix: str = "") -> list[str]:
+def list_changes(what: str, before: JsonObject, now: JsonObject, prefix: str = "") -> list[str]:
+    """Return a sentence for each key that has another value now, also within dictionaries."""
     found = []
     for key in sorted({*before, *now}):
         old, new = before.get(key), now.get(key)
         if isinstance(old, dict) and isinstance(new, dict):
-            found += _list_changes(what, old, new, f"{prefix}{key}.")
+            found += list_changes(what, old, new, f"{prefix}{key}.")
         elif old != new:
             found.append(f"{what} {prefix}{key} is {short_text(new)} now; the plan was made with {short_text(old)}.")
     return found
 
 
-def _find_settings_drift(before: Mapping[str, JsonObject], now: Mapping[str, JsonObject], hosts: Iterable[str]) -> list[str]:
+def find_settings_drift(before: Mapping[str, JsonObject], now: Mapping[str, JsonObject], hosts: Iterable[str]) -> list[str]:
+    """Return a sentence for each change of C(kvmfleet_scheduler) of these hosts."""
     found = []
     for host in sorted(hosts):
         if (host in before) != (host in now):
             found.append(f"kvmfleet_scheduler of {host} {'was removed' if host in before else 'is new'} since the plan was made.")
         elif host in before:
-            found += _list_changes(f"In kvmfleet_scheduler of {host}", before[host], now[host])
+            found += list_changes(f"In kvmfleet_scheduler of {host}", before[host], now[host])
     return found
 
 
@@ -97,7 +99,7 @@ def _find_maps_drift(plan: DrainPlan, inputs: DrainInputs, candidates: Sequence[
         line
         for host in sorted({*plan.sources, *candidates})
         for kind, about in KINDS.items()
-        for line in _list_changes(f"In {about.variable} of {host}", dict(before.get(host, NO_MAPS).of_kind(kind)), dict(now.get(host, NO_MAPS).of_kind(kind)))
+        for line in list_changes(f"In {about.variable} of {host}", dict(before.get(host, NO_MAPS).of_kind(kind)), dict(now.get(host, NO_MAPS).of_kind(kind)))
     ]
 
 
@@ -115,7 +117,7 @@ def _find_strategy_drift(plan: DrainPlan, inputs: DrainInputs, now: SortedDomain
     wanted += [(entry, LEAVE, left) for entry in plan.skipped if entry.drain]
     found = []
     for entry, strategy, same in wanted:
-        if _is_active(inputs, entry.source, entry.uuid) and entry.uuid not in same:
+        if is_active_on(inputs, entry.source, entry.uuid) and entry.uuid not in same:
             found.append(f"{entry.name} on {entry.source} had the drain strategy {strategy}. {_instead_text(entry.uuid, now)}")
     return found
 
@@ -129,11 +131,11 @@ def _find_move_drift(plan: DrainPlan, inputs: DrainInputs, candidates: Sequence[
             if leaver is None or leaver.method != _method_of(move):
                 found.append(f"{move.name} was to move to {move.destination}{_how_text(move)}. {_instead_text(move.uuid, now)}")
                 continue
-            found += _find_domain_drift(move, leaver)
+            found += find_domain_drift(move, leaver)
             found += _find_destination_drift(move, leaver, fleet, candidates)
             fleet = fleet.with_domain(leaver.request, move.destination) if leaver.start and move.destination in fleet.states else fleet
         elif not _is_there(inputs, move.destination, move.uuid, is_live):
-            found.append(_gone_text(move, inputs))
+            found.append(describe_gone(move, inputs))
     return found + _find_n_plus_one_drift(plan, inputs, candidates, now, fleet)
 
 
@@ -164,7 +166,8 @@ def _find_n_plus_one_drift(plan: DrainPlan, inputs: DrainInputs, candidates: Seq
     return [f"N+1 no longer holds: if {spare.host} were lost, {', '.join(spare.domains)} could not be placed."]
 
 
-def _find_domain_drift(move: PlannedMove | PlannedColdMove, leaver: LeavingDomain) -> list[str]:
+def find_domain_drift(move: PlannedMove | PlannedColdMove, leaver: LeavingDomain) -> list[str]:
+    """Return a sentence for each change of what a domain needs of a host."""
     before, now = _lasting_needs(move.request), _lasting_needs(to_plain_object(leaver.request.as_json()))
     changed = [key for key in sorted({*before, *now}) if before.get(key) != now.get(key)]
     words = {"memory_mib": "MiB of memory", "vcpus": "vCPUs"}
@@ -190,7 +193,8 @@ def _find_destination_drift(move: PlannedMove | PlannedColdMove, leaver: Leaving
     return [] if verdict.passed else [f"{destination} can no longer accept {move.name}: {verdict.reason}"]
 
 
-def _gone_text(move: PlannedMove | PlannedColdMove, inputs: DrainInputs) -> str:
+def describe_gone(move: PlannedMove | PlannedColdMove, inputs: DrainInputs) -> str:
+    """Return where a domain is that is active neither on its source nor on its destination."""
     present = inputs.hosts[move.source].find_domain(move.uuid)
     elsewhere = inputs.hosts_where_active(move.uuid)
     what = f"{move.name} is {present.state} on {move.source}" if present else f"{move.name} is no longer on {move.source}"
@@ -205,6 +209,8 @@ def _instead_text(uuid: str, now: SortedDomains) -> str:
     return f"It is to be moved now (drain: {leaver.strategy if leaver else MIGRATE})."
 
 
-def _is_active(inputs: DrainInputs, source: str, uuid: str) -> bool:
-    present = inputs.hosts[source].find_domain(uuid)
+def is_active_on(inputs: DrainInputs, host: str, uuid: str) -> bool:
+    """Whether the domain is active on the host, according to its facts."""
+    facts = inputs.hosts.get(host)
+    present = facts.find_domain(uuid) if facts else None
     return bool(present and present.active)

@@ -80,14 +80,14 @@ def build_shares(plan: DrainPlan, records: Sequence[MoveRecord], is_known: Calla
             (*list_moves(plan, source, plan.options.moves), *list_unfinished_moves(plan, source, live)),
             _list_shutdowns(plan, source),
             (source, *(host for host in destinations if host != source and source == plan.sources[0])),
-            {move.uuid: predicted for move in plan.moves if move.source == source and (predicted := _read_prediction(move))},
+            {move.uuid: predicted for move in plan.moves if move.source == source and (predicted := read_prediction(move))},
             (*list_cold_moves(plan, source), *list_unfinished_cold_moves(plan, source, cold)),
         )
         for source in plan.sources
     }
 
 
-def _read_prediction(move: PlannedMove) -> PredictedMove | None:
+def read_prediction(move: PlannedMove) -> PredictedMove | None:
     """Return what the plan predicts for a move, as its record keeps it; None for the plan of an earlier version."""
     if not move.predicted_range or move.sends_mib is ABSENT:
         return None
@@ -241,6 +241,7 @@ class PlanRequest:
     :arg variables: by host of the play, its variables as the host's own tasks see them.
     :arg answers: the facts of hosts that were queried; None of a host that did not answer.
     :arg silence: why hosts did not answer.
+    :arg role: the role whose variables name the saved plan; C(made_by) is how it makes one.
     """
 
     sources: tuple[str, ...]
@@ -254,6 +255,8 @@ class PlanRequest:
     variables: Mapping[str, HostVariables] = field(default_factory=dict)
     answers: Mapping[str, JsonObject | None] = field(default_factory=dict)
     silence: Mapping[str, str] = field(default_factory=dict)
+    role: str = "drain_host"
+    made_by: str = "drain_host_plan_only"
 
     @classmethod
     def from_task(cls, task: PlanTask) -> PlanRequest:
@@ -265,7 +268,7 @@ class PlanRequest:
             candidates=task.candidates,
             given=task.given_options(),
             saved=task.plan or None,
-            path=os.path.realpath(os.path.expanduser(task.file)) if task.file else None,
+            path=real_path(task.file),
             only=bool(task.only),
             check_saved=bool(task.check_saved),
             before={name: survey.before for name, survey in surveys.items() if survey.cordoned},
@@ -277,16 +280,16 @@ class PlanRequest:
     def check_options(self) -> None:
         """Raise L(InvalidArgument) for options that contradict each other, L(NotFound) for a saved plan that does not exist."""
         if self.only and self.check_saved:
-            raise InvalidArgument("A plan is either made (drain_host_plan_only) or applied (drain_host_plan_apply).", "Nothing was changed.")
+            raise InvalidArgument(f"A plan is either made ({self.made_by}) or applied ({self.role}_plan_apply).", "Nothing was changed.")
         if self.check_saved and (self.path is None) == (self.saved is None):
             raise InvalidArgument(
-                "Give the plan that is to be applied: its file (drain_host_plan_file), or the plan itself (drain_host_plan), and not both.",
+                f"Give the plan that is to be applied: its file ({self.role}_plan_file), or the plan itself ({self.role}_plan), and not both.",
                 "Nothing was changed.",
             )
         if self.check_saved and self.path is not None and not os.path.isfile(self.path):
             raise NotFound(
                 f"There is no plan in {self.path} on the control node.",
-                "Create one with drain_host_plan_only and the same drain_host_plan_file. Nothing was changed.",
+                f"Create one with {self.made_by} and the same {self.role}_plan_file. Nothing was changed.",
             )
 
     def resolve_plan(self, inputs: DrainInputs) -> DrainPlan:
@@ -296,10 +299,11 @@ class PlanRequest:
             if not self.only:
                 check_rights(self.sources, inputs.hosts)
             if self.check_saved:
-                return apply_saved_plan(self._read_saved(), inputs, self.sources, self.candidates, self.given)
+                return apply_saved_plan(self.read_saved(), inputs, self.sources, self.candidates, self.given)
             return make_plan(inputs, self.sources, self.candidates, DrainOptions.from_values(**self.given))
 
-    def _read_saved(self) -> Json | bytes:
+    def read_saved(self) -> Json | bytes:
+        """Return the saved plan. Raises L(Forbidden) for a file that cannot be read."""
         if self.path is None:
             return self.saved
         try:
@@ -307,6 +311,11 @@ class PlanRequest:
                 return stream.read()
         except OSError as error:
             raise Forbidden(f"The plan in {self.path} cannot be read: {error.strerror}.", "Nothing was moved.") from error
+
+
+def real_path(file: str | None) -> str | None:
+    """Return the path of the file on the control node that an option names; None if it names none."""
+    return os.path.realpath(os.path.expanduser(file)) if file else None
 
 
 def read_inputs(request: PlanRequest, settings: Settings, ledger: Ledger | None) -> DrainInputs:

@@ -118,10 +118,10 @@ def _judge_moves(
     """
     if check_mode:
         return [_left_behind(move, whys[move.uuid], "refused") for move in share.moves if move.uuid in whys]
-    return [_judge_move(move, facts, records.get(move.uuid), whys.get(move.uuid, NOT_STARTED)) for move in share.moves]
+    return [judge_move(move, facts, records.get(move.uuid), whys.get(move.uuid, NOT_STARTED)) for move in share.moves]
 
 
-def _judge_move(move: PlannedMove, facts: Mapping[str, HostFacts], record: t.Optional[MoveRecord], why: str) -> DomainOutcome:
+def judge_move(move: PlannedMove, facts: Mapping[str, HostFacts], record: t.Optional[MoveRecord], why: str) -> DomainOutcome:
     """Return the result of a move: moved if its record says so and both hosts agree."""
     destination = (record.destination.host if record else None) or move.destination
     outcome = DomainOutcome(

@@ -126,7 +126,7 @@ def plan_lines(plan: DrainPlan) -> list[str]:
     lines += [f"STOPS  {entry.name} on {entry.source}: {entry.reason}" for entry in plan.shutdowns]
     lines += [f"STAYS  {entry.name} on {entry.source}: {entry.reason}" for entry in plan.unplaced]
     lines += [f"LEFT   {entry.name} on {entry.source}: {entry.reason}" for entry in plan.skipped]
-    lines += [_source_line(source, plan) for source in plan.predicted_seconds if rows]
+    lines += [source_line(source, plan) for source in plan.predicted_seconds if rows]
     lines += [_n_plus_one_line(plan.n_plus_one)] if plan.n_plus_one else []
     return [printable_line(line) for line in lines]
 
@@ -160,9 +160,10 @@ def _cold_line(move: PlannedColdMove) -> str:
     return f"{verb} {move.name} on {move.source}, {started if move.start else defined} on {move.destination}: {move.reason}"
 
 
-def _source_line(source: str, plan: DrainPlan) -> str:
+def source_line(source: str, plan: DrainPlan) -> str:
+    """Return how long the moves of a source take."""
     span = (plan.predicted_ranges or {}).get(source, ABSENT)
-    return f"{source}: about {_span_text(plan.predicted_seconds[source], span)}, {_window_text(plan.options.parallel)}."
+    return f"{source}: about {span_text(plan.predicted_seconds[source], span)}, {_window_text(plan.options.parallel)}."
 
 
 def _window_text(parallel: Json) -> str:
@@ -170,7 +171,7 @@ def _window_text(parallel: Json) -> str:
 
 
 def _move_row(move: PlannedMove) -> list[str]:
-    seconds, downtime = _span_text(move.predicted_seconds, move.predicted_range), _downtime_text(move.predicted_downtime_ms)
+    seconds, downtime = span_text(move.predicted_seconds, move.predicted_range), downtime_text(move.predicted_downtime_ms)
     return [str(move.order), move.name, f"{move.memory_mib} MiB", move.source, move.destination, seconds, downtime, move.reason]
 
 
@@ -185,7 +186,7 @@ def _n_plus_one_line(spare: NPlusOne) -> str:
 
 def result_lines(result: Mapping[str, HostDrain]) -> list[str]:
     """Return the moves, the failures with their reasons, and the verdict of each host."""
-    rows = [_outcome_row(host, entry) for host, share in result.items() for entry in [*share.moved, *share.shut_down, *share.failed]]
+    rows = [outcome_row(host, entry) for host, share in result.items() for entry in [*share.moved, *share.shut_down, *share.failed]]
     lines = align_columns(["DOMAIN", "FROM", "TO", "STATUS", "PREDICTED", "ACTUAL", "DOWNTIME"], rows) if rows else ["Nothing was moved."]
     for host, share in result.items():
         lines += [f"FAILED {entry.name} on {host}: {entry.error}" for entry in share.failed]
@@ -195,8 +196,9 @@ def result_lines(result: Mapping[str, HostDrain]) -> list[str]:
     return [printable_line(line) for line in lines]
 
 
-def _outcome_row(host: str, entry: DomainOutcome) -> list[str]:
-    times = [_span_text(entry.predicted_seconds, entry.predicted_range), _seconds_text(entry.actual_seconds), _downtime_text(entry.downtime_ms)]
+def outcome_row(host: str, entry: DomainOutcome) -> list[str]:
+    """Return the columns of a domain in the result; C(host) is its source."""
+    times = [span_text(entry.predicted_seconds, entry.predicted_range), _seconds_text(entry.actual_seconds), downtime_text(entry.downtime_ms)]
     return [entry.name, host, entry.destination or "-", entry.status, *times]
 
 
@@ -221,10 +223,11 @@ def _seconds_text(seconds: Maybe[float]) -> str:
     return "-" if seconds is None or seconds is ABSENT else f"{seconds} s"
 
 
-def _span_text(seconds: Maybe[float], span: t.Union[tuple[float, ...], Absent]) -> str:
+def span_text(seconds: Maybe[float], span: t.Union[tuple[float, ...], Absent]) -> str:
     """Return a predicted time with its range, e.g. C(6.2 s (4.4 to 8.8))."""
     return f"{_seconds_text(seconds)} ({span[0]} to {span[-1]})" if span else _seconds_text(seconds)
 
 
-def _downtime_text(milliseconds: Maybe[int]) -> str:
+def downtime_text(milliseconds: Maybe[int]) -> str:
+    """Return the pause of a guest; a dash if it is not known."""
     return "-" if milliseconds is None or milliseconds is ABSENT else f"{milliseconds} ms"
