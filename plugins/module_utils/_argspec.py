@@ -20,7 +20,7 @@ class Option(t.TypedDict, total=False):
 
     type: str
     required: bool
-    default: t.Union[bool, int, str, t.Sequence[str], t.Mapping[str, str]]
+    default: t.Union[bool, int, float, str, t.Sequence[str], t.Mapping[str, str]]
     choices: t.Sequence[str]
     elements: str
     options: t.Mapping[str, Option]
@@ -183,6 +183,36 @@ def drain_plan_spec() -> Spec:
         "shut_off": {"type": "str", "choices": ["leave", "move"]},
         "restart": {"type": "bool"},
         "save_folder": {"type": "str"},
+        "check_saved": {"type": "bool", "default": False},
+        "plan": {"type": "raw"},
+        "file": {"type": "str"},
+        "only": {"type": "bool", "default": False},
+        "publish_as": {"type": "str"},
+    }
+
+
+BALANCE_PLAN, BALANCE_VERIFY = "plan", "verify"
+
+
+def balance_plan_spec() -> Spec:
+    """Return the options of C(balance_plan)."""
+    return {
+        **ledger_spec(),
+        **internal_spec(),
+        "step": {"type": "str", "choices": [BALANCE_PLAN, BALANCE_VERIFY], "default": BALANCE_PLAN},
+        "hosts": {"type": "list", "elements": "str", "required": True},
+        "goal": {"type": "str", "choices": ["pressure", "even"], "default": "pressure"},
+        "max_moves": {"type": "int", "default": 20},
+        "weights": {"type": "dict", "default": {}},
+        "tolerated_pressure": {"type": "float", "default": 0.1},
+        "min_gain": {"type": "float", "default": 0.02},
+        "horizon_seconds": {"type": "float", "default": 3600},
+        "cooldown_seconds": {"type": "float", "default": 86400},
+        "max_age_seconds": {"type": "float", "default": 600},
+        "maintenance_allowed": {"type": "bool", "default": False},
+        "options": {"type": "dict", "default": {}},
+        "parallel": {"type": "str", "default": "auto"},
+        "empty": {"type": "int", "default": 0},
         "check_saved": {"type": "bool", "default": False},
         "plan": {"type": "raw"},
         "file": {"type": "str"},

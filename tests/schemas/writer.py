@@ -24,6 +24,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model import s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import EXTRA, MOST, Absent, SignedInt
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import SCHEMA, MoveRecord
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._balance.result import BalanceResult
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.plan_entries import (
     PlannedMove,
     PlannedShutdown,
@@ -61,8 +62,9 @@ Schema = dict[str, t.Any]
 DOCUMENTS: dict[str, tuple[type, bool, str]] = {
     "record.json": (MoveRecord, False, "The record of one move or evacuation"),
     "migrate-result.json": (MigrateResult, False, "The result of live_migrate"),
-    "drain-plan.json": (DrainPlan, False, "The plan of a drain"),
+    "drain-plan.json": (DrainPlan, False, "The plan of a drain or of a balance"),
     "drain-result.json": (HostDrain, True, "The result of a drain, by host"),
+    "balance-result.json": (BalanceResult, False, "The result of a balance"),
     "evacuation-plan.json": (EvacuationPlan, False, "The plan of an evacuation"),
     "evacuation-result.json": (EvacuationResult, True, "The result of an evacuation, by host"),
     "protect-result.json": (HostProtection, True, "The result of protecting a host, by host"),

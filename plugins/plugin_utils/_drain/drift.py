@@ -34,6 +34,8 @@ def apply_saved_plan(saved: Json | bytes, inputs: DrainInputs, sources: Sequence
     Raises L(InvalidArgument) for an incomplete plan or one for other hosts, and L(Conflict) that names everything that drifted.
     """
     plan = read_plan(saved)
+    if plan.balance:
+        raise InvalidArgument("The saved plan is that of a balance, and not of a drain.", "Apply it with the role balance. Nothing was moved.")
     if {*plan.sources} != {*sources}:
         raise InvalidArgument(
             f"The saved plan was made to drain {', '.join(sorted(plan.sources))}, and not {', '.join(sorted(sources)) or 'no host'}.",

@@ -68,6 +68,7 @@ class PlannedMove(_OfDomain):
     :arg request: what the domain needs of a host.
     :arg not_possible: the strategies that its policy prefers. Plans of earlier versions have none.
     :arg rewritten: what its names are at the destination, as far as the facts show them; absent if they are the same.
+    :arg stage: of a balance, as C(gain), C(cost_seconds), C(repairs) and C(unit): see C(ChosenMove) there. Plans of drains have none of them.
     """
 
     order: int
@@ -87,6 +88,11 @@ class PlannedMove(_OfDomain):
     sends_mib: t.Union[int, Absent] = ABSENT
     not_possible: PassedStrategies = ABSENT
     rewritten: Rewritten = ABSENT
+    stage: t.Union[int, Absent] = ABSENT
+    gain: t.Union[float, Absent] = ABSENT
+    cost_seconds: t.Union[float, Absent] = ABSENT
+    repairs: t.Union[str, Absent] = ABSENT
+    unit: t.Union[str, Absent] = ABSENT
     extra: JsonObject = field(default_factory=dict)
 
     def check(self) -> None:

@@ -30,6 +30,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource_maps import ResourceMaps
 
+from .balance_entries import PlannedBalance
 from .plan_entries import NPlusOne, PlannedColdMove, PlannedMove, PlannedShutdown, PlanOptions, SkippedDomain, UnplacedDomain, find_active_uuids
 
 _MAX_DEPTH = 60
@@ -45,6 +46,7 @@ class DrainPlan:
     :arg predicted_ranges: between how many seconds. Plans of earlier versions have none.
     :arg cold_moves: the moves of C(cold_migrate). Plans of earlier versions have none.
     :arg resource_maps: of the hosts that have some. Plans of earlier versions have none.
+    :arg balance: what only the plan of a balance has.
     """
 
     schema: int
@@ -63,6 +65,7 @@ class DrainPlan:
     predicted_ranges: t.Union[Mapping[str, tuple[float, ...]], Absent] = ABSENT
     cold_moves: t.Union[tuple[PlannedColdMove, ...], Absent] = ABSENT
     resource_maps: t.Union[Mapping[str, ResourceMaps], Absent] = ABSENT
+    balance: t.Union[PlannedBalance, Absent] = ABSENT
     extra: JsonObject = field(default_factory=dict)
 
     def check(self) -> None:
@@ -144,8 +147,9 @@ def read_plan(saved: Json | bytes) -> DrainPlan:
     document = _parse_plan(saved) if isinstance(saved, (str, bytes)) else to_plain_json(saved)
     if not isinstance(document, dict) or not {"schema", "digest", "moves"} <= set(document):
         raise InvalidArgument(
-            "This is not a saved plan of a drain.",
-            "Give the content of the file that drain_host_plan_file named, or what drain_host_plan_only published as drain_host_plan.",
+            "This is not a saved plan of a drain or of a balance.",
+            "Give the content of the file to which it was written (drain_host_plan_file, balance_plan_file), or what was published as drain_host_plan or "
+            "balance_plan.",
         )
     if document["schema"] != PLAN_SCHEMA or isinstance(document["schema"], bool):
         raise InvalidArgument(f"The saved plan has schema {short_text(document['schema'])}, this version reads {PLAN_SCHEMA}.", _MAKE_NEW_PLAN)

@@ -169,6 +169,15 @@ def _check_whole(value: Json, path: str) -> None:
         raise InvalidArgument(f"'{path}' is too large a number.", _NEXT_STEP)
 
 
+def _check_number(value: Json, path: str) -> None:
+    try:
+        number = float(value) if isinstance(value, (str, int, float)) and not isinstance(value, bool) else math.nan
+    except (ValueError, OverflowError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise _wrong_type(path, "a number", value)
+
+
 def _check_boolean(value: Json, path: str) -> None:
     try:
         check_type_bool(value)
@@ -233,12 +242,14 @@ _SCALAR_CHECKS: t.Final[Mapping[str, t.Callable[[Json, str], None]]] = {
     "str": _check_text,
     "path": _check_text,
     "int": _check_whole,
+    "float": _check_number,
     "bool": _check_boolean,
 }
 _TYPE_NAMES: t.Final[Mapping[str, str]] = {
     "str": "text",
     "path": "text",
     "int": "a whole number",
+    "float": "a number",
     "bool": "true or false",
     "dict": "a dictionary",
     "list": "a list",
