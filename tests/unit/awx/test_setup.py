@@ -26,7 +26,7 @@ BIN = pathlib.Path(sys.executable).parent
 PLAYBOOK = "kvmfleet.migration.awx_setup"
 PLAYBOOK_VARIABLE = re.compile(r"\b([a-z_]+) \| default\(")
 PLAYBOOKS = {
-    "abort.yml", "check.yml", "drain.yml", "evacuate.yml", "fleet_check.yml", "force_complete.yml",
+    "abort.yml", "balance.yml", "check.yml", "drain.yml", "evacuate.yml", "fleet_check.yml", "force_complete.yml",
     "maintenance.yml", "migrate.yml", "policy.yml", "protect.yml", "recover.yml", "status.yml",
 }  # fmt: skip
 
