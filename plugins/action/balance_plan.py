@@ -7,12 +7,16 @@
 
 from __future__ import annotations
 
+import os
+
 from ansible.utils.display import Display
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import BALANCE_VERIFY, Spec, balance_plan_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject, decode, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import RunHolder
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import OVERRIDE
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result, describe_actor
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._balance.plan_request import (
     BalanceRequest,
     BalanceTask,
@@ -20,13 +24,15 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._balance.plan_r
     list_ends,
     read_result,
 )
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._balance.runs import close_run, measure_runs, open_run, plan_run
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._balance.tables import balance_lines, result_lines
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.plan_request import save_plan
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.preparation import readable_facts
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.saved_plan import pack_plan
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_decisions import check_override
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_if_any
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_if_any, open_ledger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.holding import identify_process
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import TaskSettings
 
 
@@ -47,21 +53,32 @@ class ActionModule(FleetAction):
         ledger = open_if_any(*settings.ledger(host, task.ledger))
         if task.step == BALANCE_VERIFY:
             result = self._judge_moves(task, settings)
+            if ledger and task.run:
+                close_run(ledger, task.run, _identify_holder(task_vars))
         else:
             self.refuse_free_strategy()
-            result = self._make_plan(task, settings, ledger, host)
+            result = self._make_plan(task, settings, ledger, task_vars)
         return {**result, "warnings": ledger.problems} if ledger and ledger.problems else result
 
-    def _make_plan(self, task: BalanceTask, settings: TaskSettings, ledger: Ledger | None, host: str) -> Result:
-        request = BalanceRequest.from_task(task)
+    def _make_plan(self, task: BalanceTask, settings: TaskSettings, ledger: Ledger | None, task_vars: Result) -> Result:
+        request, host = BalanceRequest.from_task(task), self.target_host(task_vars)
         request.plan.check_options()
-        plan = request.resolve_plan(request.read_inputs(settings, ledger))
+        inputs = request.read_inputs(settings, ledger)
+        if ledger and not self._task.check_mode:
+            with readable_facts():
+                # These facts show what earlier balances have brought.
+                measure_runs(ledger, {name: inputs.drain.host_state(name) for name in request.hosts})
+        plan = request.resolve_plan(inputs)
         check_override(ledger, settings, host, plan.options.moves.get(OVERRIDE) is True)
         if plan.balance:
             self._show(balance_lines(plan, plan.balance))
         is_saved = request.plan.path is not None and not request.plan.check_saved
         changed = save_plan(plan, request.plan.path, self._task.check_mode) if is_saved and request.plan.path else False
         done: Result = {"changed": changed, "plan": encode(plan), "stages": encode(build_stages(plan)), "ends": list_ends(plan)}
+        if plan.balance and plan.moves and not task.only and not self._task.check_mode:
+            # From here on, the role carries the plan out. The step that judges the moves closes the run.
+            to_write = ledger or open_ledger(*settings.ledger(host, task.ledger))
+            done["run"] = open_run(to_write, plan_run(plan, plan.balance), _identify_holder(task_vars), is_confirmed=bool(task.take_over)).id
         # Ansible would join texts.
         return {**done, **_publish(task.publish_as, pack_plan(plan), aggregate=False)}
 
@@ -77,6 +94,11 @@ class ActionModule(FleetAction):
         if not self._task.no_log:
             for line in lines:
                 Display().display(line)
+
+
+def _identify_holder(task_vars: Result) -> RunHolder:
+    # Workers are children of ansible-playbook, which is the process that holds a run.
+    return identify_process(os.getppid(), describe_actor(task_vars), utc_now())
 
 
 def _publish(name: str | None, value: Json, aggregate: bool) -> Result:

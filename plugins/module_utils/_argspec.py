@@ -210,6 +210,8 @@ def balance_plan_spec() -> Spec:
         "cooldown_seconds": {"type": "float", "default": 86400},
         "max_age_seconds": {"type": "float", "default": 600},
         "maintenance_allowed": {"type": "bool", "default": False},
+        "take_over": {"type": "bool", "default": False},
+        "run": {"type": "str"},
         "options": {"type": "dict", "default": {}},
         "parallel": {"type": "str", "default": "auto"},
         "empty": {"type": "int", "default": 0},

@@ -80,6 +80,15 @@ options:
     description: Whether a plan is made although hosts are in maintenance or fenced. They are left out.
     type: bool
     default: false
+  take_over:
+    description:
+      - Whether you confirm that the process that carries out another balance of these hosts does not exist any more. This is needed only if it ran on another
+        control node within the last day, and was killed.
+    type: bool
+    default: false
+  run:
+    description: The ID of the balance run that O(step=verify) closes in the ledger.
+    type: str
   options:
     description: Options of M(kvmfleet.migration.live_migrate) for every move. With O(check_saved), options that differ from those of the plan are a difference.
     type: dict
@@ -169,6 +178,11 @@ ends:
   type: list
   elements: str
   sample: [kvm1, kvm2]
+run:
+  description: The ID of the balance run in the ledger, which the plan begins. See P(kvmfleet.migration.ledger#lookup), term C(balance_runs).
+  returned: if O(step) is V(plan), and the plan has moves that are to be carried out
+  type: str
+  sample: 9d2c3a52-1c5e-4a55-8f3a-1f0e9d6c2b31
 result:
   description: Which domains have moved, and what failed, by the host that they have left or were to leave.
   returned: if O(step) is V(verify)

@@ -100,6 +100,8 @@ class BalanceTask:
     cooldown_seconds: Json
     max_age_seconds: Json
     maintenance_allowed: Json
+    take_over: t.Optional[bool]
+    run: t.Optional[str]
     options: t.Optional[JsonObject]
     parallel: Json
     empty: SignedInt

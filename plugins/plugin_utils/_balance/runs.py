@@ -24,17 +24,16 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import COMPLETED
 
+from .._drain.balance_entries import PlannedBalance
+from .._drain.plan_entries import PlannedMove
+from .._drain.saved_plan import DrainPlan
 from .._ledger.balances import describe_run
 from .._ledger.documents import Document
 from .._ledger.ledger import Ledger
 from .._maintenance.decisions import seconds_between
 from .._maintenance.holding import is_alive
 from .._scheduler.fleet import HostState
-from .decision import Balance
 from .measuring import measure_run
-from .options import BalanceOptions
-from .pressure import RESOURCES
-from .state import ChosenMove
 
 # A run whose holder cannot be seen from here is taken for abandoned after this time.
 ABANDONED_SECONDS: t.Final = 86400.0
@@ -51,28 +50,27 @@ class RunPlan:
     moves: tuple[BalancedMove, ...]
 
 
-def plan_run(balance: Balance, options: BalanceOptions) -> RunPlan:
-    """Return what a run is begun with that carries out all moves of a decision."""
-    weights = dict(zip(RESOURCES, options.weight_vector, strict=True))
+def plan_run(plan: DrainPlan, balance: PlannedBalance) -> RunPlan:
+    """Return what a run is begun with that carries out a plan."""
+    options = balance.options
     return RunPlan(
-        goal=BalanceGoal(options.goal, weights, options.tolerated_pressure),
+        goal=BalanceGoal(options.goal, options.weights, options.tolerated_pressure),
         hosts=tuple(host.name for host in balance.hosts),
         score_before=balance.score_before,
         score_predicted=balance.score_after,
-        moves=tuple(map(_plan_move, balance.moves)),
+        moves=tuple(map(_plan_move, plan.moves)),
     )
 
 
-def _plan_move(move: ChosenMove) -> BalancedMove:
-    request = move.leaver.request
+def _plan_move(move: PlannedMove) -> BalancedMove:
     return BalancedMove(
-        domain=DomainRef(request.uuid, request.name),
-        source=request.source,
+        domain=DomainRef(move.uuid, move.name),
+        source=move.source,
         destination=move.destination,
-        unit=move.unit,
-        why=move.why,
-        predicted_gain=move.gain,
-        cost_seconds=move.cost_seconds,
+        unit=move.unit or move.uuid,
+        why=move.repairs or "",
+        predicted_gain=move.gain or 0.0,
+        cost_seconds=move.cost_seconds or 0.0,
         record=None,
         status=None,
     )

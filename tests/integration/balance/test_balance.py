@@ -16,6 +16,7 @@ import typing as t
 
 import pytest
 
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._balance.runs import list_runs
 from ansible_collections.kvmfleet.migration.tests.integration.recover.support.operator import Operator, Run
 from ansible_collections.kvmfleet.migration.tests.integration.support.control import Control
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab, eventually
@@ -114,6 +115,10 @@ def test_a_busy_guest_moves_by_an_approved_plan_and_a_second_balance_moves_nothi
     assert lab.places(move["name"]) == {int(move["destination"][-1]): "running"}
     assert lab.check(move["name"])["intact"]
     assert [(record["status"], record["predicted"]["seconds"]) for record in operator.records()] == [("completed", move["predicted_seconds"])]
+
+    (run,) = list_runs(operator.ledger)
+    assert [(one.domain.name, one.status) for one in run.moves] == [(move["name"], "completed")]
+    assert (run.is_open, run.hosts) == (False, tuple(lab.host(number) for number in HOSTS))
 
     take_readings(lab, operator)
     again = balance(operator, balance_mode="apply")

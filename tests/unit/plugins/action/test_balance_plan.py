@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import json
 import pathlib
@@ -18,6 +19,7 @@ import pytest
 from ansible_collections.kvmfleet.migration.plugins.action import balance_plan
 from ansible_collections.kvmfleet.migration.plugins.action.balance_plan import ActionModule
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import balance_plan_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import (
     Conflict,
@@ -27,7 +29,9 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
     NotFound,
     NotSupported,
 )
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import RunHolder
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._balance.options import GOALS, BalanceOptions
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._balance.runs import list_runs
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.saved_plan import read_plan
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import HostIdentity, make_entry
@@ -321,3 +325,55 @@ def test_moves_are_judged_by_the_facts_after_them(node: Node, capsys: pytest.Cap
     assert done["ansible_stats"]["data"]["balance_result"] == result
     assert f"FAILED {left} on kvm1: It is still running (booted) on kvm1. kvm2 cannot accept it." in capsys.readouterr().out
     assert node.task(step="verify", plan=plan, only=True)["result"]["moved"] == {"kvm1": []}
+
+
+def test_a_plan_that_is_carried_out_begins_a_run_and_the_verdict_closes_it(node: Node) -> None:
+    assert "run" not in node.task(only=True)
+    node.check_mode = True
+    assert "run" not in node.task()
+    node.check_mode = False
+    assert list_runs(node.ledger) == []
+    done = node.task(max_moves=1)
+    (run,) = list_runs(node.ledger)
+    (move,) = done["plan"]["moves"]
+    assert (run.id, run.is_open, run.hosts, run.score_before) == (done["run"], True, tuple(HOSTS), done["plan"]["balance"]["score_before"])
+    assert [(one.domain.uuid, one.source, one.destination, one.predicted_gain, one.unit) for one in run.moves] == [
+        (move["uuid"], "kvm1", move["destination"], move["gain"], move["uuid"])
+    ]
+    stored = node.ledger.open_record(record(move["name"], "kvm1", move["destination"], "accepted"))
+    stored = node.ledger.update_record(stored, stored.record.advance("completed", "me"))
+    node.move(move["name"], move["destination"])
+    node.task(step="verify", plan=done["plan"], run=done["run"])
+    (closed,) = list_runs(node.ledger)
+    assert (closed.is_open, closed.moves[0].record, closed.moves[0].status) == (False, stored.record.id, "completed")
+
+
+def test_a_balance_measures_what_an_earlier_one_has_brought(node: Node) -> None:
+    done = node.task(max_moves=1)
+    node.task(step="verify", plan=done["plan"], run=done["run"])
+    (closed,) = node.ledger.list_balance_runs()
+    earlier = f"{datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(hours=2):%Y-%m-%dT%H:%M:%S.000Z}"
+    node.ledger.put_balance_run(dataclasses.replace(closed.balance_run, ended_at=earlier), closed)
+    node.check_mode = True
+    node.task()
+    assert list_runs(node.ledger)[0].is_unmeasured
+    node.check_mode = False
+    node.task(only=True)
+    (run,) = list_runs(node.ledger)
+    assert (run.is_unmeasured, run.measured.score if run.measured else None) == (False, run.score_before)
+
+
+def test_the_next_balance_closes_the_run_of_one_that_was_killed(node: Node) -> None:
+    first, second = node.task()["run"], node.task()["run"]
+    assert [(run.id, run.is_open) for run in list_runs(node.ledger)] == [(first, False), (second, True)]
+
+
+def test_a_balance_of_another_control_node_is_not_joined_unless_a_person_confirms(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = RunHolder("ann", "elsewhere", "9d2c3a52-1c5e-4a55-8f3a-1f0e9d6c2b31", "", 1, 1, utc_now())
+    monkeypatch.setattr(balance_plan, "_identify_holder", lambda task_vars: other)
+    node.task()
+    monkeypatch.undo()
+    monkeypatch.setattr(balance_plan, "Display", lambda: types.SimpleNamespace(display=print))
+    with pytest.raises(Conflict, match="balance_take_over=true"):
+        node.task()
+    assert node.task(take_over=True)["run"]
