@@ -27,7 +27,7 @@ GROUPS = (
     ("evacuation",),
     ("scheduler",),
     ("endings",),
-    ("guard", "recover"),
+    ("guard", "recover", "balance"),
     ("storage", "firmware"),
     ("lab", "facts"),
     ("shutdown", "policy", "cold"),
