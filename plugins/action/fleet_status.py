@@ -13,84 +13,21 @@ from __future__ import annotations
 
 import dataclasses
 import typing as t
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import Spec, fleet_status_spec
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Json, JsonObject, Maybe, ShapeError, SignedInt, decode, encode
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, KvmfleetError, printable_line
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.evidence import FENCING_IMPOSSIBLE
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import MaintenanceRun
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import record_in
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result, describe_actor, progress_line
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.preparation import TaskResult
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.source import age_seconds
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Document, DomainEntry, HostEntry
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import list_entries
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject, SignedInt, decode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result, describe_actor
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.query import to_plain
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.sights import with_protect_times
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.runs import list_open_runs
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.texts import attention_text, run_line
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.checked_fleet import CheckedFleet, attention_line, check_line, read_check
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.fleet_scan import FoundAct, HostLook, name_hosts, record_foreign_acts
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.fleet_scan import FoundAct, name_hosts, record_foreign_acts
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.options import readable_results
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._status.content import LedgerContent, StatusWork, read_content
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._status.report import StatusReport
 
-# A record that its host does not list may just have ended, or not have begun, for so long.
-LAG_SECONDS = 60
-# The number of hosts that a line names before the rest is counted.
-MOST_NAMES = 12
 NOTE, LOOK = "note", "look"
-SILENT, UNKNOWN = "silent", "not in the ledger"
-# What closes an unsettled record of each type of which its source reports nothing.
-_CLOSING_STEPS = {
-    s.LIVE_MIGRATION: "kvmfleet.migration.abort -e id={id}",
-    s.COLD_MIGRATION: "run its task again, or settle record {id} (docs/ledger.md)",
-    s.EVACUATION: "kvmfleet.migration.evacuate again",
-}
-
-
-@dataclasses.dataclass(frozen=True)
-class _HostAnswer(TaskResult):
-    """What C(migration_info) has returned on one host."""
-
-    migrations: Maybe[tuple[JsonObject, ...]] = ABSENT
-    unverified_reasons: Maybe[JsonObject] = ABSENT
-
-    @property
-    def is_silent(self) -> bool:
-        """Whether the host did not answer."""
-        return bool(self.unreachable) or self.migrations is ABSENT
-
-    @property
-    def why_silent(self) -> str:
-        """The reason, without what Ansible puts before the message of a connection."""
-        return self.message.removeprefix("Task failed: ") or "no reason is known"
-
-
-@dataclasses.dataclass(frozen=True)
-class _Seen(TaskResult):
-    """What C(look) has returned for one host: nothing if it does not answer."""
-
-    seen: Maybe[HostLook] = ABSENT
-
-
-@dataclasses.dataclass(frozen=True)
-class _Work:
-    """What the playbook passes.
-
-    :arg step: C(note) or C(look); absent for the whole screen.
-    :arg answers: of C(migration_info), by host; C(looks), those of C(look).
-    :arg versions: of the documents of domains before the hosts were asked.
-    """
-
-    step: Maybe[str] = ABSENT
-    answers: Maybe[Mapping[str, _HostAnswer]] = ABSENT
-    looks: Maybe[Mapping[str, _Seen]] = ABSENT
-    versions: Maybe[Mapping[str, int]] = ABSENT
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,54 +41,6 @@ class _StatusTask:
     fleet: tuple[str, ...]
     protect_max_hours: SignedInt
     work: Json
-
-
-@dataclasses.dataclass(frozen=True)
-class LedgerContent:
-    """What the ledger says of the present; C(error) if it cannot be read.
-
-    :arg records: that are open, of moves and of evacuations; C(runs) are the open maintenance runs.
-    :arg check: the last fleet check on this control node.
-    """
-
-    error: t.Optional[str] = None
-    ledger: t.Optional[Ledger] = None
-    records: tuple[MoveRecord, ...] = ()
-    hosts: tuple[HostEntry, ...] = ()
-    documents: Mapping[str, Document] = dataclasses.field(default_factory=dict)
-    problems: tuple[str, ...] = ()
-    runs: tuple[MaintenanceRun, ...] = ()
-    check: t.Optional[CheckedFleet] = None
-
-    @property
-    def name(self) -> str | None:
-        """The name of the ledger, if it was opened."""
-        return self.ledger.name if self.ledger else None
-
-    @property
-    def domains(self) -> list[DomainEntry]:
-        """All domains."""
-        return [document.domain for document in self.documents.values()]
-
-
-@dataclasses.dataclass(frozen=True)
-class MoveInFlight:
-    """A move that has not ended: its record, the host that reports it, and whether it is watched; null for what is not known."""
-
-    record: MoveRecord
-    host: t.Optional[str]
-    watched: t.Optional[bool]
-
-    @property
-    def line(self) -> str:
-        """The move with its figures."""
-        by_other = "  not started by this collection" if self.record.id is None and self.watched is not None else ""
-        return f"{progress_line(self.record)}{by_other}"
-
-    def as_json(self) -> JsonObject:
-        """Return the move without its samples and history."""
-        keys = ("id", "type", "status", "domain", "source", "destination", "progress", "updated_at")
-        return {**{key: encode(getattr(self.record, key)) for key in keys}, "host": self.host, "watched": self.watched, "line": self.line}
 
 
 class ActionModule(FleetAction):
@@ -169,7 +58,7 @@ class ActionModule(FleetAction):
         if task.protect_max_hours < 1:
             raise InvalidArgument(f"protect_max_hours is {task.protect_max_hours}.", "Give a number of hours from 1.")
         with readable_results():
-            work = decode(_Work, task.work or {}, "_work")
+            work = decode(StatusWork, task.work or {}, "_work")
         if work.step == LOOK:
             return {"changed": False, "seen": self.run_phase(LOOK, {}, task.uri, task_vars)}
         settings, target_host = self.settings(task_vars), self.target_host(task_vars)
@@ -185,7 +74,7 @@ class ActionModule(FleetAction):
         changed = any(not found.problem for found in acts)
         return {"changed": changed, "at": utc_now(), "ledger": content.name, **report.as_json()}
 
-    def _record_acts(self, content: LedgerContent, work: _Work, by: str) -> list[FoundAct]:
+    def _record_acts(self, content: LedgerContent, work: StatusWork, by: str) -> list[FoundAct]:
         """Write what others have done to domains, and return it. In check mode, nothing is written."""
         looks = {name: one.seen for name, one in (work.looks or {}).items() if one.seen}
         documents = {uuid: document for uuid, document in content.documents.items() if (work.versions or {}).get(uuid) == document.version}
@@ -193,258 +82,3 @@ class ActionModule(FleetAction):
             return []
         busy = frozenset(record.domain.uuid for record in content.records)
         return record_foreign_acts(content.ledger, documents, busy, name_hosts(content.hosts, looks), by, write=not self._task.check_mode)
-
-
-def read_content(open_it: t.Callable[[], Ledger]) -> LedgerContent:
-    """Return the present content of the ledger. Only L(InvalidArgument) is raised: any other error is part of the content."""
-    ledger = None
-    try:
-        ledger = open_it()
-        # The documents are read first: a record that is opened or closed later raises the version of the document of its domain.
-        documents = {document.domain.uuid: document for document in ledger.list_domains()}
-        records = tuple(ledger.list_records(statuses=sorted(s.UNSETTLED | s.TOMBSTONE)))
-        hosts = tuple(with_protect_times(ledger, list_entries(ledger)))
-        damaged = [f"The document of domain {uuid} is damaged. Run kvmfleet.migration.protect on its host." for uuid in ledger.damaged_domains()]
-        return LedgerContent(None, ledger, records, hosts, documents, (*ledger.problems, *damaged), tuple(list_open_runs(ledger)), read_check(ledger.ledger_id))
-    except InvalidArgument:
-        raise
-    except KvmfleetError as error:
-        return LedgerContent(error=str(error), ledger=ledger)
-
-
-class StatusReport:
-    """The state of the fleet, as data and as lines.
-
-    :arg work: the answers of the hosts.
-    :arg acts: of others, that were found now.
-    """
-
-    def __init__(self, fleet: Sequence[str], work: _Work, content: LedgerContent, protect_max_hours: int, acts: Sequence[FoundAct] = ()) -> None:
-        answers = work.answers or {}
-        self._content = content
-        self._acts = acts
-        self._max_hours = protect_max_hours
-        self._entries = {entry.name: entry for entry in content.hosts}
-        self._fleet = list(dict.fromkeys(fleet)) or list(self._entries)
-        self.silent = {host: answer.why_silent for host, answer in answers.items() if answer.is_silent}
-        self._reported = [move for host, answer in answers.items() if not answer.is_silent for move in self._read_moves(host, answer)]
-        # Hosts whose state files the user may not read: it is not known whose a migration there is, nor which moves wait.
-        self._unread = [host for host, answer in answers.items() if answer.unverified_reasons]
-        self._unseen = {host: seen.message or "no reason is known" for host, seen in (work.looks or {}).items() if not seen.seen and host not in self.silent}
-        self.moves = self._list_moves()
-        self.states = self._group_hosts()
-        self.attention = [printable_line(line) for line in self._find_attention()]
-
-    def as_json(self) -> JsonObject:
-        """Return it as the task's result."""
-        return {
-            "moves": [move.as_json() for move in self.moves],
-            "hosts": self.states,
-            "silent": {host: printable_line(why) for host, why in self.silent.items()},
-            "attention": self.attention,
-            "foreign_acts": [found.as_json() for found in self._acts if not found.problem],
-            "protected_domains": sum(bool(domain.protected) for domain in self._content.domains),
-            "protected_hours": {host: hours for host, hours in self._protected_hours().items() if hours is not None},
-            "maintenance": [run_line(run) for run in self._content.runs],
-            "lines": self.list_lines(),
-        }
-
-    # -- data --------------------------------------------------------------------------------------------------------
-
-    def _read_moves(self, host: str, answer: _HostAnswer) -> list[MoveInFlight]:
-        """Return the moves that a host reports. A host whose answer cannot be read counts as silent."""
-        try:
-            return [_read_move(host, migration, self._content.records) for migration in answer.migrations or ()]
-        except ShapeError as error:
-            self.silent[host] = f"its answer cannot be read: {error}"
-            return []
-
-    def _list_moves(self) -> list[MoveInFlight]:
-        """Return the moves that hosts report, then those that only the ledger has."""
-        reported = {move.record.id for move in self._reported}
-        kept = [record for record in self._content.records if record.status in s.UNSETTLED - {s.ERROR} and record.id not in reported]
-        return [*self._reported, *(MoveInFlight(record, None, None) for record in sorted(kept, key=lambda record: record.created_at))]
-
-    def _group_hosts(self) -> dict[str, list[str]]:
-        """Return the hosts by state in the ledger, and those that are silent, or not in the ledger, once more."""
-        names = list(dict.fromkeys([*self._fleet, *self._entries]))
-        groups = {state: [name for name in names if name in self._entries and self._entries[name].state == state] for state in s.HOST_STATES}
-        unknown = [] if self._content.error else [name for name in self._fleet if name not in self._entries]
-        return {**groups, UNKNOWN: unknown, SILENT: sorted(self.silent)}
-
-    def _protected_hours(self) -> dict[str, int | None]:
-        """Return how long ago each host of the fleet was protected, in hours; null for never."""
-        ages = {entry.name: age_seconds((entry.protected and entry.protected.at) or None) for entry in self._content.hosts if entry.name in self._fleet}
-        return {name: None if age is None else age // 3600 for name, age in ages.items()}
-
-    # -- what needs a person -----------------------------------------------------------------------------------------
-
-    def _find_attention(self) -> Iterator[str]:
-        if self._content.error:
-            yield f"The ledger cannot be read: {self._content.error} Only what hosts report is shown."
-        yield from self._content.problems
-        yield from (f"{found.text}. This cannot be written to the ledger: {found.problem}" for found in self._acts if found.problem)
-        for host, why in self.silent.items():
-            yield self._silent_text(host, why)
-        for record in self._content.records:
-            if record.status == s.ERROR:
-                yield _error_text(record)
-        for move in self.moves:
-            yield from self._move_texts(move)
-        yield from self._impossible_texts()
-        yield from self._evacuated_texts()
-        yield from filter(None, map(attention_text, self._content.runs))
-        if self._content.check and (line := attention_line(self._content.check)):
-            yield line
-        yield from self._protection_texts()
-
-    def _silent_text(self, host: str, why: str) -> str:
-        entry = self._entries.get(host)
-        state = f" It is '{entry.state}' in the ledger." if entry else ""
-        count = sum(domain.includes_host(entry.host_ref) for domain in self._content.domains) if entry else 0
-        domains = f" {_count(count, 'domain')} may be on it." if count else ""
-        remedy = f" If it is dead: kvmfleet.migration.evacuate -e source={host} --check" if count else ""
-        return f"{host} does not answer: {why.rstrip('.')}.{state}{domains}{remedy}"
-
-    def _move_texts(self, move: MoveInFlight) -> Iterator[str]:
-        record, name = move.record, move.record.domain.name or move.record.domain.uuid
-        if move.host is None:
-            age = age_seconds(record.updated_at)
-            if record.source.host in (*self.silent, *self._unread) or (age is not None and age < LAG_SECONDS):
-                return
-            again = _CLOSING_STEPS[record.type].format(id=record.id)
-            yield (
-                f"{name}: record {record.id} is '{record.status}' since {_time_text(record.updated_at)}, and {record.source.label} does not report the move."
-                f" To close the record: {again}"
-            )
-        elif move.watched is False and record.id is not None:
-            yield f"{name}: nothing watches the move, so no limit holds. Run its task again, or: kvmfleet.migration.abort -e id={record.id}"
-        elif record.id is None and move.watched is not None:
-            yield f"{name}: the migration away from {move.host} was started by another tool, and no limit of this collection holds."
-
-    def _impossible_texts(self) -> Iterator[str]:
-        """Yield the hosts that could not be fenced, and do not answer."""
-        for host, entry in self._entries.items():
-            if entry.fencing and entry.fencing.is_impossible and host in self.silent:
-                again = f"kvmfleet.migration.evacuate -e source={host}"
-                since = f" since {_time_text(entry.fencing.since)}" if entry.fencing.since else ""
-                yield (
-                    f"{host}: {FENCING_IMPOSSIBLE}{since}: no device could switch it off. Repair a device, or confirm that it is off"
-                    f" (-e evacuate_host_force_down=true), and run again: {again}"
-                )
-
-    def _evacuated_texts(self) -> Iterator[str]:
-        left: dict[str, int] = {}
-        for record in self._content.records:
-            if record.status in s.TOMBSTONE:
-                left[record.source.label] = left.get(record.source.label, 0) + 1
-        for host in sorted({*left, *self.states[s.FENCED]}):
-            why = "is fenced" if host in self.states[s.FENCED] else "was evacuated"
-            copies = f", and {_count(left[host], 'evacuated domain')} must be cleaned up on it" if host in left else ""
-            yield f"{host} {why}{copies}. When it is repaired: kvmfleet.migration.recover -e target={host}"
-
-    def _protection_texts(self) -> Iterator[str]:
-        hours = self._protected_hours()
-        old = {host: age for host, age in hours.items() if age is not None and age >= self._max_hours and self._entries[host].state == s.ENABLED}
-        if old:
-            yield f"{_names(sorted(old))}: protected {_age_text(max(old.values()))} ago. Run kvmfleet.migration.protect -e target={','.join(sorted(old))}"
-        never = [host for host in self.states[s.ENABLED] if host in hours and hours[host] is None]
-        if never and len(never) < len(hours):
-            yield f"{_names(never)}: never protected, so {'its' if len(never) == 1 else 'their'} domains cannot be evacuated."
-
-    # -- the screen --------------------------------------------------------------------------------------------------
-
-    def list_lines(self) -> list[str]:
-        """Return the screen: what needs a person first."""
-        summary = f"{_count(len(self._fleet), 'host')}, {len(self.silent)} silent. {_count(len(self.moves), 'move')} in flight."
-        person = f"{_count(len(self.attention), 'finding')} for a person." if self.attention else "Nothing needs a person."
-        unread = [f"{_names(self._unread)}: whether moves are watched is not known, because the user is not root there"] if self._unread else []
-        return [
-            f"{summary} {person}",
-            *_section("NEEDS A PERSON", self.attention),
-            *_section("DONE BY OTHERS", list(self._act_lines())),
-            *_section("IN FLIGHT", [*(move.line for move in self.moves), *unread]),
-            *_section("MAINTENANCE", [run_line(run) for run in self._content.runs]),
-            *_section("HOSTS", list(self._host_lines())),
-            *_section("PROTECTION", list(self._protection_lines())),
-            *_section("FLEET CHECK", [check_line(self._content.check)] if self._content.check else []),
-        ]
-
-    def _act_lines(self) -> Iterator[str]:
-        yield from (found.text for found in self._acts if not found.problem)
-        yield from (f"not known on {host}: {why}" for host, why in self._unseen.items())
-
-    def _host_lines(self) -> Iterator[str]:
-        for state, hosts in self.states.items():
-            if not hosts:
-                continue
-            if state == s.MAINTENANCE:
-                yield from (f"{state}: {_reason_text(self._entries[host])}" for host in hosts[:MOST_NAMES])
-                hosts = hosts[MOST_NAMES:]
-            if hosts:
-                yield f"{state}: {_names(hosts)}"
-
-    def _protection_lines(self) -> Iterator[str]:
-        if self._content.error:
-            yield "not known, because the ledger cannot be read"
-            return
-        hours = self._protected_hours()
-        ages = {host: age for host, age in hours.items() if age is not None}
-        count = sum(bool(domain.protected) for domain in self._content.domains)
-        if not ages:
-            yield "no host is protected"
-            return
-        oldest = max(ages, key=lambda host: ages[host])
-        yield f"{_count(count, 'domain')} saved from {_count(len(ages), 'host')}. The oldest: {oldest}, {_age_text(ages[oldest])} ago"
-        if len(ages) < len(self._fleet):
-            yield f"never: {_names([host for host in self._fleet if host not in ages])}"
-
-
-def _read_move(host: str, migration: JsonObject, open_records: Sequence[MoveRecord]) -> MoveInFlight:
-    """Return a migration that a host reports, with the ledger's record of it if the user may not read the one on the host.
-
-    The name of a host in the inventory is used where libvirt's record has its own name.
-    """
-    record, watched = decode(MoveRecord, record_in(migration)), migration.get("watched")
-    own = next((one for one in open_records if watched is None and one.status in s.UNSETTLED and one.domain.uuid == record.domain.uuid), None)
-    if own and own.source.host == host:
-        record = dataclasses.replace(own, status=record.status, progress=record.progress)
-    elif record.id is None:
-        record = dataclasses.replace(record, source=dataclasses.replace(record.source, host=host))
-    return MoveInFlight(record, host, watched if isinstance(watched, bool) else None)
-
-
-def _error_text(record: MoveRecord) -> str:
-    what = "its result is not proved" if record.type in s.MOVE_TYPES else "the evacuation is not finished"
-    why = ", ".join(part for part in (f"{record.source.label} -> {record.destination.label}", record.reason, record.last_detail.rstrip(".")) if part)
-    return (
-        f"{record.domain.name or record.domain.uuid}: {what} since {_time_text(record.updated_at)} ({why})."
-        f" Run its task again, or settle record {record.id} (docs/ledger.md)"
-    )
-
-
-def _reason_text(entry: HostEntry) -> str:
-    parts = [part for part in (entry.reason or "", f"since {_time_text(entry.since)}" if entry.since else "") if part]
-    return f"{entry.name} ({', '.join(parts)})" if parts else entry.name
-
-
-def _section(title: str, lines: Sequence[str]) -> list[str]:
-    return [title, *(f"  {printable_line(line)}" for line in lines)] if lines else []
-
-
-def _names(hosts: Sequence[str]) -> str:
-    more = f" and {len(hosts) - MOST_NAMES} more" if len(hosts) > MOST_NAMES else ""
-    return f"{', '.join(hosts[:MOST_NAMES])}{more}"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
-
-
-def _time_text(at: str) -> str:
-    """Return a timestamp to the minute, e.g. C(2026-11-21 03:00 UTC)."""
-    return f"{at[:16].replace('T', ' ')} UTC"
-
-
-def _age_text(hours: int) -> str:
-    return f"{hours // 24} days" if hours >= 48 else f"{hours} h" if hours else "less than 1 h"

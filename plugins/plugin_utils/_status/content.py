@@ -1,0 +1,148 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""What the screen of the fleet is made from: the answers of the hosts, and what the ledger says of the present."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+from collections.abc import Mapping, Sequence
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, JsonObject, Maybe, decode, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, KvmfleetError
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import MaintenanceRun
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import record_in
+
+from .._action import progress_line
+from .._drain.preparation import TaskResult
+from .._ledger.documents import Document, DomainEntry, HostEntry
+from .._ledger.host_entries import list_entries
+from .._ledger.ledger import Ledger
+from .._ledger.sights import with_protect_times
+from .._maintenance.runs import list_open_runs
+from .._observe.checked_fleet import CheckedFleet, read_check
+from .._observe.fleet_scan import HostLook
+
+
+@dataclasses.dataclass(frozen=True)
+class HostAnswer(TaskResult):
+    """What C(migration_info) has returned on one host."""
+
+    migrations: Maybe[tuple[JsonObject, ...]] = ABSENT
+    unverified_reasons: Maybe[JsonObject] = ABSENT
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether the host did not answer."""
+        return bool(self.unreachable) or self.migrations is ABSENT
+
+    @property
+    def why_silent(self) -> str:
+        """The reason, without what Ansible puts before the message of a connection."""
+        return self.message.removeprefix("Task failed: ") or "no reason is known"
+
+
+@dataclasses.dataclass(frozen=True)
+class SeenDomains(TaskResult):
+    """What C(look) has returned for one host: nothing if it does not answer."""
+
+    seen: Maybe[HostLook] = ABSENT
+
+
+@dataclasses.dataclass(frozen=True)
+class StatusWork:
+    """What the playbook passes.
+
+    :arg step: C(note) or C(look); absent for the whole screen.
+    :arg answers: of C(migration_info), by host; C(looks), those of C(look).
+    :arg versions: of the documents of domains before the hosts were asked.
+    """
+
+    step: Maybe[str] = ABSENT
+    answers: Maybe[Mapping[str, HostAnswer]] = ABSENT
+    looks: Maybe[Mapping[str, SeenDomains]] = ABSENT
+    versions: Maybe[Mapping[str, int]] = ABSENT
+
+
+@dataclasses.dataclass(frozen=True)
+class LedgerContent:
+    """What the ledger says of the present; C(error) if it cannot be read.
+
+    :arg records: that are open, of moves and of evacuations; C(runs) are the open maintenance runs.
+    :arg check: the last fleet check on this control node.
+    """
+
+    error: t.Optional[str] = None
+    ledger: t.Optional[Ledger] = None
+    records: tuple[MoveRecord, ...] = ()
+    hosts: tuple[HostEntry, ...] = ()
+    documents: Mapping[str, Document] = dataclasses.field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+    runs: tuple[MaintenanceRun, ...] = ()
+    check: t.Optional[CheckedFleet] = None
+
+    @property
+    def name(self) -> str | None:
+        """The name of the ledger, if it was opened."""
+        return self.ledger.name if self.ledger else None
+
+    @property
+    def domains(self) -> list[DomainEntry]:
+        """All domains."""
+        return [document.domain for document in self.documents.values()]
+
+
+@dataclasses.dataclass(frozen=True)
+class MoveInFlight:
+    """A move that has not ended: its record, the host that reports it, and whether it is watched; null for what is not known."""
+
+    record: MoveRecord
+    host: t.Optional[str]
+    watched: t.Optional[bool]
+
+    @property
+    def line(self) -> str:
+        """The move with its figures."""
+        by_other = "  not started by this collection" if self.record.id is None and self.watched is not None else ""
+        return f"{progress_line(self.record)}{by_other}"
+
+    def as_json(self) -> JsonObject:
+        """Return the move without its samples and history."""
+        keys = ("id", "type", "status", "domain", "source", "destination", "progress", "updated_at")
+        return {**{key: encode(getattr(self.record, key)) for key in keys}, "host": self.host, "watched": self.watched, "line": self.line}
+
+
+def read_content(open_it: t.Callable[[], Ledger]) -> LedgerContent:
+    """Return the present content of the ledger. Only L(InvalidArgument) is raised: any other error is part of the content."""
+    ledger = None
+    try:
+        ledger = open_it()
+        # The documents are read first: a record that is opened or closed later raises the version of the document of its domain.
+        documents = {document.domain.uuid: document for document in ledger.list_domains()}
+        records = tuple(ledger.list_records(statuses=sorted(s.UNSETTLED | s.TOMBSTONE)))
+        hosts = tuple(with_protect_times(ledger, list_entries(ledger)))
+        damaged = [f"The document of domain {uuid} is damaged. Run kvmfleet.migration.protect on its host." for uuid in ledger.damaged_domains()]
+        return LedgerContent(None, ledger, records, hosts, documents, (*ledger.problems, *damaged), tuple(list_open_runs(ledger)), read_check(ledger.ledger_id))
+    except InvalidArgument:
+        raise
+    except KvmfleetError as error:
+        return LedgerContent(error=str(error), ledger=ledger)
+
+
+def read_move(host: str, migration: JsonObject, open_records: Sequence[MoveRecord]) -> MoveInFlight:
+    """Return a migration that a host reports, with the ledger's record of it if the user may not read the one on the host.
+
+    The name of a host in the inventory is used where libvirt's record has its own name.
+    """
+    record, watched = decode(MoveRecord, record_in(migration)), migration.get("watched")
+    own = next((one for one in open_records if watched is None and one.status in s.UNSETTLED and one.domain.uuid == record.domain.uuid), None)
+    if own and own.source.host == host:
+        record = dataclasses.replace(own, status=record.status, progress=record.progress)
+    elif record.id is None:
+        record = dataclasses.replace(record, source=dataclasses.replace(record.source, host=host))
+    return MoveInFlight(record, host, watched if isinstance(watched, bool) else None)
