@@ -81,7 +81,7 @@ def check_unsaved(name: str, destination: Host) -> None:
 
 
 def hold_image(path: str, held: str) -> None:
-    """Give the file of an image a second name, so that it outlasts a start that uses the image up. Raises L(MigrationFailed)."""
+    """Make the held image: give the file of an image a second name, so that it outlasts a start that uses it up. Raises L(MigrationFailed)."""
     try:
         os.link(path, held)
         sync_folder(os.path.dirname(held))

@@ -27,7 +27,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests
     NumaPlacement,
     Pinning,
 )
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource_maps import Renaming, ResourceMaps
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource_maps import NameChange, Renaming, ResourceMaps
 
 HERE = ResourceMaps(
     bridges={"prod": "br0"},
@@ -263,8 +263,9 @@ NEEDS = DomainRequest(
 
 
 def test_the_request_of_a_domain_gets_the_same_names() -> None:
-    there, problems = rename_request(NEEDS, OUT)
+    there, problems, changes = rename_request(NEEDS, OUT)
     assert problems == ()
+    assert NameChange("bridge", "br0", "br-prod") in changes
     assert there.networks == (NetworkNeed("bridge", "br-prod"), NetworkNeed("network", "san & co"), NetworkNeed("direct", "br0"))
     assert [disk.source for disk in there.disks or ()] == ["/data/it's/web.qcow2", "pool/vol", ""]
     assert [file.source for file in (there.disks or ())[0].files or ()] == ["/data/it's/base", "/srv/fast/d"]
@@ -273,10 +274,10 @@ def test_the_request_of_a_domain_gets_the_same_names() -> None:
     assert [device.address for device in there.devices or ()] == ["0000:06:12.3", "", "1:4"]
     assert there.pinning == Pinning({"0": (8,), "1": (8, 9, 10, 11)}, (10, 11))
     assert there.numa == NumaPlacement("strict", (1,), (GuestCell(512, nodeset=(1,)), GuestCell(512)))
-    assert rename_request(there, HOME) == (NEEDS, ())
+    assert rename_request(there, HOME)[:2] == (NEEDS, ())
 
 
 def test_a_request_keeps_the_names_that_cannot_be_translated_and_says_why() -> None:
-    there, problems = rename_request(NEEDS, Renaming("kvm1", "kvm2", HERE, ResourceMaps(**{**vars(THERE), "bridges": {}})))
+    there, problems, _changes = rename_request(NEEDS, Renaming("kvm1", "kvm2", HERE, ResourceMaps(**{**vars(THERE), "bridges": {}})))
     assert (there.networks or ())[0] == NetworkNeed("bridge", "br0")
     assert problems == ("kvm2 has no bridge 'prod' in kvmfleet_bridge_map, and br0 is 'prod' on kvm1.",)
