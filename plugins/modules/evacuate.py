@@ -123,7 +123,7 @@ options:
         type: int
         required: true
       hours:
-        description: The period in hours in which they died, from 1 to 720.
+        description: The number of hours in which they died, from 1 to 720.
         type: int
         required: true
   accept_locked:

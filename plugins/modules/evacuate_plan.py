@@ -105,7 +105,7 @@ options:
         type: int
         required: true
       hours:
-        description: The period in hours, from 1 to 720.
+        description: The number of hours, from 1 to 720.
         type: int
         required: true
   accept_locked:

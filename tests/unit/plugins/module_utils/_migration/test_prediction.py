@@ -143,12 +143,12 @@ def test_a_second_busy_guest_begins_when_the_first_has_ended() -> None:
 
 
 def test_guests_that_share_the_link_take_it_one_after_the_other() -> None:
-    found = shared(*[load(960)] * 3)
-    assert p.drain_seconds(found) == pytest.approx(SETUP + 45, abs=0.5)
+    found = shared(*[load(1280)] * 3)
+    assert p.drain_seconds(found) == pytest.approx(SETUP + 60, abs=0.5)
     # What the others are sent while they wait is missing here.
-    assert found[0].seconds == pytest.approx(SETUP + 15, abs=0.6)
+    assert found[0].seconds == pytest.approx(SETUP + 20, abs=0.6)
     # The second is prepared while the first connects, the third while the first has 10 s to go.
-    assert (found[1].begins, found[2].begins) == (0, pytest.approx(SETUP + 5, abs=0.3))
+    assert (found[1].begins, found[2].begins) == (0, pytest.approx(SETUP + 10, abs=0.3))
 
 
 def test_a_capped_guest_leaves_the_rest_of_a_shared_link() -> None:

@@ -265,7 +265,7 @@ NEEDS = DomainRequest(
 def test_the_request_of_a_domain_gets_the_same_names() -> None:
     there, problems, changes = rename_request(NEEDS, OUT)
     assert problems == ()
-    assert NameChange("bridge", "br0", "br-prod") in changes
+    assert NameChange("bridges", "br0", "br-prod") in changes
     assert there.networks == (NetworkNeed("bridge", "br-prod"), NetworkNeed("network", "san & co"), NetworkNeed("direct", "br0"))
     assert [disk.source for disk in there.disks or ()] == ["/data/it's/web.qcow2", "pool/vol", ""]
     assert [file.source for file in (there.disks or ())[0].files or ()] == ["/data/it's/base", "/srv/fast/d"]
