@@ -67,10 +67,23 @@ def test_the_text_of_a_plan_shows_the_names_in_short(plan: DrainPlan) -> None:
     assert line == f"NAMES  web on kvm2: {names}"
 
 
-def test_a_move_that_is_not_live_has_its_names_too() -> None:
+def plan_cold_moves(maps: t.Mapping[str, ResourceMaps]) -> DrainPlan:
     off = f.domain("off", state="shut off", active=False, disks=[], networks=NEEDS["networks"])
-    plan = make_plan(inputs(MAPS, off), SOURCES, CANDIDATES, DrainOptions.from_values(shut_off="move"))
-    assert encode(move_of(plan, "off"))["rewritten"] == [{"kind": "bridges", "before": "br0", "after": "br7"}]
+    return make_plan(inputs(maps, off), SOURCES, CANDIDATES, DrainOptions.from_values(shut_off="move", strategies=["save"], save_folder="/srv/shared"))
+
+
+def test_a_move_that_is_not_live_is_planned_to_no_host_with_other_names() -> None:
+    plan = plan_cold_moves(MAPS)
+    assert [move.name for move in plan.all_moves] == ["plain"]
+    reasons = [entry.reason for entry in (*plan.unplaced, *plan.skipped)]
+    assert all("It has br7 for br0, and a cold move keeps the definition as it is" in reason for reason in reasons), reasons
+    assert len(reasons) == 2
+
+
+def test_a_definition_is_planned_to_no_host_that_lacks_a_name_for_its_bridge() -> None:
+    plan = plan_cold_moves({"kvm1": replace(MAPS["kvm1"], images={}, cpus={}), "kvm2": ResourceMaps()})
+    (entry,) = [entry for entry in plan.skipped if entry.name == "off"]
+    assert "kvm2 has no bridge 'prod' in kvmfleet_bridge_map" in entry.reason
 
 
 def test_a_saved_plan_with_the_same_maps_is_applied_unchanged(plan: DrainPlan) -> None:
