@@ -30,8 +30,8 @@ options:
     description:
       - Inventory name of the destination host. A name that is not in the inventory is used as an address.
       - The rules of the scheduler check the destination first, as for M(kvmfleet.migration.live_migrate). For a guest that is off after the move, these are
-        only the rules C(not_source), C(up), C(enabled), C(machine_type), C(storage), C(boot_files) and C(labels), unless it has a managed-save image. If a
-        rule refuses it, nothing is moved, and the record ends as V(conflict) with all reasons.
+        only the rules C(not_source), C(up), C(enabled), C(machine_type), C(storage), C(boot_files), C(firmware), C(tpm), C(resource_maps) and C(labels),
+        unless it has a managed-save image. If a rule refuses it, nothing is moved, and the record ends as V(conflict) with all reasons.
       - Without this option, the scheduler chooses the best of the other hosts in the inventory group C(kvmfleet_hosts).
     type: str
   destination_uri: &destination_uri
@@ -123,6 +123,9 @@ notes:
     does not answer or lacks what the domain needs.
   - A transient domain has no definition that could move, and is refused (C(not_supported)); M(kvmfleet.migration.live_migrate) moves it. A domain with
     snapshots or checkpoints is refused with the reason, and so is one with a managed-save image that libvirt cannot read.
+  - A domain gets the names that the destination uses (C(kvmfleet_bridge_map) and the like), by the same rules as in
+    M(kvmfleet.migration.live_migrate). Its definition, and the one in its saved memory, are rewritten on the hosts. The names of O(save_folder) and of the
+    state of a TPM stay the same.
   - The source keeps the definition, the firmware variables and the state of the TPM of a domain that has moved, in RV(migrations[].cold.kept).
 seealso:
   - module: kvmfleet.migration.live_migrate
@@ -219,7 +222,9 @@ migrations:
           type: str
           sample: running
         files:
-          description: The files with state of the guest that were copied, with the checksum that was found at the destination.
+          description:
+            - The files with state of the guest that were copied, with the checksum that was found at the destination.
+            - A file with another path at the destination also has C(destination_path).
           type: list
           elements: dict
           sample:
@@ -232,6 +237,24 @@ migrations:
           type: list
           elements: str
           sample: [/var/lib/kvmfleet/quarantine/2c0a4f3e-8d5b-4b3f-a1d7-4f9f5f1e2b10/definition.xml]
+        renaming:
+          description: The resource maps of both hosts, by which a task that settles the move rewrites definitions. Missing if they are the same.
+          type: dict
+          sample:
+            source: kvm1
+            destination: kvm2
+            before: {bridges: {prod: br0}}
+            after: {bridges: {prod: br-prod}}
+          version_added: 0.2.0
+    rewritten:
+      description:
+        - What differs in the definition at the destination, which has other names there. Missing if nothing does.
+        - The form is that of RV(kvmfleet.migration.live_migrate#module:migrations[].rewritten).
+      type: list
+      elements: dict
+      sample:
+        - {path: "devices[1]/interface[1]/source[1]/@bridge", before: br0, after: br-prod, definitions: [live, persistent]}
+      version_added: 0.2.0
     acts:
       description: Every act on a host, written before it is done.
       type: list

@@ -19,13 +19,14 @@ from .._domains.shutting_down import DomainShutdown
 from .._evacuation.quarantine import Quarantine
 from .._facts.mounts import innermost_mount, read_mounts
 from .._host_identity import read_host_id
+from .._migration.rewriting import rewrite_definition
 from .._model.cleanup import QuarantinedFile
 from .._model.cold_moves import ColdAnswer, ColdOrder
 from .._model.definition_files import list_needed_files
 from .._model.domain_states import RUNNING
 from .._model.errors import Internal, KvmfleetError, MigrationFailed, NotSupported
 from .._model.libvirt_formats import parse_libvirt_xml
-from .._model.record_parts import SAVE, ColdMove, CopiedFile, Result
+from .._model.record_parts import LIVE, PERSISTENT, SAVE, ColdMove, CopiedFile, Result
 from .._model.saved_domains import NVRAM, TPM, NeededFile
 from .._model.statuses import BEFORE_JOB
 from .._run_folder import RUN_FOLDER, note_own_act
@@ -129,7 +130,7 @@ class ColdMover:
             st.SHUT_DOWN: self._shut_down,
             st.SAVE_MEMORY: self._save_memory,
             st.COPY_FILES: self._copy_files,
-            st.RESTORE: lambda: self.hosts.destination.restore_paused(image),
+            st.RESTORE: self._restore,
             st.SPEND: lambda: spend_image(image, st.SPENT_THERE),
             st.RESUME: self._resume,
             st.UNDEFINE_SOURCE: self._undefine_source,
@@ -163,6 +164,11 @@ class ColdMover:
     def _cold(self) -> ColdMove:
         return self.journal.record.cold or ColdMove(False)
 
+    def _rewrite(self, definition: str, which: str) -> str:
+        """Return the definition with the names of the destination. Raises L(NotSupported) if it has one that cannot be translated."""
+        renaming = self._cold.renaming
+        return rewrite_definition(definition, renaming, which)[0] if renaming else definition
+
     # -- the acts ------------------------------------------------------------------------------------------------
 
     def _define(self) -> None:
@@ -172,7 +178,7 @@ class ColdMover:
         """
         destination, uuid = self.hosts.destination, self.order.uuid
         check_unsaved(self.order.name, destination)
-        definition = self.hosts.source.read_whole_definition(uuid, True)
+        definition = self._rewrite(self.hosts.source.read_whole_definition(uuid, True), PERSISTENT)
         destination.define_domain(definition)
         lost = find_lost(definition, destination.read_whole_definition(uuid, True))
         if lost:
@@ -198,12 +204,16 @@ class ColdMover:
 
     def _copy_files(self) -> None:
         files = self._list_files(self.hosts.source.read_whole_definition(self.order.uuid, True))
-        copies = copy_files(files, self.hosts.destination, self.order.uuid, self.journal.record.record_id)
+        copies = copy_files(files, self.hosts.destination, self.order.uuid, self.journal.record.record_id, self._cold.renaming or None)
         self.journal.note_cold(files=tuple(copies))
 
     @staticmethod
     def _list_files(definition: str) -> t.List[NeededFile]:
         return [file for file in list_needed_files(parse_libvirt_xml(definition, "a domain definition")) if file.what in (NVRAM, TPM)]
+
+    def _restore(self) -> None:
+        image, destination = str(self._cold.image), self.hosts.destination
+        destination.restore_paused(image, self._rewrite(destination.read_saved_definition(image), LIVE) if self._cold.renaming else None)
 
     def _resume(self) -> None:
         self.hosts.destination.resume_domain(self.order.uuid)
@@ -238,8 +248,10 @@ class ColdMover:
 
     def _move_live(self) -> None:
         """Let the paused guest cross; the definitions of both hosts stay. It stays paused, by a flag and because it is paused."""
-        order = self.order
-        self.hosts.source.migrate_domain(order.uuid, order.destination_uri, order.flags or (), order.parameters or {})
+        order, source, parameters = self.order, self.hosts.source, dict(self.order.parameters or {})
+        if self._cold.renaming:
+            parameters["destination_xml"] = self._rewrite(source.read_movable_definition(order.uuid, persistent=False), LIVE)
+        source.migrate_domain(order.uuid, order.destination_uri, order.flags or (), parameters)
 
     def _save_back(self) -> None:
         note_own_act(self.order.uuid, self.run_folder)

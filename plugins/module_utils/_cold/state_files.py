@@ -18,10 +18,12 @@ import typing as t
 
 from .._libvirt.interface import Folder, Host, Permissions
 from .._migration.shared_storage import compare_folders
+from .._model.codec import ABSENT
 from .._model.definition_files import SEPARATE, SHARED, describe_file
 from .._model.errors import Conflict, Internal, NotFound, NotSupported, Unsafe
 from .._model.record_parts import CopiedFile
-from .._model.saved_domains import TPM, NeededFile
+from .._model.resource_maps import IMAGES, Renaming
+from .._model.saved_domains import NVRAM, TPM, NeededFile
 
 # Firmware variables have up to 64 MiB, on ARM; the state of a TPM has less than one.
 MAX_BYTES = 128 * 1024**2
@@ -53,19 +55,27 @@ def _is_regular(path: str) -> bool:
         return False
 
 
-def copy_files(files: t.Sequence[NeededFile], destination: Host, uuid: str, record_id: str) -> t.List[CopiedFile]:
-    """Copy these files of a domain that is off to the destination, to the same paths, and return those that it now has.
+def copy_files(files: t.Sequence[NeededFile], destination: Host, uuid: str, record_id: str, renaming: t.Optional[Renaming] = None) -> t.List[CopiedFile]:
+    """Copy these files of a domain that is off to the destination, and return those that it now has.
 
     A file that both hosts share is not touched. Another file at the path, which no domain there needs, is set aside next to it. Raises L(Conflict) if a domain
     needs that file, L(Unsafe) if it is not proved that the hosts do not share it, L(Internal) if what arrived is not what was sent.
+
+    :arg renaming: the names that differ at the destination. libvirt chooses the path of a TPM's state itself, so that is the same on both.
     """
-    copies = (_copy_file(file, path, destination, uuid, record_id) for file in files for path in list_paths(file))
+    names = renaming or None
+    copies = (
+        _copy_file(file, path, names.rename(IMAGES, path) if names and file.what == NVRAM else path, destination, uuid, record_id)
+        for file in files
+        for path in list_paths(file)
+    )
     return [copied for copied in copies if copied is not None]
 
 
-def _copy_file(file: NeededFile, path: str, destination: Host, uuid: str, record_id: str) -> t.Optional[CopiedFile]:
-    folder_path, name = os.path.split(path)
-    _make_missing(folder_path, destination)
+def _copy_file(file: NeededFile, path: str, there: str, destination: Host, uuid: str, record_id: str) -> t.Optional[CopiedFile]:
+    """:arg there: the path at the destination."""
+    folder_path, name = os.path.split(there)
+    _make_missing(folder_path, _permissions_of(os.path.dirname(path)), destination)
     with destination.open_folder(folder_path) as folder:
         finding = compare_folders(path, folder)
         if finding.verdict == SHARED:
@@ -77,24 +87,25 @@ def _copy_file(file: NeededFile, path: str, destination: Host, uuid: str, record
         existing = _read_existing(folder, name)
         if existing != content:
             if existing is not None:
-                _set_aside(folder, name, path, destination, uuid, record_id)
+                _set_aside(folder, name, there, destination, uuid, record_id)
             _write_copy(folder, name, content, _permissions_of(path), record_id)
-        return _verify_copy(CopiedFile(file.what, path, len(content), _checksum(content)), folder, name)
+        copied = CopiedFile(file.what, path, len(content), _checksum(content), there if there != path else ABSENT)
+        return _verify_copy(copied, folder, name)
 
 
-def _make_missing(folder_path: str, destination: Host) -> None:
+def _make_missing(folder_path: str, permissions: Permissions, destination: Host) -> None:
     """Make the folder at the destination unless it exists; it may have a pool of its own."""
     try:
         with destination.open_folder(folder_path):
             return
     except NotFound:
-        destination.make_folder(folder_path, _permissions_of(folder_path))
+        destination.make_folder(folder_path, permissions)
 
 
 def remove_copies(copies: t.Sequence[CopiedFile], destination: Host) -> None:
     """Remove files that a move has copied and that are still what it copied. Another file, or one that is gone, is left alone."""
     for copied in copies:
-        folder_path, name = os.path.split(copied.path)
+        folder_path, name = os.path.split(copied.path_there)
         with destination.open_folder(folder_path) as folder:
             folder.refresh_listing()
             content = _read_existing(folder, name)
@@ -144,7 +155,7 @@ def _verify_copy(copied: CopiedFile, folder: Folder, name: str) -> CopiedFile:
     found = _read_existing(folder, name)
     if found is None or _checksum(found) != copied.sha256:
         raise Internal(
-            f"{copied.path} at the destination is not what was sent there.", "The source has kept its file. Look for a fault of the destination's disk."
+            f"{copied.path_there} at the destination is not what was sent there.", "The source has kept its file. Look for a fault of the destination's disk."
         )
     return copied
 

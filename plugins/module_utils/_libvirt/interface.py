@@ -329,8 +329,14 @@ class Host(t.Protocol):
         Raises L(MigrationFailed); the domain then stays as it was.
         """
 
-    def restore_paused(self, path: str) -> None:
-        """Restore a domain, paused, from a file with its memory, which stays. Raises L(MigrationFailed)."""
+    def restore_paused(self, path: str, definition: t.Optional[str] = None) -> None:
+        """Restore a domain, paused, from a file with its memory, which stays. Raises L(MigrationFailed).
+
+        :arg definition: the one that it gets instead of that in the file, which may differ in what the guest does not see.
+        """
+
+    def read_saved_definition(self, path: str) -> str:
+        """The definition in a file with the memory of a domain, with its passwords. Raises L(MigrationFailed)."""
 
     def read_saved_uuid(self, path: str) -> t.Optional[str]:
         """The UUID of the domain whose memory is in that file; null if the file is not complete, or cannot be read."""

@@ -48,9 +48,13 @@ class LibvirtSavedMemory(LibvirtBackups):
         with _local_errors(f"save the memory of domain {uuid} on {self.uri}"):
             self._look_up_domain(uuid, "save").managedSave(state)
 
-    def restore_paused(self, path: str) -> None:
+    def restore_paused(self, path: str, definition: t.Optional[str] = None) -> None:
         with _local_errors(f"restore a domain from {path} on {self.uri}"):
-            self._connection.restoreFlags(path, None, libvirt_binding().VIR_DOMAIN_SAVE_PAUSED)
+            self._connection.restoreFlags(path, definition, libvirt_binding().VIR_DOMAIN_SAVE_PAUSED)
+
+    def read_saved_definition(self, path: str) -> str:
+        with _local_errors(f"read the definition in {path} on {self.uri}"):
+            return str(self._connection.saveImageGetXMLDesc(path, libvirt_binding().VIR_DOMAIN_SAVE_IMAGE_XML_SECURE))
 
     def read_saved_uuid(self, path: str) -> t.Optional[str]:
         try:

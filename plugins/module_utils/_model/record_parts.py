@@ -11,6 +11,7 @@ import dataclasses
 import typing as t
 
 from .codec import ABSENT, Absent, JsonObject
+from .resource_maps import Renaming
 
 
 @dataclasses.dataclass(frozen=True)
@@ -217,16 +218,23 @@ class CopiedFile:
     """A file with state of a guest beside its disks, which a cold move copies to the destination.
 
     :arg what: C(nvram) for firmware variables, C(tpm) for the state of an emulated TPM.
-    :arg path: its path, the same on both hosts.
+    :arg path: its path on the source.
     :arg bytes: its size in bytes.
     :arg sha256: of its content, which was read again at the destination.
+    :arg destination_path: its path at the destination; absent if it is the same.
     """
 
     what: str
     path: str
     bytes: int
     sha256: str
+    destination_path: t.Union[str, Absent, None] = ABSENT
     extra: JsonObject = dataclasses.field(default_factory=dict)
+
+    @property
+    def path_there(self) -> str:
+        """Its path at the destination."""
+        return self.destination_path or self.path
 
 
 @dataclasses.dataclass(frozen=True)
@@ -240,6 +248,7 @@ class ColdMove:
     :arg resumes_as: the state in which the guest of a managed-save image resumes, C(running) or C(paused); absent for a domain that has no such image.
     :arg files: the files that were copied.
     :arg kept: where the source keeps what it had of the domain: its definition, and these files.
+    :arg renaming: the names that may differ at the destination, by which any later process settles the move.
     """
 
     start: bool
@@ -249,6 +258,7 @@ class ColdMove:
     resumes_as: t.Union[str, Absent, None] = ABSENT
     files: t.Union[t.Tuple[CopiedFile, ...], Absent, None] = ABSENT
     kept: t.Union[t.Tuple[str, ...], Absent, None] = ABSENT
+    renaming: t.Union[Renaming, Absent, None] = ABSENT
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 

@@ -175,7 +175,10 @@ class NameChange:
 class Renaming:
     """What a guest's names on one host are on another one.
 
-    :arg source: the name of the host that it leaves, for sentences; C(destination) likewise.
+    :arg source: the name of the host that it leaves, for sentences.
+    :arg destination: the name of the other host.
+    :arg before: the resource maps of the host that it leaves.
+    :arg after: those of the other host.
     """
 
     source: str

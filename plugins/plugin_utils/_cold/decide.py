@@ -130,20 +130,7 @@ def _find_problem(request: ColdRequest, source: str, survey: Survey, domain: Sur
     problem = find_destination_problem(request, source, survey, domain, host)
     if problem is not None:
         return problem
-    return _find_renaming(request, domain, host) or _find_twin(request, source, domain, host) or _find_folder_problem(request, source, traits, host)
-
-
-def _find_renaming(request: ColdRequest, domain: SurveyedDomain, host: str) -> KvmfleetError | None:
-    """Return an error for a host that has other names for resources of the domain: a cold move does not change the definition."""
-    rewrite = (domain.rewrites or {}).get(request.uris[host])
-    if rewrite is None or not rewrite.changes:
-        return None
-    first = rewrite.changes[0]
-    return NotSupported(
-        f"Domain {request.label} would need other names on {host} (first: {first.path}, {first.before} would be {first.after}), "
-        "and a cold move keeps the definition as it is.",
-        f"Move it live (live_migrate), or to a host with the same names. {_NOTHING}",
-    )
+    return _find_twin(request, source, domain, host) or _find_folder_problem(request, source, traits, host)
 
 
 def _find_twin(request: ColdRequest, source: str, domain: SurveyedDomain, host: str) -> KvmfleetError | None:

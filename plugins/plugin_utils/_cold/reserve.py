@@ -51,6 +51,7 @@ class ColdReservations(Reservations):
             shutdown_wait_seconds=request.shutdown_wait_seconds if request.method == SHUTDOWN else ABSENT,
             image=_name_image(request, str(record.id)),
             resumes_as=request.saved.resumes_as if request.saved else ABSENT,
+            renaming=request.renamings.get(request.uris[host], ABSENT),
         )
         return replace(
             record,

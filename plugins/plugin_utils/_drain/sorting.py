@@ -154,7 +154,7 @@ def _with_passed(passed: Sequence[PassedStrategy], reason: str) -> str:
 
 def _make_cold(leaver: LeavingDomain, method: str, start: bool) -> LeavingDomain:
     """Return the domain as it moves without a live migration. A guest that is shut down starts anew, and is not judged by rules about moves."""
-    request = replace(leaver.request, needs=replace(leaver.request.needs, traits=()), keeps_names=True, starts=method != SAVE, copied={})
+    request = replace(leaver.request, needs=replace(leaver.request.needs, traits=()), starts=method != SAVE, copied={})
     return replace(leaver, request=request, method=method, start=start)
 
 

@@ -141,7 +141,6 @@ class Request:
     :arg renamed: what the names that differ are on that other host.
     :arg unnamed: what has no name on that other host, each a sentence.
     :arg names: of the host whose names it has; None: those of the host that it leaves.
-    :arg keeps_names: whether it moves with its definition as it is.
     :arg starts: whether the guest is off while it moves, so that rules about moves between two QEMU do not apply.
     """
 
@@ -160,7 +159,6 @@ class Request:
     at_source: t.Optional[Request] = field(default=None, hash=False)
     unnamed: tuple[str, ...] = ()
     renamed: tuple[NameChange, ...] = field(default=(), hash=False)
-    keeps_names: bool = False
     starts: bool = False
     names: t.Optional[HostNames] = field(default=None, hash=False)
 

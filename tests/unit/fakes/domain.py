@@ -51,6 +51,8 @@ class FakeDomain:
     other_job: str = ""
     checkpoints: t.Tuple[Checkpoint, ...] = ()
     definition: str = ""
+    # That of the running guest, if it has another one than its next start.
+    live_definition: str = ""
     restored_from: str = ""
     use: t.Optional[DomainUse] = None
 
@@ -62,7 +64,7 @@ class FakeDomain:
         """Give the domain that state, as an event at its host would."""
         self.state, self.reason = state, reason
         if not self.active:
-            self.restored_from = ""
+            self.restored_from = self.live_definition = ""
 
     def view(self) -> domain_states.DomainView:
         return domain_states.DomainView(True, True, self.active, self.persistent, self.state, self.reason, self.job if self.active else domain_states.JOB_NONE)

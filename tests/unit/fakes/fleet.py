@@ -107,6 +107,7 @@ class FakeFleet:
             if domain.unsafe and "UNSAFE" not in flags:
                 raise Unsafe(f"Failed to move domain {uuid}: migration without shared storage is unsafe.")
             migration = FakeMigration(source, destination, domain, flags, self.link_mib * MIB, (parameters or {}).get("bandwidth", 0) * MIB)
+            migration.definition_there = (parameters or {}).get("destination_xml", migration.definition_there)
             self.migrations.append(migration)
             self.given_parameters.append(dict(parameters or {}))
             self.on_begin(migration)

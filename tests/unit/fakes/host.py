@@ -155,7 +155,8 @@ class FakeHost(FakeReader):
         domain.enter(domain_states.PAUSED if paused else domain_states.RUNNING, "user" if paused else "booted")
         image = self._machine.saved_memory.get(domain.name)
         if image is not None and os.path.exists(image):
-            domain.restored_from = read_image(image)["image"]
+            saved = read_image(image)
+            domain.restored_from, domain.live_definition = saved["image"], saved["definition"]
             os.unlink(image)
             del self._machine.saved_memory[domain.name]
 
@@ -175,7 +176,7 @@ class FakeHost(FakeReader):
         write_image(machine.saved_memory[domain.name], domain, resumes_as == domain_states.RUNNING)
         domain.enter(domain_states.SHUTOFF, "saved")
 
-    def restore_paused(self, path: str) -> None:
+    def restore_paused(self, path: str, definition: t.Optional[str] = None) -> None:
         machine = self._act("restore")
         saved = read_image(path)
         domain = machine.domains.get(saved["uuid"]) or machine.put(FakeDomain(saved["uuid"], saved["name"], persistent=False))
@@ -183,6 +184,7 @@ class FakeHost(FakeReader):
             raise InvalidState(f"Failed to restore domain {domain.uuid}: it is running already.")
         domain.enter(domain_states.PAUSED, domain_states.MIGRATION)
         domain.restored_from = saved["image"]
+        domain.live_definition = definition or saved["definition"]
 
     def make_folder(self, path: str, permissions: Permissions) -> None:
         machine = self._act("make_folder", path)

@@ -42,6 +42,8 @@ class FakeMigration:
         self.ended = threading.Event()
         self.error: t.Optional[KvmfleetError] = None
         self.caller = threading.current_thread()
+        # The definition that the guest gets at the destination, if it was given one.
+        self.definition_there = domain.live_definition
         self._guest = domain
         self._before = (domain.state, domain.reason)
         self._downtime_before_ms = domain.max_downtime_ms
@@ -186,7 +188,7 @@ class FakeMigration:
             guest.enter(domain_states.SHUTOFF, "crashed")
         if destination is not None:
             there.enter(*destination)
-            there.restored_from = memory
+            there.restored_from, there.live_definition = memory, self.definition_there
             there.persistent = "PERSIST_DEST" in self.flags or self._defined_there
             if destination == (domain_states.RUNNING, "migrated"):
                 self.destination.tell_arrived(self.uuid)

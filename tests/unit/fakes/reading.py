@@ -191,7 +191,7 @@ class FakeReader:
         domain = self._there("read_movable_definition").domain(uuid)
         if persistent and not domain.persistent:
             raise NotFound(f"Domain {uuid} is transient.")
-        return domain.xml()
+        return domain.xml() if persistent else domain.live_definition or domain.xml()
 
     def iterate_definitions(self) -> t.Iterator[t.Tuple[str, str, str]]:
         for domain in self._there("iterate_definitions").domains.values():
@@ -225,6 +225,10 @@ class FakeReader:
             return read_image(path)["uuid"]
         except (OSError, ValueError, KeyError):
             return None
+
+    def read_saved_definition(self, path: str) -> str:
+        self._there("read_saved_definition")
+        return read_image(path)["definition"]
 
     def saved_memory(self, name: str) -> t.Optional[str]:
         return self._there("saved_memory").saved_memory.get(name)

@@ -22,7 +22,12 @@ _HEADER = struct.Struct("=16s8xI")
 def write_image(path: str, domain: FakeDomain, runs: bool = True) -> None:
     """Write the memory of a domain to a new file. Memory that was restored, and has not run since, is still the same."""
     is_same = domain.restored_from and domain.state == domain_states.PAUSED
-    memory = {"uuid": domain.uuid, "name": domain.name, "definition": domain.xml(), "image": domain.restored_from if is_same else str(uuid_module.uuid4())}
+    memory = {
+        "uuid": domain.uuid,
+        "name": domain.name,
+        "definition": domain.live_definition or domain.xml(),
+        "image": domain.restored_from if is_same else str(uuid_module.uuid4()),
+    }
     with open(path, "xb") as stream:
         stream.write(_HEADER.pack(b"LibvirtQemudSave", int(runs)) + json.dumps(memory).encode())
 

@@ -26,13 +26,8 @@ class NamedResources(Rule):
     overridable = False
 
     def judge_host(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
-        """Name what has no name there, or another one than a move can give."""
-        if request.unnamed:
-            return Finding(" ".join(request.unnamed))
-        if request.keeps_names and request.renamed:
-            first = request.renamed[0]
-            return Finding(f"It has {first.after} for {first.before}, and a cold move keeps the definition as it is.")
-        return PASS
+        """Name what has no name there."""
+        return Finding(" ".join(request.unnamed)) if request.unnamed else PASS
 
 
 class Networks(Rule):

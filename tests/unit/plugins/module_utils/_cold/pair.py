@@ -25,6 +25,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.cold_mov
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import SAVE, Before, ColdMove
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord, new_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource_maps import Renaming, ResourceMaps
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import Watcher
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.domain import FakeDomain
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI, UUID, FakeFleet
@@ -36,6 +37,7 @@ from ansible_collections.kvmfleet.migration.tests.unit.fakes.saved import read_i
 FLAGS = ("LIVE", "PEER2PEER", "ABORT_ON_ERROR", "PAUSED")
 THERE = "qemu+tcp://kvm2/system"
 VARIABLES = b"boot entries of web1"
+INTERFACE = "<devices><interface type='bridge'><source bridge='br0'/></interface></devices>"
 
 
 class Killed(BaseException):
@@ -54,6 +56,7 @@ class Pair:
         autostart: bool = True,
         start: bool = False,
         saved: str | None = None,
+        renamed: bool = False,
     ) -> None:
         self.fleet = FakeFleet("kvm1", "kvm2")
         self.folder = folder
@@ -68,7 +71,9 @@ class Pair:
             machine.save_folder = str(folder / machine.name / "save")
         self.variables = folder / "kvm1/web1_VARS.fd"
         self.variables.write_bytes(VARIABLES)
-        self.fleet.destination.folders[str(folder / "kvm1")] = DirectoryFolder(folder / "kvm2")
+        self.renaming = self._make_renaming() if renamed else ABSENT
+        # The folder that the destination calls by another name is its own too.
+        self.fleet.destination.folders[str(folder / ("kvm2" if renamed else "kvm1"))] = DirectoryFolder(folder / "kvm2")
         self.guest = self.fleet.guest(state=state, autostart=autostart, definition=self._definition())
         self.guest.reason = "booted" if self.guest.active else "shutdown"
         self.fleet.before_call = lambda machine, call: self._pass_moment()
@@ -161,7 +166,11 @@ class Pair:
 
     def _definition(self) -> str:
         system = f"<os><type>hvm</type><nvram>{self.variables}</nvram></os>"
-        return f"<domain type='kvm'><name>web1</name><uuid>{UUID}</uuid>{system}<metadata><a>b</a></metadata></domain>"
+        return f"<domain type='kvm'><name>web1</name><uuid>{UUID}</uuid>{system}<metadata><a>b</a></metadata>{INTERFACE}</domain>"
+
+    def _make_renaming(self) -> Renaming:
+        here, there = ({"state": str(self.folder / name)} for name in ("kvm1", "kvm2"))
+        return Renaming("kvm1", "kvm2", ResourceMaps(bridges={"prod": "br0"}, images=here), ResourceMaps(bridges={"prod": "br7"}, images=there))
 
     def _make_record(self, method: str, start: bool, saved: str | None) -> MoveRecord:
         hosts = [HostRef(machine.name, None, machine.host_uuid) for machine in (self.source, self.destination)]
@@ -170,7 +179,9 @@ class Pair:
         if saved:
             image = {"image": str(self.folder / f"kvm1/save/kvmfleet-{record.id}.memory"), "resumes_as": saved}
         before = Before(state=self.guest.state, persistent=True, autostart=self.guest.autostart, at_destination=False)
-        record = dataclasses.replace(record, method=method, cold=ColdMove(start, shutdown_wait_seconds=30, **image), before=before, generation=1)
+        record = dataclasses.replace(
+            record, method=method, cold=ColdMove(start, shutdown_wait_seconds=30, renaming=self.renaming, **image), before=before, generation=1
+        )
         for status in (s.SCHEDULED, s.QUEUED, s.RUNNING):
             record = record.advance(status, "root@control pid 1")
         return record

@@ -15,6 +15,7 @@ import pytest
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states as ds
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import MigrationFailed
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.domain import FakeDomain
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.saved import read_image, resumes_running
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._cold.pair import VARIABLES, Pair
 
@@ -28,6 +29,10 @@ KINDS: list[tuple[str, dict[str, t.Any]]] = [
     ("shutdown", {}),
     ("shutdown", {"start": True}),
     ("shutdown", {"state": ds.SHUTOFF, "start": True}),
+    ("offline", {"state": ds.SHUTOFF, "renamed": True}),
+    ("offline", {"state": ds.SHUTOFF, "saved": ds.RUNNING, "renamed": True}),
+    ("save", {"renamed": True}),
+    ("shutdown", {"start": True, "renamed": True}),
 ]
 
 
@@ -47,6 +52,7 @@ def check_end(pair: Pair, kind: tuple[str, dict[str, t.Any]], what: str) -> None
     assert domain is not None, what
     assert (domain.autostart, domain.persistent) == (autostart, True), what
     assert "<a>b</a>" in domain.xml(), what
+    check_names(pair, domain, "kvm2" if how.get("renamed") and machine is pair.destination else "kvm1", what)
     if method == "save":
         assert (domain.state, pair.images()) == (before, []), what
     elif pair.record.status == s.COMPLETED:
@@ -56,6 +62,15 @@ def check_end(pair: Pair, kind: tuple[str, dict[str, t.Any]], what: str) -> None
     assert VARIABLES in kept, what
     if "saved" not in how:
         assert (pair.folder / machine.name / "web1_VARS.fd").read_bytes() == VARIABLES, what
+
+
+def check_names(pair: Pair, domain: FakeDomain, host: str, what: str) -> None:
+    """Check that all definitions of the domain, that in its memory too, have the names of that host."""
+    saved = pair.fleet.machines[host].saved_memory.get("web1")
+    in_memory = [domain.live_definition, read_image(saved)["definition"] if saved else ""]
+    for definition in filter(None, [domain.xml(), *in_memory]):
+        assert ("br7" if host == "kvm2" else "br0") in definition, what
+        assert f"{pair.folder}/{host}/web1_VARS.fd" in definition, what
 
 
 def check_memory(pair: Pair, resumes_as: str | None, host: str, what: str) -> None:

@@ -13,6 +13,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._cold.state_fil
 from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.interface import Permissions
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import Disk
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Internal, NotSupported, Unsafe
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource_maps import Renaming, ResourceMaps
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import NeededFile
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import UUID, FakeFleet
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.folder import DirectoryFolder
@@ -53,6 +54,16 @@ def test_a_file_is_copied_with_its_checksum_and_nothing_else_is_left(site: Site)
     assert (copied.what, copied.path, copied.bytes) == ("nvram", str(site.path), 9)
     assert (site.names(), (site.there / "web1_VARS.fd").read_bytes()) == (["web1_VARS.fd"], b"variables")
     assert copy_files([site.file], site.host, UUID, RECORD) == [copied]
+
+
+def test_a_file_is_copied_to_the_folder_that_the_destination_has_for_that_of_the_source(site: Site) -> None:
+    renaming = Renaming("kvm1", "kvm2", ResourceMaps(images={"state": str(site.here)}), ResourceMaps(images={"state": "/data"}))
+    site.fleet.destination.folders = {"/data": DirectoryFolder(site.there)}
+    (copied,) = copy_files([site.file], site.host, UUID, RECORD, renaming)
+    assert (copied.path, copied.destination_path, copied.path_there) == (str(site.path), "/data/web1_VARS.fd", "/data/web1_VARS.fd")
+    assert (site.there / "web1_VARS.fd").read_bytes() == b"variables"
+    remove_copies([copied], site.host)
+    assert site.names() == []
 
 
 def test_a_file_that_both_hosts_share_is_not_touched(site: Site) -> None:

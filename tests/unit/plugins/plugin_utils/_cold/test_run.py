@@ -14,6 +14,7 @@ import pytest
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states as ds
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import errors as e
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI, UUID
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.saved import resumes_running
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._cold.control import ColdControl
@@ -237,17 +238,41 @@ def test_a_destination_that_has_the_domain_is_refused(control: ColdControl, stat
     assert control.places() == {"kvm1": ds.SHUTOFF, "kvm2": state}
 
 
-def test_a_host_that_calls_a_resource_by_another_name_is_refused(control: ColdControl) -> None:
+def give_image_maps(control: ColdControl, **folders: str) -> None:
+    for host, folder in folders.items():
+        control.variables(host)["kvmfleet_image_map"] = {"fast": folder}
+
+
+def test_a_domain_gets_the_names_of_its_destination(control: ColdControl) -> None:
     off(control, disks=(ds.Disk("vda", "file", "/srv/fast/web.qcow2", True, False),))
-    control.variables("kvm1")["kvmfleet_image_map"] = {"fast": "/srv/fast"}
-    control.variables("kvm2")["kvmfleet_image_map"] = {"fast": "/data"}
-    job = control.move(method="offline")
-    assert isinstance(job.error, e.NotSupported)
-    assert "/srv/fast/web.qcow2 would be /data/web.qcow2" in str(job.error)
+    give_image_maps(control, kvm1="/srv/fast", kvm2="/data")
+    foreseen = control.move(method="offline", check=True).record
+    assert foreseen is not None
+    assert [(one.before, one.after) for one in foreseen.rewritten or ()] == [("/srv/fast/web.qcow2", "/data/web.qcow2")]
     assert control.places() == {"kvm1": ds.SHUTOFF}
-    control.variables("kvm2")["kvmfleet_image_map"] = {"fast": "/srv/fast"}
     job = control.move(method="offline")
     assert (job.error, control.places()) == (None, {"kvm2": ds.SHUTOFF})
+    assert "/data/web.qcow2" in control.fleet.machines["kvm2"].domains[UUID].xml()
+    (record,) = control.records()
+    assert record.rewritten == foreseen.rewritten
+
+
+def test_a_move_between_hosts_with_the_same_names_keeps_the_definition(control: ColdControl) -> None:
+    off(control, disks=(ds.Disk("vda", "file", "/srv/fast/web.qcow2", True, False),))
+    give_image_maps(control, kvm1="/srv/fast", kvm2="/srv/fast")
+    assert control.move(method="offline").error is None
+    (record,) = control.records()
+    assert record.cold is not None
+    assert (record.rewritten, record.cold.renaming) == (ABSENT, ABSENT)
+
+
+def test_a_host_without_a_name_for_a_resource_is_refused(control: ColdControl) -> None:
+    off(control, disks=(ds.Disk("vda", "file", "/srv/fast/web.qcow2", True, False),))
+    give_image_maps(control, kvm1="/srv/fast")
+    job = control.move(method="offline")
+    assert isinstance(job.error, e.NotSupported)
+    assert "kvm2 has no folder 'fast' in kvmfleet_image_map" in str(job.error)
+    assert control.places() == {"kvm1": ds.SHUTOFF}
 
 
 def test_an_unknown_domain_is_not_found(control: ColdControl) -> None:

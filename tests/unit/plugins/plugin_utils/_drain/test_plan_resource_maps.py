@@ -72,12 +72,11 @@ def plan_cold_moves(maps: t.Mapping[str, ResourceMaps]) -> DrainPlan:
     return make_plan(inputs(maps, off), SOURCES, CANDIDATES, DrainOptions.from_values(shut_off="move", strategies=["save"], save_folder="/srv/shared"))
 
 
-def test_a_move_that_is_not_live_is_planned_to_no_host_with_other_names() -> None:
+def test_moves_that_are_not_live_have_their_names_too() -> None:
     plan = plan_cold_moves(MAPS)
-    assert [move.name for move in plan.all_moves] == ["plain"]
-    reasons = [entry.reason for entry in (*plan.unplaced, *plan.skipped)]
-    assert all("It has br7 for br0, and a cold move keeps the definition as it is" in reason for reason in reasons), reasons
-    assert len(reasons) == 2
+    assert not plan.unplaced, plan.unplaced
+    assert encode(move_of(plan, "off"))["rewritten"] == [{"kind": "bridges", "before": "br0", "after": "br7"}]
+    assert NameChange("bridges", "br0", "br7") in move_of(plan, "web").rewritten
 
 
 def test_a_definition_is_planned_to_no_host_that_lacks_a_name_for_its_bridge() -> None:
