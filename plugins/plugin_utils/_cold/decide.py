@@ -108,6 +108,12 @@ def _check_traits(request: ColdRequest, source: str, domain: SurveyedDomain, tra
             f"Start it paused (virsh start --paused {request.label}) and move it by the method save, which moves its memory, or discard the image "
             f"(virsh managedsave-remove). {_NOTHING}",
         )
+    if request.saved and any(not disk.readonly for disk in domain.source_info.disks):
+        # QEMU 7.2 ends with a failed assertion when it saves a guest that arrived paused and has not run since.
+        raise NotSupported(
+            f"{what} has a managed-save image and a disk, and QEMU cannot save the memory of such a guest again before it has run at its destination.",
+            f"Start it paused (virsh start --paused {request.label}) and move it by the method save, which moves its memory. {_NOTHING}",
+        )
     for number, kind in ((traits.snapshots, "snapshots"), (traits.checkpoints, "checkpoints")):
         if number:
             raise NotSupported(

@@ -86,6 +86,20 @@ def test_a_managed_save_image_gets_the_names_of_each_host(lab: Lab, control: Con
 
 
 @pytest.mark.long
+def test_a_managed_save_image_of_a_guest_with_a_disk_moves_by_the_method_save(lab: Lab, control: Control, other_names: None, guest: Make) -> None:
+    name = make_named(lab, guest, "asleep")
+    lab.virsh(1, "managedsave", name)
+    refused = move_cold(control, name, "offline", 2)
+    assert (refused.refused(), lab.places(name)) == ("not_supported", {1: "shut off"}), refused.text
+    assert "has a managed-save image and a disk" in refused.msg
+    lab.virsh(1, "start", "--paused", name)
+    moved = move_cold(control, name, "save", 2, save_folder=str(lab.layout.shared))
+    assert moved.ended() == ("completed", None), moved.text
+    lab.virsh(2, "resume", name)
+    assert (lab.places(name), names_in(lab.virsh(2, "dumpxml", name))) == ({2: "running"}, expected_names(lab, name, 2))
+
+
+@pytest.mark.long
 def test_saved_memory_is_restored_with_the_names_of_each_host(lab: Lab, control: Control, other_names: None, guest: Make) -> None:
     name = make_named(lab, guest, "saved")
     before = lab.virsh(1, "dumpxml", "--inactive", name)

@@ -169,12 +169,12 @@ def test_a_domain_that_the_method_cannot_move_is_refused(
     assert (control.records(), control.source.phases) == ([], ["prepare"])
 
 
-def save(control: ColdControl, resumes_as: str = ds.RUNNING) -> None:
+def save(control: ColdControl, resumes_as: str = ds.RUNNING, **how: t.Any) -> None:
     """Give web1 a managed-save image, as its host has it."""
     for machine in control.fleet.machines.values():
         machine.save_folder = str(control.shared.parent / f"save-{machine.name}")
         pathlib.Path(machine.save_folder).mkdir()
-    control.fleet.guest()
+    control.fleet.guest(**how)
     control.fleet.open(LOCAL_URI).save_managed(UUID, resumes_as)
     control.fleet.on_begin = lambda migration: migration.complete()
 
@@ -236,6 +236,18 @@ def test_a_destination_that_has_the_domain_is_refused(control: ColdControl, stat
     job = control.move(method="offline")
     assert isinstance(job.error, e.InvalidState if state == ds.RUNNING else e.Conflict)
     assert control.places() == {"kvm1": ds.SHUTOFF, "kvm2": state}
+
+
+@pytest.mark.parametrize("readonly", [True, False])
+def test_a_managed_save_image_crosses_only_if_no_disk_is_written(control: ColdControl, readonly: bool) -> None:
+    save(control, disks=(ds.Disk("vda", "file", "/srv/fast/web.qcow2", readonly, False),))
+    job = control.move(method="offline")
+    if readonly:
+        assert (job.error, control.places()) == (None, {"kvm2": ds.SHUTOFF})
+    else:
+        assert isinstance(job.error, e.NotSupported)
+        assert "has a managed-save image and a disk" in str(job.error)
+        assert (control.records(), control.places()) == ([], {"kvm1": ds.SHUTOFF})
 
 
 def give_image_maps(control: ColdControl, **folders: str) -> None:
