@@ -11,14 +11,13 @@ Nothing depends on the state: every run tries the devices again. It is for peopl
 from __future__ import annotations
 
 import contextlib
-import typing as t
 from collections.abc import Callable
 from dataclasses import replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, decode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.evidence import FENCING_IMPOSSIBLE, FenceAttempt
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.evidence import FENCING_IMPOSSIBLE
 
 from .._ledger.documents import Document, HostEntry, HostFencing
 from .._ledger.host_entries import update_entry
@@ -32,7 +31,7 @@ def record_impossible(ledger: Ledger, host_id: str, error: KvmfleetError, by: st
     """
     if error.result.get("reason") != FENCING_IMPOSSIBLE:
         return
-    attempts = tuple(decode(FenceAttempt, one) for one in t.cast("t.Sequence[JsonObject]", error.result["attempts"]))
+    attempts = decode(HostFencing, {"attempts": error.result["attempts"]}).attempts
     at = utc_now()
 
     def enter(entry: HostEntry) -> HostEntry:

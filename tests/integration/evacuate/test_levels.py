@@ -56,8 +56,10 @@ def test_a_dead_bmc_leads_to_the_strip_and_a_dead_strip_to_a_named_state_that_en
         assert "confirm it with force_down and a reason" in printed
         assert COMMUNITY not in text
         assert (is_on(site), site.record_summaries(), site.fleet()) == (True, [], {1: {"web"}, 2: set(), 3: set()})
-        assert [(one["level"], one["device"], one["power"]) for one in fencing_of(site)["attempts"]] == [(1, 1, "unknown"), (2, 1, "unknown")]  # type: ignore[attr-defined]
-        since = fencing_of(site)["since"]
+        fencing = fencing_of(site)
+        attempts = fencing["attempts"]
+        assert [(one["level"], one["device"], one["power"]) for one in attempts] == [(1, 1, "unknown"), (2, 1, "unknown")]  # type: ignore[attr-defined]
+        since = fencing["since"]
         assert receiver.kinds() == ["host.fencing_impossible"]
         check_document("host-notice.json", receiver.events()[0])
         dummy, text = site.playbook("status")

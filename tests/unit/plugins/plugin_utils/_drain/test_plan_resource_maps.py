@@ -35,10 +35,10 @@ STORE = [{"path": "/data/fast", "kind": "nfs4", "store": "nfs4:nas:/images", "ca
 SOURCES, CANDIDATES = ["kvm1"], ["kvm2"]
 
 
-def inputs(maps: t.Mapping[str, ResourceMaps] = MAPS, *more: dict[str, t.Any]) -> DrainInputs:
+def inputs(maps: t.Mapping[str, ResourceMaps] | None = None, *more: dict[str, t.Any]) -> DrainInputs:
     web, plain = f.domain("web", vcpus=6, **NEEDS), f.domain("plain", networks=[], disks=[])
     facts = {"kvm1": f.host("kvm1", domains=[web, plain, *more]), "kvm2": f.host("kvm2", bridges=["br7", "br0"], mounts=STORE)}
-    return DrainInputs(copy.deepcopy(facts), resource_maps=maps)
+    return DrainInputs(copy.deepcopy(facts), resource_maps=MAPS if maps is None else maps)
 
 
 @pytest.fixture
