@@ -21,7 +21,6 @@ function showBalances() {
     columns: [
       { title: 'Begun', value: (run) => run.created_at, cell: (run) => at(run.created_at) },
       { title: 'State', value: (run) => run.state, cell: (run) => runChip(run.state) },
-      { title: 'Goal', value: (run) => run.goal, cell: (run) => run.goal },
       { title: 'Moves', figures: true, value: (run) => run.moves.length, cell: (run) => count(run.moves.length) },
       figures('Score before', 'score_before', inScore),
       figures('Predicted', 'score_predicted', inScore),
@@ -30,7 +29,7 @@ function showBalances() {
       figures('Measured gain', 'measured_gain', inScore),
     ],
   });
-  fill(byId('balances-body'), ...runs.map((run, index) => make('details', {}, make('summary', {}, `Moves of the balance of ${at(run.created_at)}`), make('div', { id: `balance-${index}` }))));
+  fill(byId('balances-body'), ...runs.map((run, index) => make('details', {}, make('summary', {}, `Moves of the balance of ${at(run.created_at)}, with the goal ${run.goal}`), make('div', { id: `balance-${index}` }))));
   runs.forEach((run, index) => showBalancedMoves(byId(`balance-${index}`), run));
 }
 
