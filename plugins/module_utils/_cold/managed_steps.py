@@ -51,7 +51,7 @@ def _advance(course: st.Course, seen: st.Seen) -> str:
         return st.prepare(seen) or MOVE_LIVE if _is_asleep(seen) else _undo(course, seen)
     if not seen.source_saved:
         return _regain(seen)
-    if seen.image == st.UNREADABLE:
+    if seen.image in (st.INCOMPLETE, st.UNREADABLE):
         return _undo(course, seen)
     return st.prepare(seen) or (HOLD_IMAGE if seen.image == st.NO_IMAGE else START_PAUSED)
 

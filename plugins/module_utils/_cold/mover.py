@@ -20,9 +20,10 @@ from .._evacuation.quarantine import Quarantine
 from .._facts.mounts import innermost_mount, read_mounts
 from .._host_identity import read_host_id
 from .._migration.rewriting import rewrite_definition
+from .._migration.shared_storage import compare_folders
 from .._model.cleanup import QuarantinedFile
 from .._model.cold_moves import ColdAnswer, ColdOrder
-from .._model.definition_files import list_needed_files
+from .._model.definition_files import SHARED, list_needed_files
 from .._model.domain_states import RUNNING
 from .._model.errors import Internal, KvmfleetError, MigrationFailed, NotSupported
 from .._model.libvirt_formats import parse_libvirt_xml
@@ -158,7 +159,17 @@ class ColdMover:
         image = st.NO_IMAGE
         if self._cold.image and source.domain.answered:
             image = find_image(str(self._cold.image), self.order.uuid, self.hosts.source)
-        return st.Seen(source.domain, destination.domain, source.autostart, destination.autostart, image, source.saved, destination.saved)
+        seen = st.Seen(source.domain, destination.domain, source.autostart, destination.autostart, image, source.saved, destination.saved)
+        return dataclasses.replace(seen, folder_proved=self._is_folder_proved()) if st.needs_folder_proof(self._course(), seen) else seen
+
+    def _is_folder_proved(self) -> bool:
+        """Whether both hosts see the folder of the saved memory, so that it is mounted on this one."""
+        image = str(self._cold.image)
+        try:
+            with self.hosts.destination.open_folder(os.path.dirname(image)) as folder:
+                return compare_folders(image, folder).verdict == SHARED
+        except KvmfleetError:
+            return False
 
     @property
     def _cold(self) -> ColdMove:
@@ -295,9 +306,14 @@ class ColdMover:
             return f"The domain is {seen.destination.describe()} at the destination, and the source has no definition of it.{off}{kept}"
         error = f"{self._error} " if self._error else ""
         if end == st.STAYED:
-            return f"{error}The domain is {seen.source.describe()} on the source, and the destination has no definition of it.{kept}"
+            return f"{error}The domain is {seen.source.describe()} on the source, and the destination has no definition of it.{self._describe_loss(seen)}{kept}"
         held = f" It is {self._cold.image} on the source." if self._cold.resumes_as and seen.image == st.READY else ""
         return f"{error}{st.describe_doubt(seen)}{held}"
+
+    def _describe_loss(self, seen: st.Seen) -> str:
+        """Return that the guest ended before its memory was saved, if it did."""
+        is_lost = self.journal.record.method == SAVE and not seen.source.active and seen.image == st.NO_IMAGE
+        return " Its guest ended before its memory was saved, and will start from its disks." if is_lost else ""
 
     def _final_error(self, end: str, seen: st.Seen) -> t.Optional[KvmfleetError]:
         if end == st.ARRIVED:

@@ -18,7 +18,7 @@ from .._libvirt.saved_memory import SAVED_FOLDER
 from .._model.cold_moves import SavedImage
 from .._model.domain_states import PAUSED, RUNNING
 from .._model.errors import MigrationFailed, NotFound, Unsafe
-from .steps import NO_IMAGE, READY, SPENT_HERE, SPENT_THERE, UNREADABLE
+from .steps import INCOMPLETE, NO_IMAGE, READY, SPENT_HERE, SPENT_THERE, UNREADABLE
 
 RAW, SPARSE = "raw", "sparse"
 # Libvirt's format that holds each page at its own offset, which needs QEMU's mapped-ram.
@@ -27,6 +27,8 @@ _SPARSE_SINCE = {"libvirt": 11002000, "hypervisor": 9000000}
 # The header of libvirt's images (qemu_saveimage.h): magic, version, length of the definition, and whether the guest ran.
 _HEADER = struct.Struct("=16s8xI")
 _MAGIC = b"LibvirtQemudSave"
+# Libvirt replaces it when all memory is written.
+_MAGIC_INCOMPLETE = b"LibvirtQemudPart"
 
 _SUFFIXES = {SPENT_THERE: ".restored-at-destination", SPENT_HERE: ".restored-at-source"}
 
@@ -48,7 +50,19 @@ def find_image(path: str, uuid: str, host: Host) -> str:
             return state
     if not os.path.lexists(path):
         return NO_IMAGE
-    return READY if host.read_saved_uuid(path) == uuid else UNREADABLE
+    if host.read_saved_uuid(path) == uuid:
+        return READY
+    return INCOMPLETE if _was_never_complete(path) else UNREADABLE
+
+
+def _was_never_complete(path: str) -> bool:
+    """Whether libvirt has not written all memory to this image, so that it is no copy of it."""
+    try:
+        with open(path, "rb") as stream:
+            header = stream.read(len(_MAGIC_INCOMPLETE))
+    except OSError:
+        return False
+    return not header or header == _MAGIC_INCOMPLETE
 
 
 def find_managed_save(name: str, uuid: str, host: Host) -> t.Optional[SavedImage]:

@@ -21,8 +21,10 @@ import typing as t
 from .._model.domain_states import PAUSED, STARTING_UP, STOPPED_REASONS, DomainView
 from .._model.record_parts import OFFLINE, SAVE, SHUTDOWN
 
-# What is in the folder of the saved memory: nothing, an image that is not complete or cannot be read, one that can be restored, or one that was restored.
-NO_IMAGE, UNREADABLE, READY, SPENT_THERE, SPENT_HERE = "none", "unreadable", "ready", "spent at the destination", "spent at the source"
+# What is in the folder of the saved memory: nothing, an image that libvirt never completed, one that cannot be read, one that can be restored, or one that was
+# restored.
+NO_IMAGE, INCOMPLETE, UNREADABLE, READY = "none", "incomplete", "unreadable", "ready"
+SPENT_THERE, SPENT_HERE = "spent at the destination", "spent at the source"
 
 # The steps. The names are written to the record before the step is done.
 DEFINE, HOLD_AUTOSTART, SHUT_DOWN, SAVE_MEMORY, COPY_FILES = "define", "hold_autostart", "shut_down", "save", "copy_files"
@@ -42,6 +44,7 @@ ENDS = (ARRIVED, STAYED, DOUBT)
 _PASSING = (STARTING_UP, "saving")
 # Reasons of a stop that cannot be a save.
 _STOPPED = ("shutdown", "destroyed", "crashed", "failed")
+_SAVED = "saved"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,6 +54,7 @@ class Seen:
     :arg source_autostart: whether the domain starts with its source; C(destination_autostart) likewise.
     :arg image: what is in the folder of the saved memory.
     :arg source_saved: whether the source has a managed-save image; C(destination_saved) likewise.
+    :arg folder_proved: whether both hosts are proved to see the folder of the saved memory, so that it has no image indeed; see L(needs_folder_proof).
     """
 
     source: DomainView
@@ -60,6 +64,7 @@ class Seen:
     image: str = NO_IMAGE
     source_saved: bool = False
     destination_saved: bool = False
+    folder_proved: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -165,7 +170,7 @@ def _finish(course: Course, seen: Seen) -> str:
         return AUTOSTART
     if course.method == SHUTDOWN and course.runs_after and not destination.active and destination.reason not in STOPPED_REASONS:
         return START
-    if seen.image == SPENT_THERE and destination.active:
+    if seen.image == INCOMPLETE or (seen.image == SPENT_THERE and destination.active):
         return REMOVE_IMAGE
     return ARRIVED if KEEP_FILES in course.done else KEEP_FILES
 
@@ -182,18 +187,31 @@ def _undo(course: Course, seen: Seen) -> str:
             return RESTORE_BACK
         if seen.image == SPENT_THERE:
             return UNDEFINE_SOURCE if seen.destination.present else DOUBT
-        if seen.image == UNREADABLE or (seen.image == NO_IMAGE and source.reason not in _STOPPED):
+        if seen.image == UNREADABLE or (_may_miss_image(course, seen) and not seen.folder_proved):
             # The image may be the only copy of the guest's memory, or its folder is not mounted now.
             return DOUBT
     if seen.destination.present:
         return UNDEFINE_DESTINATION
     if course.autostart and not seen.source_autostart:
         return AUTOSTART_BACK
-    if source.active and seen.image != NO_IMAGE:
+    if seen.image == INCOMPLETE or (source.active and seen.image != NO_IMAGE):
         return REMOVE_IMAGE
     if course.method == SHUTDOWN and course.ran_before and course.runs_after and not source.active and START_BACK not in course.done:
         return START_BACK
     return STAYED
+
+
+def needs_folder_proof(course: Course, seen: Seen) -> bool:
+    """Whether the next step depends on C(folder_proved): nothing else tells whether there is an image. A host that lost its power no longer knows why a
+    guest is off.
+    """
+    is_off = seen.source.present and not seen.source.active and seen.destination.answered and not seen.destination.active
+    return course.method == SAVE and is_off and _may_miss_image(course, seen) and seen.source.reason != _SAVED
+
+
+def _may_miss_image(course: Course, seen: Seen) -> bool:
+    """Whether a guest that is off may have been saved to an image that is not seen."""
+    return seen.image == NO_IMAGE and seen.source.reason not in _STOPPED and REMOVE_IMAGE not in course.done
 
 
 def _wake_up(course: Course, seen: Seen) -> t.Optional[str]:

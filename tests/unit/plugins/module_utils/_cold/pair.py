@@ -30,6 +30,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.domain import FakeDomain
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI, UUID, FakeFleet
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.folder import DirectoryFolder
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.host import FakeHost
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.machine import FakeMachine
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.saved import read_image
 
@@ -74,6 +75,7 @@ class Pair:
         self.renaming = self._make_renaming() if renamed else ABSENT
         # The folder that the destination calls by another name is its own too.
         self.fleet.destination.folders[str(folder / ("kvm2" if renamed else "kvm1"))] = DirectoryFolder(folder / "kvm2")
+        self.fleet.destination.folders[str(self.shared)] = DirectoryFolder(self.shared)
         self.guest = self.fleet.guest(state=state, autostart=autostart, definition=self._definition())
         self.guest.reason = "booted" if self.guest.active else "shutdown"
         self.fleet.before_call = lambda machine, call: self._pass_moment()
@@ -118,6 +120,14 @@ class Pair:
         for path in (self.folder / "run").glob("*.json"):
             path.unlink()
 
+    def cut_power(self) -> None:
+        """Let the source lose its power and boot again: its guests have ended, libvirt does not know why they are off, and starts those with autostart."""
+        self.forget_state()
+        for domain in self.source.domains.values():
+            domain.enter(ds.SHUTOFF, "")
+            if domain.autostart:
+                self._quietly(lambda host, uuid=domain.uuid: host.start_domain(uuid))
+
     def at(self, machine: FakeMachine) -> FakeDomain | None:
         return machine.domains.get(UUID)
 
@@ -152,10 +162,14 @@ class Pair:
     def _save_guest(self, resumes_as: str) -> str:
         """Give the domain a managed-save image, and return what tells its memory from others."""
         self.guest.enter(ds.RUNNING, "booted")
-        self.fleet.before_call, before = (lambda machine, call: None), self.fleet.before_call
-        self.fleet.open(LOCAL_URI).save_managed(UUID, resumes_as)
-        self.fleet.before_call = before
+        self._quietly(lambda host: host.save_managed(UUID, resumes_as))
         return read_image(self.source.saved_memory["web1"])["image"]
+
+    def _quietly(self, act: t.Callable[[FakeHost], None]) -> None:
+        """Let something happen on the source at which no process is killed."""
+        self.fleet.before_call, before = (lambda machine, call: None), self.fleet.before_call
+        act(self.fleet.open(LOCAL_URI))
+        self.fleet.before_call = before
 
     def _pass_moment(self) -> None:
         self.check()

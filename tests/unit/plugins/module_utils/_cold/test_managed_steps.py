@@ -25,7 +25,7 @@ ASLEEP = DomainView(present=True, active=True, persistent=True, state=ds.PAUSED,
 SENDING = DomainView(present=True, active=True, persistent=True, state=ds.PAUSED, reason="user", job=ds.JOB_OUTGOING)
 ARRIVING = DomainView(present=True, active=True, state=ds.PAUSED, reason=ds.MIGRATION, job=ds.JOB_INCOMING)
 VIEWS = (NO_ANSWER, NOT_THERE, OFF, BOOTED, GONE, HALTED, RUNS, ASLEEP, SENDING, ARRIVING)
-IMAGES = (st.NO_IMAGE, st.UNREADABLE, st.READY)
+IMAGES = (st.NO_IMAGE, st.INCOMPLETE, st.UNREADABLE, st.READY)
 KEPT = {"done": frozenset({st.KEEP_FILES})}
 UNDOING = {"undoing": True}
 
@@ -54,6 +54,7 @@ TABLE: list[tuple[dict[str, t.Any], DomainView, DomainView, tuple[bool, bool], s
     (UNDOING, OFF, NOT_THERE, (True, False), st.NO_IMAGE, st.STAYED),
     (UNDOING, GONE, ASLEEP, (False, False), st.READY, ms.SAVE_THERE),
     ({}, OFF, BOOTED, (True, False), st.UNREADABLE, st.UNDEFINE_DESTINATION),
+    ({}, OFF, BOOTED, (True, False), st.INCOMPLETE, st.UNDEFINE_DESTINATION),
     # A host was rebooted while it had the guest: nobody has run it.
     ({}, BOOTED, BOOTED, (False, False), st.READY, st.RESTORE_BACK),
     ({}, GONE, BOOTED, (False, False), st.READY, st.RESTORE_BACK),

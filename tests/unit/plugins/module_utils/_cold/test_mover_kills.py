@@ -108,6 +108,55 @@ def test_a_move_that_is_killed_at_any_moment_is_settled(
         check_end(pair, kind, f"killed at moment {moment} of {moments}")
 
 
+def check_end_after_power_cut(pair: Pair, kind: tuple[str, dict[str, t.Any]], what: str) -> None:
+    """Check that the domain is in one place, as the record says; its guest may have ended with the source."""
+    assert pair.record.status in (s.COMPLETED, s.FAILED), (what, pair.answers[-1].msg)
+    machine = pair.destination if pair.record.status == s.COMPLETED else pair.source
+    domain = pair.at(machine)
+    assert (list(pair.places()), pair.images()) == ([machine.name], []), what
+    assert domain is not None, what
+    assert (domain.autostart, domain.persistent) == (kind[1].get("autostart", True), True), what
+    assert (pair.folder / machine.name / "web1_VARS.fd").exists() or "saved" in kind[1], what
+    pair.check()
+
+
+@pytest.mark.parametrize("partial", [False, True], ids=["no-image", "partial-image"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_move_whose_source_loses_its_power_at_any_moment_is_settled(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, kind: tuple[str, dict[str, t.Any]], partial: bool
+) -> None:
+    whole = make_pair(tmp_path, monkeypatch, kind, "whole")
+    whole.run()
+    for moment in range(1, whole.moment + 1):
+        pair = make_pair(tmp_path, monkeypatch, kind, f"cut-{moment}")
+        image = pair.record.cold.image if pair.record.cold else None
+        assert pair.run(die_at=moment) is None
+        if partial and kind[0] == "save" and pair.guest.active and not pair.images() and pair.at(pair.destination):
+            pathlib.Path(str(image)).write_bytes(b"LibvirtQemudPart" + 100 * b"\0")
+        pair.cut_power()
+        pair.run()
+        check_end_after_power_cut(pair, kind, f"power lost at moment {moment} of {whole.moment}")
+
+
+def test_an_image_may_be_missing_as_long_as_its_folder_is_not_proved(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = make_pair(tmp_path, monkeypatch, ("save", {}), "pair")
+    # Both hosts have the definition, and the guest is about to be saved.
+    pair.on_moment = lambda moment: setattr(pair, "die_at", moment if pair.at(pair.destination) and not pair.guest.autostart else None)
+    assert pair.run() is None
+    pair.cut_power()
+    seen_there = pair.destination.folders.pop(str(pair.shared))
+    pair.on_moment = lambda moment: None
+    answer = pair.run()
+    assert answer is not None
+    assert answer.record is not None
+    assert (answer.record.status, answer.error_code) == (s.ERROR, "internal"), answer.msg
+    assert pair.places() == {"kvm1": ds.SHUTOFF, "kvm2": ds.SHUTOFF}
+    pair.destination.folders[str(pair.shared)] = seen_there
+    pair.run()
+    assert "Its guest ended before its memory was saved, and will start from its disks." in pair.answers[-1].msg
+    check_end_after_power_cut(pair, ("save", {}), "once the folder is proved")
+
+
 def draw_fault(pair: Pair, dice: random.Random) -> None:
     """Let something else go wrong during the next run: the destination refuses a call, or does not answer from some moment on."""
     kind, moment = dice.choice(("none", "refusal", "silence")), dice.randint(1, 40)

@@ -25,8 +25,12 @@ def fleet() -> FakeFleet:
 def test_an_image_is_ready_until_it_is_spent(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     host, path = fleet.open(LOCAL_URI), tmp_path / "kvmfleet-1.save"
     assert sm.find_image(str(path), UUID, host) == st.NO_IMAGE
-    path.write_text("Part", encoding="utf-8")
-    assert sm.find_image(str(path), UUID, host) == st.UNREADABLE
+    for begun in (b"", b"LibvirtQemudPart" + 100 * b"\0"):
+        path.write_bytes(begun)
+        assert sm.find_image(str(path), UUID, host) == st.INCOMPLETE
+    for other in (b"Part", b"LibvirtQemudSave"):
+        path.write_bytes(other)
+        assert sm.find_image(str(path), UUID, host) == st.UNREADABLE
     path.unlink()
     write_image(str(path), FakeDomain("another", "web2"))
     assert sm.find_image(str(path), UUID, host) == st.UNREADABLE

@@ -23,7 +23,7 @@ RESTORED = DomainView(present=True, active=True, persistent=True, state=ds.PAUSE
 SAVING = DomainView(present=True, active=True, persistent=True, state=ds.PAUSED, reason="saving")
 BUSY = DomainView(present=True, active=True, persistent=True, state=ds.RUNNING, reason="booted", job=ds.JOB_OTHER)
 VIEWS = (NO_ANSWER, NOT_THERE, OFF, SAVED, FRESH, RUNS, RESTORED, SAVING, BUSY)
-IMAGES = (st.NO_IMAGE, st.UNREADABLE, st.READY, st.SPENT_THERE, st.SPENT_HERE)
+IMAGES = (st.NO_IMAGE, st.INCOMPLETE, st.UNREADABLE, st.READY, st.SPENT_THERE, st.SPENT_HERE)
 
 
 def course(method: str, **how: t.Any) -> st.Course:
@@ -77,6 +77,12 @@ TABLE: list[tuple[str, dict[str, t.Any], DomainView, DomainView, str, str]] = [
     # It ran there, and is off: what is spent is never restored.
     ("save", {}, SAVED, OFF, st.SPENT_THERE, st.UNDEFINE_SOURCE),
     ("save", {}, SAVED, FRESH, st.UNREADABLE, st.DOUBT),
+    # Its host lost its power while the memory was being saved.
+    ("save", ADOPTED, FRESH, FRESH, st.INCOMPLETE, st.UNDEFINE_DESTINATION),
+    ("save", ADOPTED, FRESH, NOT_THERE, st.INCOMPLETE, st.REMOVE_IMAGE),
+    ("save", ADOPTED, FRESH, FRESH, st.UNREADABLE, st.DOUBT),
+    ("save", ADOPTED, FRESH, FRESH, st.NO_IMAGE, st.DOUBT),
+    ("save", KEPT, NOT_THERE, RUNS, st.INCOMPLETE, st.REMOVE_IMAGE),
     ("save", {}, SAVED, FRESH, st.NO_IMAGE, st.DOUBT),
     ("save", {}, OFF, FRESH, st.NO_IMAGE, st.UNDEFINE_DESTINATION),
     ("save", {"restore_ordered": False}, SAVED, NO_ANSWER, st.READY, st.RESTORE_BACK),
@@ -88,6 +94,18 @@ TABLE: list[tuple[str, dict[str, t.Any], DomainView, DomainView, str, str]] = [
 @pytest.mark.parametrize(("method", "how", "source", "destination", "image", "step"), TABLE)
 def test_the_next_step(method: str, how: dict[str, t.Any], source: DomainView, destination: DomainView, image: str, step: str) -> None:
     assert st.next_step(course(method, **how), st.Seen(source, destination, image=image)) == step
+
+
+def test_without_an_image_in_a_folder_that_both_hosts_see_the_memory_was_never_saved() -> None:
+    adopted = course("save", **ADOPTED)
+    lost = st.Seen(FRESH, FRESH)
+    assert (st.needs_folder_proof(adopted, lost), st.next_step(adopted, lost)) == (True, st.DOUBT)
+    assert st.next_step(adopted, st.Seen(FRESH, FRESH, folder_proved=True)) == st.UNDEFINE_DESTINATION
+    # Here libvirt knows that the memory was saved, the destination may have the guest, or the guest is known to have stopped.
+    for source, destination in ((SAVED, FRESH), (FRESH, RUNS), (FRESH, NO_ANSWER), (OFF, FRESH), (RUNS, FRESH), (NO_ANSWER, FRESH)):
+        assert not st.needs_folder_proof(adopted, st.Seen(source, destination))
+    assert not st.needs_folder_proof(adopted, st.Seen(FRESH, FRESH, image=st.UNREADABLE))
+    assert not st.needs_folder_proof(course("shutdown"), lost)
 
 
 def test_autostart_of_the_source_is_off_before_anything_else_is_done() -> None:
@@ -130,4 +148,4 @@ def test_no_step_breaks_a_rule_whatever_is_seen() -> None:
         if step == st.AUTOSTART_BACK:
             assert not destination.present
         if step == st.REMOVE_IMAGE:
-            assert source.active or destination.active
+            assert source.active or destination.active or image == st.INCOMPLETE
