@@ -367,7 +367,11 @@ MEANINGS = {
     "Notice": {
         "specversion": "Version of CloudEvents.",
         "id": "ID of the event. A notice that is sent twice has the same one.",
+        "type": "`io.github.kvmfleet.migration.` and the name of the event.",
+        "subject": "The UUID of the domain.",
         "data": "What happened to the record.",
     },
+    "RunNotice": {"type": "`io.github.kvmfleet.migration.maintenance.` and the name of the event.", "subject": "The ID of the run."},
+    "HostNotice": {"type": "`io.github.kvmfleet.migration.host.` and the name of the event.", "subject": "The ID of the host."},
     "NoticeData": {"generation": "Generation of the record.", "source": "The source of the record.", "destination": "The destination of the record."},
 }

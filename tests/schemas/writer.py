@@ -35,8 +35,9 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.plan_ent
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.saved_plan import PLAN_SCHEMA, DrainPlan
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.tables import HostDrain
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.result import EvacuationPlan, EvacuationResult
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.cloud_events import EVENT_TYPE_PREFIX
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.host_notices import HostNotice
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.notices import EVENT_TYPE_PREFIX, Notice, NoticeData
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.record_notices import Notice, NoticeData
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.run_notices import RunNotice
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.result import HostRecovery
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.parallel import AUTO
@@ -86,6 +87,8 @@ _POLICY_FIELD: Schema = {
     },
     "required": ["value", "source"],
 }
+# By the kind of notice, the names of its events.
+_NOTICES: dict[type, str] = {Notice: "[a-z_.]+", RunNotice: "maintenance\\.[a-z_]+", HostNotice: "host\\.[a-z_]+"}
 # What the values of a field are, where its annotation permits more.
 VALUES: dict[tuple[type, str], Schema] = {
     (MoveRecord, "schema"): {"const": SCHEMA},
@@ -103,18 +106,10 @@ VALUES: dict[tuple[type, str], Schema] = {
     (PlanOptions, "parallel"): {"type": ["integer", "string"], "minimum": 0, "pattern": f"^{AUTO}$"},
     (PlannedMove, "predicted_seconds"): {"type": "number", "minimum": 0, "exclusiveMaximum": 10**12},
     **{(kind, "uuid"): {"type": "string", "minLength": 36, "maxLength": 36} for kind in (PlannedMove, PlannedShutdown, UnplacedDomain, SkippedDomain)},
-    (Notice, "specversion"): {"const": "1.0"},
-    (Notice, "source"): {"type": "string", "pattern": "^urn:uuid:[0-9a-f-]{36}$"},
-    (Notice, "type"): {"type": "string", "pattern": f"^{re.escape(EVENT_TYPE_PREFIX)}\\.[a-z_.]+$"},
-    (Notice, "datacontenttype"): {"const": "application/json"},
-    (RunNotice, "specversion"): {"const": "1.0"},
-    (RunNotice, "source"): {"type": "string", "pattern": "^urn:uuid:[0-9a-f-]{36}$"},
-    (RunNotice, "type"): {"type": "string", "pattern": f"^{re.escape(EVENT_TYPE_PREFIX)}\\.maintenance\\.[a-z_]+$"},
-    (RunNotice, "datacontenttype"): {"const": "application/json"},
-    (HostNotice, "specversion"): {"const": "1.0"},
-    (HostNotice, "source"): {"type": "string", "pattern": "^urn:uuid:[0-9a-f-]{36}$"},
-    (HostNotice, "type"): {"type": "string", "pattern": f"^{re.escape(EVENT_TYPE_PREFIX)}\\.host\\.[a-z_]+$"},
-    (HostNotice, "datacontenttype"): {"const": "application/json"},
+    **{(kind, "specversion"): {"const": "1.0"} for kind in _NOTICES},
+    **{(kind, "source"): {"type": "string", "pattern": "^urn:uuid:[0-9a-f-]{36}$"} for kind in _NOTICES},
+    **{(kind, "type"): {"type": "string", "pattern": f"^{re.escape(EVENT_TYPE_PREFIX)}\\.{names}$"} for kind, names in _NOTICES.items()},
+    **{(kind, "datacontenttype"): {"const": "application/json"} for kind in _NOTICES},
     (NoticeData, "record_type"): {"enum": [*_TYPES, None]},
     (NoticeData, "forced"): {"enum": FORCED},
 }
@@ -171,7 +166,9 @@ class _Writer:
 
     def _describe_object(self, kind: type) -> Schema:
         hints, keys, needed = t.get_type_hints(kind), getattr(kind, "KEYS", {}), getattr(kind, "NEEDED", ())
-        summary, meanings = read_docstring(kind)
+        summary, own_meanings = read_docstring(kind)
+        # Fields of a base class are described there.
+        meanings = {**(read_docstring(kind.__base__)[1] if dataclasses.is_dataclass(kind.__base__) else {}), **own_meanings}
         own = MEANINGS.get(kind.__name__, {})
         properties: Schema = {}
         required: list[str] = []

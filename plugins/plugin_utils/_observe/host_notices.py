@@ -10,9 +10,11 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.evidence import FENCING_IMPOSSIBLE
 
 from .._ledger.documents import HostEntry
+from .cloud_events import MAX_DETAIL_CHARACTERS, CloudEvent, encode_event
 
 FENCING_KIND = f"host.{FENCING_IMPOSSIBLE}"
 
@@ -36,30 +38,23 @@ class HostNoticeData:
 
 
 @dataclass(frozen=True)
-class HostNotice:
+class HostNotice(CloudEvent):
     """A notice of a host: an event of CloudEvents 1.0.
 
-    :arg specversion: of CloudEvents.
-    :arg id: of the event; a notice that is sent twice has the same.
-    :arg source: the ID of the ledger, as C(urn:uuid:...).
-    :arg type: C(io.github.kvmfleet.migration.host.) and the name of the event.
-    :arg subject: the ID of the host.
-    :arg time: when it happened.
-    :arg datacontenttype: of C(data).
     :arg data: what happened.
     """
 
-    specversion: str
-    id: str
-    source: str
-    type: str
-    subject: str
-    time: str
-    datacontenttype: str
     data: HostNoticeData
 
 
-def make_host_data(entry: HostEntry, detail: str) -> HostNoticeData | None:
+def make_host_events(after: HostEntry, detail: str, ledger_id: str) -> list[JsonObject]:
+    """Return the event of a host that could not be fenced; none for any other host."""
+    data, at = _make_host_data(after, detail[:MAX_DETAIL_CHARACTERS]), after.fencing and after.fencing.since
+    key = after.host_id
+    return [encode_event(HostNotice, data, FENCING_KIND, key, at, ledger_id)] if data and at and key else []
+
+
+def _make_host_data(entry: HostEntry, detail: str) -> HostNoticeData | None:
     """Return the data of the notice about the host; None if it can be fenced as far as is known."""
     fencing = entry.fencing
     if not fencing or not fencing.is_impossible:

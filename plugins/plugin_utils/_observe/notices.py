@@ -12,214 +12,28 @@ from __future__ import annotations
 
 import contextlib
 import os
-import typing as t
-import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from ansible.errors import AnsibleError
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import ForeignAct
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument, KvmfleetError, NotFound
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import MaintenanceRun
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import HistoryLine, Result
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord, is_aborting
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import HistoryLine
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 
 from .._ledger.documents import DomainEntry, HostEntry
 from .._ledger.ledger import Ledger, Witness
 from .._ledger.locate import state_path
 from .._settings.variables import Settings
-from .host_notices import FENCING_KIND, HostNotice, HostNoticeData, is_in_entry, make_host_data
+from .cloud_events import data_of_event, kind_of_event
+from .host_notices import FENCING_KIND, is_in_entry, make_host_events
 from .notice_delivery import Sender, Spool, SpooledNotice, count_spooled
-from .run_notices import RunNotice, RunNoticeData, events_of_run, is_in_run
+from .record_notices import events_of_change, has_act, has_happened, make_domain_event, make_event
+from .run_notices import is_in_run, make_run_events
 from .webhook import NOTICES_VARIABLE, Poster, WebhookConfig, parse_config
-
-EVENT_TYPE_PREFIX = "io.github.kvmfleet.migration"
-_DOMAIN_KIND = "domain"
-_IN_FLIGHT = (s.PREPARING, s.RUNNING, s.RUNNING_POST_COPY)
-_MAX_DETAIL_CHARACTERS = 1000
-
-
-@dataclass(frozen=True)
-class NoticeHost:
-    """The source or the destination of a record.
-
-    :arg host: its inventory name; null if it is not known.
-    :arg host_id: the collection's own ID of the host; null if it is not known.
-    """
-
-    host: t.Optional[str]
-    host_id: t.Optional[str]
-
-
-@dataclass(frozen=True)
-class NoticeData:
-    """What happened to a record, or to a domain by an act of others, which has no record.
-
-    :arg record: its ID in the ledger; null for an act of others.
-    :arg record_type: C(live-migration), C(cold-migration) or C(evacuation); null for an act of others.
-    :arg generation: of the record.
-    :arg status: of the record with this event, or the word of its line of history; for an act of others, the state of the domain that was found.
-    :arg reason: of the status; null while the record is not closed.
-    :arg forced: C(FORCED_MIGRATE) or C(FORCED_REBUILD); null if nothing was forced.
-    :arg by: who wrote the line of history: user, control node and process.
-    :arg detail: the text of the line of history, at most 1000 characters.
-    :arg result: the figures of a move that has ended; null before its end, and for an evacuation.
-    """
-
-    record: t.Optional[str]
-    record_type: t.Optional[str]
-    generation: int
-    status: str
-    reason: t.Optional[str]
-    forced: t.Optional[str]
-    domain: DomainRef
-    source: NoticeHost
-    destination: NoticeHost
-    by: t.Optional[str]
-    detail: str
-    result: t.Optional[Result]
-
-
-@dataclass(frozen=True)
-class Notice:
-    """A notice: an event of CloudEvents 1.0.
-
-    :arg specversion: of CloudEvents.
-    :arg id: of the event; a notice that is sent twice has the same.
-    :arg source: the ID of the ledger, as C(urn:uuid:...).
-    :arg type: C(io.github.kvmfleet.migration.) and the name of the event.
-    :arg subject: the UUID of the domain.
-    :arg time: when it happened.
-    :arg datacontenttype: of C(data).
-    """
-
-    specversion: str
-    id: str
-    source: str
-    type: str
-    subject: str
-    time: str
-    datacontenttype: str
-    data: NoticeData
-
-
-def events_of_change(before: t.Optional[MoveRecord], after: MoveRecord, ledger_id: str) -> list[JsonObject]:
-    """Return an event for each line of history that C(before) (None: the record is new) does not have and that is sent to receivers."""
-    known = {(line.at, line.status) for line in before.history} if before else set()
-    fresh = [number for number, line in enumerate(after.history) if (line.at, line.status) not in known]
-    return [make_event(after, kind, after.history[number], ledger_id) for number in fresh for kind in _event_kinds(after, number)]
-
-
-def make_event(record: MoveRecord, kind: str, line: HistoryLine, ledger_id: str) -> JsonObject:
-    """Return the event of that kind, e.g. C(move.started).
-
-    :arg line: of the record's history; a line without a status describes an event in the current status.
-    """
-    is_last_word = line.status == record.status and line.status in s.FINAL | s.TOMBSTONE
-    data = NoticeData(
-        record=record.id,
-        record_type=record.type,
-        generation=record.generation,
-        status=line.status,
-        reason=record.reason if is_last_word else None,
-        forced=record.forced,
-        domain=DomainRef(record.domain.uuid, record.domain.name),
-        source=NoticeHost(record.source.host, record.source.host_id),
-        destination=NoticeHost(record.destination.host, record.destination.host_id),
-        by=line.writer,
-        detail=(line.detail or "")[:_MAX_DETAIL_CHARACTERS],
-        result=record.result if is_last_word and record.type in s.MOVE_TYPES else None,
-    )
-    return _encode_notice(record.record_id, f"{kind} {line.at}", record.domain.uuid, kind, line.at, data, ledger_id)
-
-
-def make_domain_event(domain: DomainEntry, act: ForeignAct, ledger_id: str) -> JsonObject:
-    """Return the event of an act without a record, e.g. C(domain.moved). Its keys are those of the other events."""
-    kind, before = f"{_DOMAIN_KIND}.{act.act}", act.source or act.host
-    data = NoticeData(
-        record=None,
-        record_type=None,
-        generation=act.generation,
-        status=act.state or "",
-        reason=act.reason or None,
-        forced=None,
-        domain=DomainRef(domain.uuid, domain.name),
-        source=NoticeHost(before.host, before.host_id),
-        destination=NoticeHost(act.host.host, act.host.host_id),
-        by=act.by,
-        detail=f"It {act.description}."[:_MAX_DETAIL_CHARACTERS],
-        result=None,
-    )
-    return _encode_notice(domain.uuid, f"{kind} {act.at}", domain.uuid, kind, act.at, data, ledger_id)
-
-
-def make_run_events(before: t.Optional[MaintenanceRun], after: MaintenanceRun, ledger_id: str) -> list[JsonObject]:
-    """Return the events of a change of a maintenance run, e.g. C(maintenance.started); C(before) is None for a new one."""
-    return [_encode_notice(after.id, one.key, after.id, one.kind, one.at, one.data, ledger_id) for one in events_of_run(before, after)]
-
-
-def make_host_events(after: HostEntry, detail: str, ledger_id: str) -> list[JsonObject]:
-    """Return the event of a host that could not be fenced; none for any other host."""
-    data, at = make_host_data(after, detail[:_MAX_DETAIL_CHARACTERS]), after.fencing and after.fencing.since
-    key = after.host_id
-    return [_encode_notice(key, f"{FENCING_KIND} {at}", key, FENCING_KIND, at, data, ledger_id)] if data and at and key else []
-
-
-_AnyData = t.Union[NoticeData, RunNoticeData, HostNoticeData]
-
-
-def _encode_notice(key: str, name: str, subject: str, kind: str, at: str, data: _AnyData, ledger_id: str) -> JsonObject:
-    """Return the event as JSON.
-
-    :arg key: the UUID of what it is about, from which its own ID is made, with C(name).
-    """
-    own_id, source, full_kind = str(uuid.uuid5(uuid.UUID(key), name)), f"urn:uuid:{ledger_id}", f"{EVENT_TYPE_PREFIX}.{kind}"
-    if isinstance(data, RunNoticeData):
-        return t.cast("JsonObject", encode(RunNotice("1.0", own_id, source, full_kind, subject, at, "application/json", data)))
-    if isinstance(data, HostNoticeData):
-        return t.cast("JsonObject", encode(HostNotice("1.0", own_id, source, full_kind, subject, at, "application/json", data)))
-    return t.cast("JsonObject", encode(Notice("1.0", own_id, source, full_kind, subject, at, "application/json", data)))
-
-
-def has_happened(event: JsonObject, record: MoveRecord) -> bool:
-    """Whether the record's history has the line that the event was made from."""
-    return any((line.at, line.status) == (event["time"], _data_of(event)["status"]) for line in record.history)
-
-
-def _data_of(event: JsonObject) -> JsonObject:
-    return t.cast("JsonObject", event["data"])
-
-
-def _event_kinds(record: MoveRecord, number: int) -> list[str]:
-    earlier, status = record.history[:number], record.history[number].status
-    words = [line.status for line in earlier]
-    return _move_kinds(status, words, is_aborting(earlier)) if record.type in s.MOVE_TYPES else _evacuation_kinds(status, words)
-
-
-def _move_kinds(status: str, earlier: list[str], aborting: bool) -> list[str]:
-    if status in _IN_FLIGHT:
-        return [] if set(_IN_FLIGHT) & set(earlier) else ["move.started"]
-    if status == s.ABORT_START:
-        return [] if aborting else [s.ABORT_START]
-    if status not in s.FINAL:
-        return []
-    return [*([s.ABORT_END] if aborting else []), f"move.{status}"]
-
-
-def _evacuation_kinds(status: str, earlier: list[str]) -> list[str]:
-    if status == s.PRE_MIGRATING:
-        return [] if status in earlier else ["evacuation.started"]
-    if status == s.DONE:
-        return ["evacuation.completed"]
-    if status == s.COMPLETED:
-        return ["cleanup.completed" if s.DONE in earlier else "evacuation.completed"]
-    return [f"evacuation.{status}"] if status in s.FINAL else []
-
 
 Reopen = Callable[[], Ledger]
 
@@ -356,19 +170,18 @@ def _spool_folder(config: WebhookConfig, ledger_id: str) -> str:
 
 
 def _is_confirmed(kept: SpooledNotice, ledger: Ledger) -> bool:
-    data, at = _data_of(kept.event), str(kept.event["time"])
+    event, data, kind = kept.event, data_of_event(kept.event), kind_of_event(kept.event)
+    at, subject = str(event["time"]), str(event["subject"])
     try:
         if "run" in data:
-            kind = str(kept.event["type"]).removeprefix(f"{EVENT_TYPE_PREFIX}.")
             return is_in_run(data, at, kind, ledger.read_maintenance_run(str(data["run"])).maintenance_run)
-        if str(kept.event["type"]) == f"{EVENT_TYPE_PREFIX}.{FENCING_KIND}":
-            host = ledger.read_host(str(kept.event["subject"]))
+        if kind == FENCING_KIND:
+            host = ledger.read_host(subject)
             return host is not None and is_in_entry(at, host.host)
         record_id = data["record"]
         if record_id is not None:
-            return has_happened(kept.event, ledger.read_record(str(record_id)).record)
-        document = ledger.read_domain(str(kept.event["subject"]))
+            return has_happened(event, ledger.read_record(str(record_id)).record)
+        document = ledger.read_domain(subject)
     except NotFound:
         return False
-    acts = (document.domain.foreign_acts or ()) if document else ()
-    return any((act.at, f"{EVENT_TYPE_PREFIX}.{_DOMAIN_KIND}.{act.act}") == (kept.event["time"], kept.event["type"]) for act in acts)
+    return document is not None and has_act(event, document.domain)

@@ -11,7 +11,10 @@ import typing as t
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import HostProgress, MaintenanceRun
+
+from .cloud_events import CloudEvent, encode_event
 
 PREFIX = "maintenance"
 _STEP = "step"
@@ -38,26 +41,12 @@ class RunNoticeData:
 
 
 @dataclass(frozen=True)
-class RunNotice:
+class RunNotice(CloudEvent):
     """A notice of a maintenance run: an event of CloudEvents 1.0.
 
-    :arg specversion: of CloudEvents.
-    :arg id: of the event; a notice that is sent twice has the same.
-    :arg source: the ID of the ledger, as C(urn:uuid:...).
-    :arg type: C(io.github.kvmfleet.migration.maintenance.) and the name of the event.
-    :arg subject: the ID of the run.
-    :arg time: when it happened.
-    :arg datacontenttype: of C(data).
     :arg data: what happened.
     """
 
-    specversion: str
-    id: str
-    source: str
-    type: str
-    subject: str
-    time: str
-    datacontenttype: str
     data: RunNoticeData
 
 
@@ -71,6 +60,11 @@ class RunEventNotice(t.NamedTuple):
     at: str
     key: str
     data: RunNoticeData
+
+
+def make_run_events(before: t.Optional[MaintenanceRun], after: MaintenanceRun, ledger_id: str) -> list[JsonObject]:
+    """Return the events of a change of a maintenance run, e.g. C(maintenance.started); C(before) is None for a new one."""
+    return [encode_event(RunNotice, one.data, one.kind, after.id, one.at, ledger_id, name=one.key) for one in events_of_run(before, after)]
 
 
 def events_of_run(before: t.Optional[MaintenanceRun], after: MaintenanceRun) -> Iterator[RunEventNotice]:

@@ -16,7 +16,7 @@ from jsonschema import Draft202012Validator
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ShapeError, decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import read_record
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.notices import Notice, events_of_change
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.record_notices import Notice, events_of_change
 from ansible_collections.kvmfleet.migration.tests.golden.corpus import find_files, find_records
 from ansible_collections.kvmfleet.migration.tests.schemas.check import FOLDER, check_document, find_errors, read_schema
 from ansible_collections.kvmfleet.migration.tests.schemas.meanings import COMMON, MEANINGS, SUMMARY

@@ -16,7 +16,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import new_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.action import build_result
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.notices import events_of_change
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.record_notices import events_of_change
 from ansible_collections.kvmfleet.migration.tests.simulator.facts import uuid_of
 
 from .sites import WORD, Site

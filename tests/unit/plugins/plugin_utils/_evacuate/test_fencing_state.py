@@ -17,8 +17,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate impor
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import HostEntry, HostFencing
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import HostIdentity, make_entry
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Witness
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.host_notices import is_in_entry
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.notices import make_host_events
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.host_notices import is_in_entry, make_host_events
 from ansible_collections.kvmfleet.migration.tests.schemas.check import check_document
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._evacuate.fence_programs import GOOD
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._evacuate.sites import Site, host_id

@@ -15,7 +15,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model import d
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import errors as e
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.notices import events_of_change
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.record_notices import events_of_change
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.domain import GIB
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import UUID
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._migrate.control import Control

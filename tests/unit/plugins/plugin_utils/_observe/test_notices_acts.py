@@ -15,7 +15,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import DomainEntry
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.notices import make_domain_event, make_event
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.record_notices import make_domain_event, make_event
 from ansible_collections.kvmfleet.migration.tests.integration.support.receiver import Receiver
 from ansible_collections.kvmfleet.migration.tests.schemas.check import check_document
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import domain_entry

@@ -10,8 +10,7 @@ import uuid
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import maintenance_runs as m
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance import transitions
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.notices import make_run_events
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.run_notices import events_of_run, is_in_run
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.run_notices import events_of_run, is_in_run, make_run_events
 from ansible_collections.kvmfleet.migration.tests.schemas.check import check_document
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._maintenance.nights import RUN_ID, at, done, night
 

@@ -17,7 +17,8 @@ import pytest
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import HistoryLine
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.notices import EVENT_TYPE_PREFIX, events_of_change, has_happened, make_event
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.cloud_events import EVENT_TYPE_PREFIX
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.record_notices import events_of_change, has_happened, make_event
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._observe.conftest import new_move
 
 LEDGER_ID = str(uuid.UUID(int=7))
