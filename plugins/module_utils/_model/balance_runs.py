@@ -133,6 +133,11 @@ class BalanceRun:
         return self.state == RUNNING
 
     @property
+    def host_names(self) -> t.Tuple[str, ...]:
+        """The inventory names of the hosts, as those of any run."""
+        return self.hosts
+
+    @property
     def is_unmeasured(self) -> bool:
         """Whether it has ended, and what it brought is not known yet."""
         return self.state == FINISHED and self.measured is ABSENT

@@ -21,14 +21,17 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import MaintenanceRun
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import SCHEMA, MoveRecord
 
-from . import balances, changes, maintenance
+from . import changes
+from .balances import BALANCE_RUNS
 from .changes import Transaction
 from .contents import LedgerContents
 from .documents import Document, DomainEntry, HostEntry, LedgerSettings, Stored
 from .host_parts import HostSights, ProtectTime
 from .identity import LedgerIdentity
+from .maintenance import MAINTENANCE_RUNS
 from .parsed import ParsedDocuments
-from .rules import BALANCES, DOMAINS, HOSTS, MAINTENANCE, PROTECTED, SETTINGS, SIGHT_FOLDERS, SIGHTS, check_domain, check_uuid, document_path
+from .rules import DOMAINS, HOSTS, PROTECTED, SETTINGS, SIGHT_FOLDERS, SIGHTS, check_domain, check_uuid, document_path
+from .run_documents import RunDocuments
 from .selection import Selection, make_selection
 
 
@@ -57,6 +60,7 @@ class Witness:
 
 
 _T = t.TypeVar("_T")
+_AnyRuns = t.Union[RunDocuments[BalanceRun], RunDocuments[MaintenanceRun]]
 _DAMAGED_DOMAIN = re.compile(r"domains-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-.*")
 
 
@@ -245,16 +249,11 @@ class Ledger(abc.ABC):
 
     def list_maintenance_runs(self) -> list[Document]:
         """Return the documents of all maintenance runs, from the oldest on."""
-        found = self._run_reading(lambda transaction: list(transaction.read_all(MAINTENANCE)))
-        return sorted(found, key=lambda document: (document.maintenance_run.created_at, document.maintenance_run.id))
+        return self._list_runs(MAINTENANCE_RUNS)
 
     def read_maintenance_run(self, run_id: str) -> Document:
         """Return the document of a maintenance run. Raises L(NotFound)."""
-        path = document_path(MAINTENANCE, check_uuid(run_id, "ID of the maintenance run"))
-        found = self._run_reading(lambda transaction: transaction.read_document(path))
-        if found is None:
-            raise NotFound(f"The ledger {self.name} has no maintenance run {run_id}.", "List them with kvmfleet.migration.maintenance.")
-        return found
+        return self._read_run(MAINTENANCE_RUNS, run_id)
 
     def put_maintenance_run(self, run: MaintenanceRun, before: t.Optional[Document]) -> Document:
         """Write a maintenance run as successor of the document that was read (None for a new run).
@@ -262,27 +261,32 @@ class Ledger(abc.ABC):
         Raises L(Conflict) if another process wrote it since, and if a host is in another open run; L(InvalidState) for a finished one.
         """
         with self.witness.watch_run(before.maintenance_run if before else None, run):
-            return self._run_change(lambda transaction: maintenance.write_run(transaction, run, before.version if before else None))
+            return self._run_change(lambda transaction: MAINTENANCE_RUNS.write_run(transaction, run, before.version if before else None))
 
     def list_balance_runs(self) -> list[Document]:
         """Return the documents of all balance runs, from the oldest on."""
-        found = self._run_reading(lambda transaction: list(transaction.read_all(BALANCES)))
-        return sorted(found, key=lambda document: (document.balance_run.created_at, document.balance_run.id))
+        return self._list_runs(BALANCE_RUNS)
 
     def read_balance_run(self, run_id: str) -> Document:
         """Return the document of a balance run. Raises L(NotFound)."""
-        path = document_path(BALANCES, check_uuid(run_id, "ID of the balance run"))
-        found = self._run_reading(lambda transaction: transaction.read_document(path))
-        if found is None:
-            raise NotFound(f"The ledger {self.name} has no balance run {run_id}.", "List them with kvmfleet.migration.ledger_info, list: [balance_runs].")
-        return found
+        return self._read_run(BALANCE_RUNS, run_id)
 
     def put_balance_run(self, run: BalanceRun, before: t.Optional[Document]) -> Document:
         """Write a balance run as successor of the document that was read (None for a new run).
 
         Raises L(Conflict) if another process wrote it since, and if a host is in another open run; L(InvalidState) for a measured one.
         """
-        return self._run_change(lambda transaction: balances.write_run(transaction, run, before.version if before else None))
+        return self._run_change(lambda transaction: BALANCE_RUNS.write_run(transaction, run, before.version if before else None))
+
+    def _list_runs(self, runs: _AnyRuns) -> list[Document]:
+        return runs.sort_by_age(self._run_reading(lambda transaction: list(transaction.read_all(runs.folder))))
+
+    def _read_run(self, runs: _AnyRuns, run_id: str) -> Document:
+        path = runs.find_path(run_id)
+        found = self._run_reading(lambda transaction: transaction.read_document(path))
+        if found is None:
+            raise NotFound(f"The ledger {self.name} has no {runs.noun} {run_id}.", f"List them with {runs.listed_by}.")
+        return found
 
     @abc.abstractmethod
     def hold_lock(self, key: str, timeout_seconds: float = 30) -> contextlib.AbstractContextManager[None]:

@@ -17,7 +17,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import MaintenanceRun, RunHolder, RunOptions
 
 from .._ledger.ledger import Ledger
-from .._ledger.maintenance import describe_run, shared_hosts_error
+from .._ledger.maintenance import MAINTENANCE_RUNS
 from .decisions import seconds_between
 from .holding import check_take_over, is_alive
 from .runs import change_run, create_run, list_open_runs
@@ -94,10 +94,10 @@ def find_run(ledger: t.Optional[Ledger], run_id: t.Optional[str], hosts: Sequenc
         if not shared:
             continue
         if set(run.host_names) != set(hosts):
-            raise shared_hosts_error(run, shared)
+            raise MAINTENANCE_RUNS.make_shared_hosts_error(run, shared)
         if seconds_between(run.created_at, at) > CONTINUE_SECONDS:
             raise InvalidState(
-                f"These hosts are in {describe_run(run)}, which began more than a day ago. Nothing was changed.",
+                f"These hosts are in {MAINTENANCE_RUNS.describe_run(run)}, which began more than a day ago. Nothing was changed.",
                 f"Continue it with -e rolling_maintenance_run={run.id}, or end it: kvmfleet.migration.maintenance -e run={run.id} -e request=stop.",
             )
         return run
