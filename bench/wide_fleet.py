@@ -13,7 +13,7 @@ import typing as t
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import live_migrate_spec, move_spec
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import encode_document
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.document_bytes import encode_document
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import list_entries
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.sights import list_sights_of

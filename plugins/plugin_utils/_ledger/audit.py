@@ -20,7 +20,8 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Internal, InvalidState
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import SCHEMA, MoveRecord
 
-from .documents import DomainEntry, Unreadable, canonical_json, compute_digest, decode_document, encode_document
+from .document_bytes import Unreadable, canonical_json, compute_digest, decode_document, encode_document
+from .documents import DomainEntry
 
 
 def genesis_hash(ledger_id: str, seal: t.Optional[str] = None) -> str:

@@ -18,7 +18,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model import s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 
 from .audit import ArchivedChain
-from .documents import Damaged, Newer, Unreadable, decode_document
+from .document_bytes import Damaged, Newer, Unreadable, decode_document
 from .identity import LedgerIdentity
 from .rules import (
     BALANCES,

@@ -16,7 +16,7 @@ import typing as t
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 
-from .documents import compute_digest
+from .document_bytes import compute_digest
 from .rules import CLOSED, DocumentPath, document_key, document_path
 
 FOLDER = "by_domain"

@@ -17,7 +17,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import SCHEMA
 
 from .audit import genesis_hash
-from .documents import Damaged, Newer, decode_document, encode_document
+from .document_bytes import Damaged, Newer, decode_document, encode_document
 from .rules import is_uuid
 
 IDENTITY_NAME = "ledger.json"

@@ -21,7 +21,8 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import SCHEMA, MoveRecord, read_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import HOST_STATES, check_transition
 
-from .documents import Damaged, Document, DomainEntry, HostEntry
+from .document_bytes import Damaged
+from .documents import Document, DomainEntry, HostEntry
 from .selection import PreFilter
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")

@@ -23,7 +23,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord, new_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate import source
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger import audit, contents, documents, query
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger import audit, contents, document_bytes, query
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import list_entries
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_parts import ProtectTime
@@ -85,13 +85,13 @@ def pristine() -> dict[str, bytes]:
 
 
 def _documents() -> dict[str, Body]:
-    return {name: documents.decode_document(data).body for name, data in pristine().items() if name.endswith(".json")}
+    return {name: document_bytes.decode_document(data).body for name, data in pristine().items() if name.endswith(".json")}
 
 
 def sealed(body: t.Any, version: int = 1) -> bytes:
     """Return the file of a document of any kind, as one would write it who knows how checksums are made."""
     text = json.dumps(body, sort_keys=True, separators=(",", ":"))
-    return f'{{"version":{version},"sha256":"{documents.compute_digest(str(version), text)}","body":{text}}}\n'.encode("ascii")
+    return f'{{"version":{version},"sha256":"{document_bytes.compute_digest(str(version), text)}","body":{text}}}\n'.encode("ascii")
 
 
 # A file that may lie there, and a document in it with a right checksum.
@@ -135,8 +135,8 @@ def _is_kept(root: Path, name: str, data: bytes) -> bool:
 
 def _is_readable(data: bytes) -> bool:
     try:
-        documents.decode_document(data)
-    except documents.Unreadable:
+        document_bytes.decode_document(data)
+    except document_bytes.Unreadable:
         return False
     return True
 
@@ -212,8 +212,8 @@ def _advanced(ledger: FileLedger) -> None:
 
 def check_encoding(data: bytes) -> None:
     """Read bytes as a document, and as a line of the audit."""
-    with contextlib.suppress(documents.Unreadable):
-        assert isinstance(documents.decode_document(data).body, dict)
+    with contextlib.suppress(document_bytes.Unreadable):
+        assert isinstance(document_bytes.decode_document(data).body, dict)
     lines = data.split(b"\n")
     for line in lines:
         audit.read_link(line)
@@ -238,7 +238,7 @@ _UNIT = {
 def check_journal(unit: t.Any) -> None:
     """Open a ledger with a pending unit whose checksum is right."""
     text = text_of(unit)
-    root = sandbox.laid_out("ledger", {**pristine(), "journal": f"pending\n{documents.compute_digest(text)}\n{text}".encode("ascii")})
+    root = sandbox.laid_out("ledger", {**pristine(), "journal": f"pending\n{document_bytes.compute_digest(text)}\n{text}".encode("ascii")})
     _try_each(_reads(str(root)))
     _try_each(_writes(str(root)))
 

@@ -14,7 +14,7 @@ import uuid
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import decode_document, encode_document
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.document_bytes import decode_document, encode_document
 from ansible_collections.kvmfleet.migration.tests.integration.evacuation.conftest import building
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
 from ansible_collections.kvmfleet.migration.tests.integration.support.site import Site, evacuations

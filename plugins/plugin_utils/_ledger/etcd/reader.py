@@ -20,7 +20,8 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records 
 
 from ..audit import ArchivedChain, AuditEntry, is_archived, lost_end_problems, make_audit_line, read_link, verify_lines
 from ..audit import archived_name as name_in_archive
-from ..documents import Damaged, Document, Newer, Unreadable, compute_digest, decode_document, decode_envelope, encode_document, open_envelope
+from ..document_bytes import Damaged, Newer, Unreadable, compute_digest, decode_document, decode_envelope, encode_document, open_envelope
+from ..documents import Document
 from ..parsed import Parsed, ParsedDocuments
 from ..rules import SET_ASIDE, DocumentPath, aside_name, check_document, may_be_selected
 from ..selection import PreFilter

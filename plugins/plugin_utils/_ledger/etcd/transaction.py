@@ -31,7 +31,8 @@ from .. import domain_index
 from .. import identity as common
 from ..audit import AuditEntry
 from ..changes import DocumentWrite, Transaction
-from ..documents import Document, Stored, encode_document
+from ..document_bytes import encode_document
+from ..documents import Document, Stored
 from ..identity import COPYING_NAME, IDENTITY_NAME, IdentitySource, decode_identity, new_identity, refuse_moved, replaced_error, unfinished_copy_error
 from ..parsed import ParsedDocuments
 from ..rules import CLOSED, DOMAINS, OPEN, SET_ASIDE, DocumentPath, document_key, document_path, holds_domain

@@ -21,7 +21,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidState
 
 from ..audit import AuditLink, read_link
-from ..documents import canonical_json, compute_digest
+from ..document_bytes import canonical_json, compute_digest
 from ..rules import is_document_path
 from .folder import Folder, write_all
 

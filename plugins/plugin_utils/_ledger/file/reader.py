@@ -19,7 +19,8 @@ from collections.abc import Callable, Iterator, Sequence
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import NotSupported
 
-from ..documents import Damaged, Document, Newer, Stored, decode_document, decode_envelope, open_envelope
+from ..document_bytes import Damaged, Newer, decode_document, decode_envelope, open_envelope
+from ..documents import Document, Stored
 from ..parsed import ParsedDocuments
 from ..rules import CLOSED, OPEN, SET_ASIDE, DocumentPath, aside_name, check_document, document_key, document_path, holds_domain, is_uuid, may_be_selected
 from ..selection import PreFilter, Selection

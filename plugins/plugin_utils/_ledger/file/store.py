@@ -20,7 +20,8 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records 
 from ..audit import AuditEntry, make_audit_line, read_link
 from ..changes import DocumentWrite, Transaction
 from ..contents import LedgerContents
-from ..documents import Document, Stored, decode_document, encode_document
+from ..document_bytes import decode_document, encode_document
+from ..documents import Document, Stored
 from ..identity import IDENTITY_NAME, LedgerIdentity, refuse_moved
 from ..ledger import Ledger
 from ..parsed import ParsedDocuments

@@ -13,7 +13,7 @@ import time
 import typing as t
 import uuid
 
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import encode_document
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.document_bytes import encode_document
 
 from ...support.hooks import AFTER, BEFORE
 from . import disks

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.copying import CopyTarget
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import encode_document
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.document_bytes import encode_document
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.client import Client
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.connection import EtcdAddress, EtcdOptions
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.copying import EtcdTarget

@@ -18,7 +18,8 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model import s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidState
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.contents import find_problems
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Document, canonical_json, decode_document, encode_document
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.document_bytes import canonical_json, decode_document, encode_document
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Document
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.transaction import CLUSTER
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.folder import Folder
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.journal import Journal

@@ -13,7 +13,8 @@ import pytest
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Forbidden, InvalidArgument, NotSupported
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.contents import find_problems
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.copying import copy_ledger
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import LedgerSettings, encode_document
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.document_bytes import encode_document
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import LedgerSettings
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_decisions import (
     check_override,
     decide_override,

@@ -16,7 +16,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.contents import find_problems
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.copying import copy_ledger
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import decode_document, encode_document
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.document_bytes import decode_document, encode_document
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.transaction import EtcdTransaction
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileTransaction
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import list_entries
