@@ -3,28 +3,25 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""The work of evacuate_plan: checks the request of a play, and makes one plan that distributes the domains of a dead host among all survivors."""
+"""One plan that distributes the domains of a dead host among all survivors."""
 
 from __future__ import annotations
 
 import typing as t
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import EVACUATE_ASSESS
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import BootMoment, boot_moment
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Json, JsonObject, decode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, InvalidArgument, KvmfleetError, Unreachable, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource_maps import NO_MAPS, HostNames, Renaming
 
-from .._drain.preparation import FactsOf, readable_facts
 from .._ledger.documents import HostEntry, pause_collector
 from .._ledger.host_entries import find_host_id
-from .._observe.fleet_scan import scan_fleet
 from .._scheduler import fleet as scheduler_fleet
 from .._scheduler.filters.base import PASS, Finding, Rule
 from .._scheduler.fleet import HostState, find_entry
@@ -34,161 +31,11 @@ from .._scheduler.verdicts import check_host
 from .._settings.variables import read_facts
 from . import start_checks
 from .evacuation import Evacuation
-from .fleet_answers import FirstRound
-from .job import AskedHost, EvacuationJob, EvacuationTask, EvacuationWork
+from .job import EvacuationJob
 from .renaming import rename_definition
 from .reservation import OFF_FILTERS, START_FILTERS, build_request
 from .result import UncoveredDomain
 from .start_checks import list_unproved_images
-
-_NOTHING_STARTED = "Nothing was started."
-
-
-NOT_ROOT = "the user is not root there, and only root can start domains"
-
-
-@dataclass(frozen=True)
-class Survivors:
-    """The hosts of a play that share the work, and those that answered and were excluded, with the reason: now, and earlier."""
-
-    hosts: tuple[str, ...]
-    excluded: Mapping[str, str]
-    earlier: Mapping[str, str]
-
-    def list_warnings(self, source: str) -> list[str]:
-        """Return a warning of each host that was excluded now."""
-        return [
-            f"{host} starts no domain of {source}: {why}. Set become: true for {host}, or connect to it as root, and run this again."
-            for host, why in self.excluded.items()
-        ]
-
-
-@dataclass(frozen=True)
-class EvacuationRequest:
-    """The request of a play whose hosts are the survivors.
-
-    :arg play: its hosts.
-    :arg fence_tasks: a file of tasks that switches the source off, empty for none.
-    :arg evidence: the evidence that these tasks have set, or None.
-    :arg asked: by host of the play, the result of C(host_facts).
-    :arg domains: those that are evacuated, or None for all.
-    :arg destination: the survivor that starts them all, empty for any.
-    :arg excluded: hosts that were excluded earlier, with the reason.
-    :arg twice: two variables that both name domains; empty if only one does.
-    :arg first_round: what the source and the fleet have answered while the facts of the survivors were gathered; None for a step that has to ask itself.
-    """
-
-    source: str
-    fencing: tuple[Json, ...] = ()
-    force_down: JsonObject | None = None
-    accept_locked: JsonObject | None = None
-    play: tuple[str, ...] = ()
-    fence_tasks: str = ""
-    evidence: Json = None
-    asked: Mapping[str, AskedHost | None] | None = None
-    domains: tuple[str, ...] | None = None
-    destination: str = ""
-    force: bool = False
-    excluded: Mapping[str, str] = field(default_factory=dict)
-    twice: tuple[str, ...] = ()
-    first_round: FirstRound | None = None
-
-    @classmethod
-    def from_task(cls, task: EvacuationTask) -> EvacuationRequest:
-        """Return the request of a task with these options."""
-        work = task.work or EvacuationWork()
-        return cls(
-            source=task.source,
-            fencing=task.fencing or (),
-            force_down=task.force_down,
-            accept_locked=task.accept_locked,
-            play=work.play or (),
-            fence_tasks=work.fence_tasks or "",
-            evidence=None if work.evidence in (ABSENT, "") else work.evidence,
-            asked=work.asked or None,
-            domains=task.domains if task.domains is not ABSENT else None,
-            destination=task.destination or "",
-            force=task.force,
-            excluded=work.excluded or {},
-            twice=work.twice or (),
-            # What was asked before tasks of the user have fenced the source shows nothing afterwards.
-            first_round=decode(FirstRound, work.first_round) if work.first_round and (not work.fence_tasks or task.step == EVACUATE_ASSESS) else None,
-        )
-
-    def check_options(self) -> None:
-        """Raise L(InvalidArgument) for an invalid request, or one that lacks a person's reason."""
-        if not self.source:
-            raise InvalidArgument("evacuate_host_source is empty: name the dead host.", _NOTHING_STARTED)
-        if self.source in self.play:
-            raise InvalidArgument(
-                f"{self.source} is one of the hosts of the play: run the role on the other hosts, for example hosts: kvmfleet_hosts:!{self.source}.",
-                _NOTHING_STARTED,
-            )
-        if self.force_down and not self.force_down["reason"]:
-            raise InvalidArgument(f"evacuate_host_force_down needs evacuate_host_reason: how do you know that {self.source} is off?", _NOTHING_STARTED)
-        if self.accept_locked and not self.accept_locked["reason"]:
-            raise InvalidArgument("evacuate_host_accept_locked needs evacuate_host_reason: how do you know that nobody writes these images?", _NOTHING_STARTED)
-        if self.force_down and (self.fencing or self.fence_tasks):
-            raise InvalidArgument("Give a person's word (evacuate_host_force_down) or other evidence, not both.", _NOTHING_STARTED)
-        if self.destination and self.destination not in self.play:
-            raise InvalidArgument(
-                f"evacuate_host_destination is {self.destination}, which is not one of the hosts of the play: {', '.join(sorted(self.play))}.", _NOTHING_STARTED
-            )
-
-    def check_choice(self) -> None:
-        """Raise L(InvalidArgument) for C(force) without a destination, and for two lists of domains, or one that names none, or one without a name."""
-        if self.twice:
-            raise InvalidArgument(f"Both {' and '.join(self.twice)} name domains.", f"Set only one of them. {_NOTHING_STARTED}")
-        if self.force and not self.destination:
-            raise InvalidArgument(
-                "evacuate_host_force is true, but evacuate_host_destination is empty: which host is to start domains that the scheduler refuses there?",
-                f"Name one of the surviving hosts. {_NOTHING_STARTED}",
-            )
-        if self.domains is not None and not all(self.domains or ("",)):
-            raise InvalidArgument("evacuate_host_domains has no name, or an empty one.", f"Name domains, or leave it out for all of them. {_NOTHING_STARTED}")
-
-    def find_survivors(self, facts_of: FactsOf) -> Survivors:
-        """Return the hosts of the play that answered to root, which share the work, and those that answered to another user.
-
-        Raises L(Unreachable) if none answered, L(Forbidden) if none did to root, L(Unsafe) if a domain or an image is in use twice on them.
-        """
-        asked = self.asked or {}
-        found = [host for host in self.play if (answer := asked.get(host)) and answer.ansible_facts is not ABSENT]
-        if not found:
-            raise Unreachable(f"None of {', '.join(self.play)} answers.", _NOTHING_STARTED)
-        with readable_facts():
-            known = {host: read_facts(facts) for host in found if (facts := facts_of(host))}
-            able = [host for host in found if host not in known or known[host].is_read_by_root]
-            findings = scan_fleet(known).findings
-        if findings:
-            raise Unsafe(" ".join(one.msg for one in findings), _NOTHING_STARTED)
-        if not able:
-            raise Forbidden(f"The user is root on none of {', '.join(found)}, and only root can start domains.", f"Set become: true. {_NOTHING_STARTED}")
-        earlier = {host: why for host, why in self.excluded.items() if host not in self.play}
-        return Survivors(tuple(able), {host: NOT_ROOT for host in found if host not in able}, earlier)
-
-    @property
-    def must_assess_first(self) -> bool:
-        """Whether the source has to be assessed before it is proved to be off: a tasks file fences before the proof."""
-        return bool(self.fence_tasks)
-
-    def given_evidence(self, name: str, check_mode: bool) -> list[Json] | None:
-        """Return the evidence of the tasks, or else the given evidence, or None. Raises L(Unsafe) if tasks have left no evidence.
-
-        :arg name: the source's, in the ledger.
-        """
-        if self.evidence is not None:
-            return _list_documents(self.evidence)
-        if self.fence_tasks and not check_mode:
-            raise Unsafe(f"{self.fence_tasks} has set no fact evacuate_host_evidence, so there is no evidence that {name} is off.", _NOTHING_STARTED)
-        return list(self.fencing) or None
-
-
-def _list_documents(evidence: Json) -> list[Json] | None:
-    listed = [evidence] if isinstance(evidence, Mapping) else evidence
-    if not isinstance(listed, (list, tuple)) or not all(isinstance(one, Mapping) for one in listed):
-        raise InvalidArgument("evacuate_host_evidence must be a dictionary, or a list of dictionaries.", _NOTHING_STARTED)
-    return list(listed) or None
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,8 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.action import add_shares
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.evacuation import Evacuation
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.plan import NOT_ROOT, Shares, plan_evacuation, refuse_missing_destination
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.plan import Shares, plan_evacuation, refuse_missing_destination
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.request import NOT_ROOT
 from ansible_collections.kvmfleet.migration.tests.simulator.facts import uuid_of
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._evacuate.sites import WORD, Site, host_id
 

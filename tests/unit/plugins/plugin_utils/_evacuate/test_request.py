@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, InvalidArgument, Unreachable, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.job import EvacuationTask
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.plan import EvacuationRequest
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.request import EvacuationRequest
 from ansible_collections.kvmfleet.migration.tests.simulator import facts as f
 
 Body = dict[str, t.Any]
