@@ -21,8 +21,8 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate 
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.follow import list_name_lines
 
 from .ansible_probe import AnsibleProbe, Connector
-from .evacuation import Evacuation, check_numbers
-from .job import EvacuationContext, EvacuationJob, EvacuationTask, ListedDomain
+from .evacuation import Evacuation
+from .job import EvacuationContext, EvacuationJob, EvacuationTask, ListedDomain, check_numbers
 from .plan import Shares
 from .result import EvacuationPlan, HostLabel
 from .source import age_seconds

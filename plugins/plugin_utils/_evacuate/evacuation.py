@@ -12,20 +12,18 @@ import contextlib
 import itertools
 import time
 import typing as t
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation import qemu_locks
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import boot_moment, utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, decode, encode
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, InvalidArgument, KvmfleetError, Unsafe
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.evidence import accept_silence
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostAnswer, HostRef, host_of
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource_maps import HostNames, Renaming
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import DomainToProbe, HostTokens, lockable_paths
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import lockable_paths
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import Survey
 
 from .._ledger.host_entries import HostIdentity, find_host_entry, list_entries
@@ -39,22 +37,19 @@ from .fencing_state import clear_impossible, record_impossible
 from .fleet_answers import (
     FirstRound,
     FleetAnswers,
-    FoundLocks,
     LockState,
     SourceAnswers,
     SurvivorView,
     UnaccountedDomain,
     digest_question,
-    list_libvirt_uris,
-    list_ssh_endpoints,
-    names_of_source,
 )
-from .job import CachedSettings, EvacuationContext, EvacuationJob, ListedDomain, wanted_state
-from .renaming import rename_tokens
-from .reservation import EvacuationReservation, build_request, record_refusal, saved_traits
-from .restart_limit import RestartLimitReached, check_restart_limit
-from .source import age_seconds, check_saved_values, check_still_not_granted, has_saved_disks, list_candidates, resolve_source, select_candidates
-from .start_checks import AcceptedLocks, is_fenced, list_expiring_images, list_images, refuse_locked_images, seconds_to_wait
+from .fleet_question import FleetQuestion
+from .image_locks import AcceptedLocks, ImageLocks
+from .job import CachedSettings, EvacuationContext, EvacuationJob, ListedDomain
+from .reservation import EvacuationReservation, record_refusal
+from .restart_limit import RestartLimitReached
+from .selection import DomainSelector
+from .source import age_seconds, check_still_not_granted, resolve_source
 from .starts import DomainStarter
 
 # The number of reservations under one lock on the host. A live migration to the host waits for no more than these.
@@ -84,13 +79,15 @@ class Evacuation:
         self.proofs = PowerOffEvidence(self.settings, self.source, self.entries, context.by)
         self.arrivals = RecentMoves(context.ledger)
         self.acceptance = AcceptedLocks(context.options.accept_locked, context.by)
-        self._names: dict[str, HostNames] = {}
+        self.locks = ImageLocks(context, self.proofs, self.acceptance, self.check)
+        self.question = FleetQuestion(context, self.settings, self.source, self.entries)
+        self.selector = DomainSelector(context, self.source, self.settings)
         self.damaged: list[str] = []
 
     def ask_first_round(self) -> FirstRound:
         """Ask what L(probe_fleet) judges, with the fence agent. Raises an error if the source has answered, or this survivor has not. Changes nothing."""
         self._select_domains()
-        return self._ask_side_by_side(self._build_probe(self._list_uris()), asks_agent=True)
+        return self._ask_side_by_side(self.question.build_question(self.open_jobs(), self.question.list_uris()), asks_agent=True)
 
     def probe_fleet(self, asks_agent: bool = False, earlier: FirstRound | None = None) -> None:
         """Determine the selected domains, the answers of the fleet, and what prevents each start; raises what prevents all starts. Changes nothing.
@@ -101,8 +98,8 @@ class Evacuation:
         self.probed_at = time.monotonic()
         self._select_domains()
         self.damaged = self.context.ledger.damaged_domains()
-        uris = self._list_uris()
-        question = self._build_probe(uris)
+        uris = self.question.list_uris()
+        question = self.question.build_question(self.open_jobs(), uris)
         is_answer = earlier is not None and earlier.is_answer_to(self.context.target_host, self._digest(question), boot_moment(), SILENCE_FRESH_SECONDS)
         asked = earlier if earlier and is_answer else self._ask_side_by_side(question, asks_agent)
         seen, self.silence = asked.seen, asked.silence
@@ -126,8 +123,8 @@ class Evacuation:
         remembered = remembered_by_fleet(self.context.settings, self.context.target_host, facts.remembered or None)
         self.missing_records = find_missing_records(self.context.ledger, remembered)
         for job in self.jobs:
-            self._keep_error(job, lambda job: start_checks.check_inactive(job, self.fleet))
-            self._keep_error(job, lambda job: check_known(job.name, job.uuid, self.missing_records))
+            job.keep_error(lambda job: start_checks.check_inactive(job, self.fleet))
+            job.keep_error(lambda job: check_known(job.name, job.uuid, self.missing_records))
         held = {record.domain.uuid for record in self.context.ledger.list_records(unsettled_only=True)}
         self.unaccounted = self.fleet.list_unaccounted([document.domain for document in self.context.ledger.list_domains()], held)
         self._add_warnings()
@@ -151,9 +148,6 @@ class Evacuation:
 
     def _digest(self, question: JsonObject) -> str:
         return digest_question(self.source, question)
-
-    def _list_uris(self) -> dict[str, str]:
-        return list_libvirt_uris(self.context.settings, self.entries, self.context.target_host, self.source)
 
     def prove_source_off(self, starts: bool = True) -> None:
         """Prove that the source is off. Raises what L(PowerOffEvidence.collect_evidence) does. A domain whose image is still written is not started.
@@ -203,9 +197,9 @@ class Evacuation:
     def judge_jobs(self) -> None:
         """Determine what prevents the start of each domain on this host. A host that cannot start it is recorded as refused."""
         for job in self.jobs:
-            self._keep_error(job, self._judge_job)
+            job.keep_error(self._judge_job)
             if job.is_open:
-                self._keep_error(job, self._judge_destination)
+                job.keep_error(self._judge_destination)
                 if job.error:
                     self.record_refusal(job, self.destination, job.error.message)
 
@@ -240,15 +234,16 @@ class Evacuation:
         self.judge_jobs()
         self._reserve_all(EvacuationReservation(self.context, self._fleet_view(self.seen.facts), self.destination, self.seen.cpu))
         if not self.check:
-            host_id = str(self.destination.host_id)
-            starting = DomainStarter(self.context, self.proofs, self.uris, host_id, self._all_tokens(), self.silent_at, self.acceptance)
+            host_id, tokens = str(self.destination.host_id), self.question.list_tokens(self.open_jobs())
+            starting = DomainStarter(self.context, self.proofs, self.uris, host_id, tokens, self.silent_at, self.acceptance)
             starting.start_domains(self.open_jobs())
 
     def _settle_begun(self, refusal: SourceAnswers) -> SourceAnswers:
         """Settle what an earlier run has begun here; this starts nothing and needs no evidence. Return the error for everything else."""
         if not any(job.candidate.record for job in self.jobs):
             return refusal
-        facts = decode(SurvivorView, self.context.phase("look", {**self._build_probe({}), "knock": [], "domains": [], "paths": []})).facts
+        question = {**self.question.build_question([], {}), "knock": []}
+        facts = decode(SurvivorView, self.context.phase("look", question)).facts
         self.destination = self._read_host_ref(read_facts(facts))
         begun = [job for job in self.jobs if job.is_open and start_checks.has_begun(job, self.destination)]
         if self.check or not begun:
@@ -256,8 +251,9 @@ class Evacuation:
         reservation = EvacuationReservation(self.context, self._fleet_view(facts), self.destination, {})
         for job in begun:
             job.rejoin = True
-            self._keep_error(job, lambda job: reservation.rejoin_record(job, []))
-        DomainStarter(self.context, self.proofs, {}, str(self.destination.host_id), self._all_tokens()).settle_begun([job for job in begun if job.is_open])
+            job.keep_error(lambda job: reservation.rejoin_record(job, []))
+        starting = DomainStarter(self.context, self.proofs, {}, str(self.destination.host_id), self.question.list_tokens(self.open_jobs()))
+        starting.settle_begun([job for job in begun if job.is_open])
         statuses = [f"{job.name} is '{job.record.status}'" for job in begun if job.record]
         settled = f" The evacuations that an earlier run had started here were settled: {', '.join(statuses)}."
         changed = any(job.changed for job in begun)
@@ -271,59 +267,9 @@ class Evacuation:
         return [*encode(self.proofs.all_evidence), encode(self.silence), *images, *self.acceptance.build_evidence(job, self.images), *accepted]
 
     def _select_domains(self) -> None:
-        context, options = self.context, self.context.options
-        found = list_candidates(context.ledger, self.source)
-        chosen, self.before = select_candidates(found, options.domains, context.ledger, self.source)
-        jobs = [EvacuationJob(one, self.source, wanted_state(one.entry.saved, options.state)) for one in found]
-        wanted = {one.uuid for one in chosen}
-        self.jobs = sorted((job for job in jobs if job.uuid in wanted), key=lambda job: job.sort_key)
-        self.not_selected = [job.as_entry() for job in jobs if job.uuid not in wanted]
-        for job in self.jobs:
-            self._keep_error(job, self._check_saved)
-        self.acceptance.check_known(path for job in jobs if has_saved_disks(job.candidate.entry) for path in lockable_paths(job.disks))
-
-    def _check_saved(self, job: EvacuationJob) -> None:
-        # A start that has begun is settled.
-        if job.candidate.record is None:
-            check_restart_limit(job.candidate.entry, self.source.host_ref, self.context.options.restart_limit)
-        check_saved_values(job.candidate.entry)
-        self._name_resources(job)
-        job.traits = saved_traits(job.saved, self.context.settings, self.context.target_host)
-        build_request(job)
-        start_checks.check_saved(job, self.context.options.accept_fresh)
-        self.context.warnings += [start_checks.fresh_warning(job, file) for file in job.fresh if job.is_open]
-
-    def _name_resources(self, job: EvacuationJob) -> None:
-        """Set what the saved names are on this host. Raises L(InvalidArgument) for an invalid map of either host."""
-        # It may have moved since it was saved: the definition has the names of the host that it was saved on.
-        job.names = self._names_of(str((job.saved.host and job.saved.host.host) or self.source.name))
-        job.renaming = Renaming.between(job.names, self._names_of(self.context.target_host)) or None
-
-    def _names_of(self, host: str) -> HostNames:
-        if host not in self._names:
-            self._names[host] = HostNames(host, self.settings.resource_maps(host))
-        return self._names[host]
-
-    def _build_probe(self, uris: dict[str, str]) -> JsonObject:
-        wanted = [job for job in self.jobs if job.is_open]
-        domains = [encode(self._domain_to_probe(job)) for job in wanted]
-        paths = list_images(job for job in wanted if job.wanted != domain_states.SHUTOFF)
-        endpoints = list_ssh_endpoints(self.settings, self.source)
-        dead = names_of_source(self.source, uris)
-        return {"ledger_id": self.context.ledger.ledger_id, "ask": uris, "dead": dead, "knock": encode(endpoints), "domains": domains, "paths": paths}
-
-    def _domain_to_probe(self, job: EvacuationJob) -> DomainToProbe:
-        return DomainToProbe(job.uuid, job.disks_here, job.files_here, job.fresh_here, self._tokens_for(job), job.saved.request or {})
-
-    def _tokens_for(self, job: EvacuationJob) -> HostTokens:
-        """Return the tokens of the host that the domain was saved on, by the folders as this host calls them. They identify its disks."""
-        saved_on = str((job.saved.host and job.saved.host.host_id) or "")
-        entry = next((entry for entry in self.entries if saved_on and entry.host_id == saved_on), None)
-        tokens = HostTokens(saved_on, (entry.folders or {}) if entry else {})
-        return rename_tokens(tokens, job.renaming) if job.renaming else tokens
-
-    def _all_tokens(self) -> dict[str, HostTokens]:
-        return {job.uuid: self._tokens_for(job) for job in self.jobs if job.is_open}
+        selected = self.selector.select_domains()
+        self.jobs, self.before, self.not_selected = selected.jobs, selected.before, selected.not_selected
+        self.acceptance.check_known(selected.images)
 
     def _read_host_ref(self, facts: HostFacts) -> HostRef:
         host_uuid = facts.host_uuid or None
@@ -355,27 +301,8 @@ class Evacuation:
                 context.warnings.append(f"Domain {job.name} was saved on {at}, before it came to {self.source.name}: later changes are not included.")
 
     def _check_locks(self, seen_since: bool, waits: bool = True) -> dict[str, LockState]:
-        """Return what is known of the images' locks. A domain whose image is locked after the wait is not started.
-
-        :arg seen_since: whether the source was off before the survey, which also read the locks. Then free locks are not checked again, except for locks that
-          outlive their host (NFS 3): some of them are visible only if a lock is tried, which has to wait for the proof.
-        """
         starting = [job for job in self.open_jobs() if job.wanted != domain_states.SHUTOFF and not start_checks.was_started(job, self.fleet)]
-        wait = seconds_to_wait(starting, self.context.options.lock_wait_seconds) if waits and not self.check else 0
-        found = {path: self.seen.locks[path] for path in list_images(starting)}
-        kept = sorted(set(list_images(starting)) - set(list_expiring_images(starting)))
-        found |= self._probe_locks(kept if seen_since else list_images(starting), 0)
-        held = {path for path, one in found.items() if one.state == qemu_locks.LOCKED}
-        # Waiting for locks that outlive their host would be useless, and delay all other domains.
-        if wait and held.intersection(list_expiring_images(starting)):
-            found |= self._probe_locks(list_expiring_images(starting), wait)
-        fenced = is_fenced(self.proofs.of_source) or (self.check and self.proofs.can_fence)
-        refuse_locked_images(starting, found, wait, self.acceptance, fenced)
-        return found
-
-    def _probe_locks(self, paths: list[str], seconds: int) -> Mapping[str, LockState]:
-        work: JsonObject = {"paths": paths, "wait_seconds": seconds, "may_take": not self.check}
-        return decode(FoundLocks, self.context.phase("locks", work)).locks if paths else {}
+        return self.locks.check_images(starting, self.seen.locks, seen_since, waits)
 
     def _judge_job(self, job: EvacuationJob) -> None:
         start_checks.decide_record(job, self.fleet)
@@ -392,12 +319,12 @@ class Evacuation:
     def _reserve_all(self, reservation: EvacuationReservation) -> None:
         """Open the records; in check mode predict them."""
         for job in self.jobs:
-            self._keep_error(job, lambda job: self._prepare_record(job, reservation))
+            job.keep_error(lambda job: self._prepare_record(job, reservation))
         waiting = iter([job for job in self.open_jobs() if not (self.check or job.rejoin)])
         while some := list(itertools.islice(waiting, _RESERVED_AT_ONCE)):
             with reservation.lock_host():
                 for job in some:
-                    self._keep_error(job, lambda job: reservation.reserve_host(job, self.build_evidence(job)))
+                    job.keep_error(lambda job: reservation.reserve_host(job, self.build_evidence(job)))
 
     def _prepare_record(self, job: EvacuationJob, reservation: EvacuationReservation) -> None:
         if self.check:
@@ -413,25 +340,6 @@ class Evacuation:
         leaving = frozenset(job.uuid for job in self.jobs)
         return FleetView(context.ledger, context.settings, context.target_host, survey, {context.target_host: context.uri}, self.arrivals, leaving)
 
-    def _keep_error(self, job: EvacuationJob, step: Callable[[EvacuationJob], None]) -> None:
-        """Keep the error of one domain in its job, so that the others continue."""
-        if not job.is_open:
-            return
-        try:
-            step(job)
-        except Forbidden:
-            raise
-        except KvmfleetError as error:
-            job.error = error
-
     def open_jobs(self) -> list[EvacuationJob]:
         """Return the domains that nothing prevents so far."""
         return [job for job in self.jobs if job.is_open]
-
-
-def check_numbers(parallel: int, lock_wait_seconds: t.Optional[int]) -> None:
-    """Raise L(InvalidArgument) for numbers out of bounds."""
-    if not 1 <= parallel <= 64:
-        raise InvalidArgument(f"parallel is {parallel}.", "Give a number from 1 to 64. Nothing was started.")
-    if lock_wait_seconds is not None and not 0 <= lock_wait_seconds <= 3600:
-        raise InvalidArgument(f"lock_wait_seconds is {lock_wait_seconds}.", "Give a number from 0 to 3600. Nothing was started.")

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import STATE_AS_RECORDED, STATE_RUNNING
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, Json, JsonObject, Maybe, SignedInt, decode
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, InvalidArgument, KvmfleetError
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource_maps import HostNames, Renaming
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import DomainProtection, NeededFile, SavedDisk, SavedFile
@@ -274,6 +274,17 @@ class EvacuationJob:
         request = self.saved.request or {}
         return -_int_or_zero(request.get("priority")), -_int_or_zero(request.get("memory_mib")), self.uuid
 
+    def keep_error(self, step: Callable[[EvacuationJob], None]) -> None:
+        """Take a step, unless something prevents the start already. Its error is kept here, so that the other domains continue."""
+        if not self.is_open:
+            return
+        try:
+            step(self)
+        except Forbidden:
+            raise
+        except KvmfleetError as error:
+            self.error = error
+
     def as_entry(self) -> ListedDomain:
         """Return the domain as it is listed."""
         return ListedDomain(self.uuid, self.name, self.saved.state or None, self.saved.at or None)
@@ -289,6 +300,14 @@ def wanted_state(saved: t.Optional[DomainProtection], option: str) -> str:
 
 def _int_or_zero(value: Json) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) else 0
+
+
+def check_numbers(parallel: int, lock_wait_seconds: t.Optional[int]) -> None:
+    """Raise L(InvalidArgument) for numbers out of bounds."""
+    if not 1 <= parallel <= 64:
+        raise InvalidArgument(f"parallel is {parallel}.", "Give a number from 1 to 64. Nothing was started.")
+    if lock_wait_seconds is not None and not 0 <= lock_wait_seconds <= 3600:
+        raise InvalidArgument(f"lock_wait_seconds is {lock_wait_seconds}.", "Give a number from 0 to 3600. Nothing was started.")
 
 
 class CachedSettings(Settings):

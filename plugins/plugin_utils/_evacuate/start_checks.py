@@ -3,22 +3,18 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""Checks whether a domain of the dead host may be started on this host: its record, its possible hosts, its files, and the locks on its images."""
+"""Checks whether a domain of the dead host may be started on this host: its record, its possible hosts, its files, and whether this host sees them."""
 
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation import qemu_locks
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, decode, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.definition_files import FILE_LABELS, describe_file, list_needed_files
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument, InvalidState, NotSupported, Unsafe
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.evidence import Evidence
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidState, NotSupported, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.libvirt_formats import NotXml, parse_xml
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
@@ -30,101 +26,12 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_do
     NeededFile,
     SavedDisk,
     SavedFile,
-    lockable_paths,
 )
 
 from .._ledger.rules import describe_record
 from .evidence import PowerOffEvidence
-from .fleet_answers import FleetAnswers, LockState
+from .fleet_answers import FleetAnswers
 from .job import EvacuationJob
-
-_NOT_FENCED = "accept_locked counts once a fence agent, or a tasks file, has proved that the host is off: a person's word is not enough for both."
-_FIND_HOLDER = (
-    "Find out which process holds the lock (lslocks, qemu-img info) and stop it; the domain may still run. Some storage (NFS 3) keeps the locks of a host that"
-    f" is gone. {qemu_locks.FREE_KEPT_LOCKS} accept_locked overrides this check, but not QEMU's own."
-)
-
-
-def list_images(jobs: Iterable[EvacuationJob]) -> list[str]:
-    """Return the paths of the images that these domains write and QEMU locks."""
-    return sorted({path for job in jobs for path in lockable_paths(job.disks_here)})
-
-
-@dataclass
-class AcceptedLocks:
-    """A person's decision that images may be locked, C(accept_locked): valid only for the named images, and only after fencing has proved that the source is
-    off. The images are named as the definition that was saved names them, whatever each survivor calls them.
-
-    :arg by: who runs the task.
-    """
-
-    option: t.Optional[JsonObject]
-    by: str
-    _images: frozenset[str] = field(init=False)
-
-    def __post_init__(self) -> None:
-        given = self.option or {}
-        self._images = frozenset(t.cast("Sequence[str]", given.get("images") or ()))
-        if self.option is not None and not (self._images and str(given.get("reason") or "").strip()):
-            raise InvalidArgument(
-                "accept_locked names no image, or has no reason.", "Give the images, and how a person knows that nobody writes to them. Nothing was started."
-            )
-
-    def check_known(self, known: Iterable[str]) -> None:
-        """Raise L(InvalidArgument) for an image that no domain of the source has."""
-        strange = sorted(self._images - set(known))
-        if strange:
-            raise InvalidArgument(
-                f"accept_locked names {', '.join(strange)}, which no domain that may be on the dead host writes.", "Nothing was started. Correct it."
-            )
-
-    def list_accepted(self, job: EvacuationJob) -> list[str]:
-        """Return the accepted images of a domain, as the host that the task runs on calls them."""
-        pairs = zip(job.disks, job.disks_here, strict=True)
-        return [here.path for saved, here in pairs if here.is_lockable and saved.path in self._images]
-
-    def build_evidence(self, job: EvacuationJob, found: Mapping[str, LockState]) -> list[JsonObject]:
-        """Return the part that the domain's record keeps: nothing if no accepted image was locked."""
-        held = [path for path in self.list_accepted(job) if path in found and found[path].state == qemu_locks.LOCKED]
-        option = self.option or {}
-        return [{"kind": "accepted_locks", "images": held, "by": option.get("by") or self.by, "reason": option.get("reason"), "at": utc_now()}] if held else []
-
-
-def is_fenced(evidence: t.Optional[Evidence]) -> bool:
-    """Whether the evidence comes from an agent or a tasks file, and not only from a person."""
-    return evidence is not None and not evidence.is_of_person
-
-
-def seconds_to_wait(jobs: Iterable[EvacuationJob], option: t.Optional[int]) -> int:
-    """Return how long to wait for the locks of these domains' images: the given time, or as long as their storage keeps locks of a dead host."""
-    if option is not None:
-        return option
-    return qemu_locks.lease_seconds(disk for job in jobs for disk in job.disks if disk.is_lockable)
-
-
-def list_expiring_images(jobs: Iterable[EvacuationJob]) -> list[str]:
-    """Return the images of which a dead host's locks end by themselves, so that waiting helps."""
-    return sorted({disk.path for job in jobs for disk in job.disks_here if disk.is_lockable and not qemu_locks.has_kept_locks(disk)})
-
-
-def refuse_locked_images(jobs: Iterable[EvacuationJob], found: Mapping[str, LockState], waited_seconds: int, acceptance: AcceptedLocks, fenced: bool) -> None:
-    """Set L(Unsafe) for each job whose image is still locked after the wait, unless that is accepted.
-
-    :arg found: by path.
-    :arg fenced: whether the source is off by L(is_fenced) evidence.
-    """
-    for job in jobs:
-        accepted = acceptance.list_accepted(job)
-        held = [path for path in lockable_paths(job.disks_here) if found[path].state == qemu_locks.LOCKED and not (fenced and path in accepted)]
-        if held:
-            job.error = Unsafe(_locked_message(job, held, waited_seconds), _NOT_FENCED if set(held) & set(accepted) else _FIND_HOLDER)
-
-
-def _locked_message(job: EvacuationJob, held: list[str], waited_seconds: int) -> str:
-    saved = {here.path: saved.path for saved, here in zip(job.disks, job.disks_here, strict=True)}
-    named = [path if saved[path] == path else f"{path} ({saved[path]} on {job.source.name})" for path in held]
-    return f"Domain {job.name} was not started: {', '.join(named)} is still open for writing {waited_seconds} s after {job.source.name} was fenced."
-
 
 # Statuses of an evacuation in which its destination may have the domain.
 _BEGUN_STATUSES = (s.PRE_MIGRATING, s.ERROR)

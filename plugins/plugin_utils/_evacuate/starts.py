@@ -32,9 +32,10 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_do
 
 from .._migrate.follow import ControllerGone
 from .evidence import PowerOffEvidence, SilenceRenewal
+from .image_locks import AcceptedLocks, is_fenced
 from .job import EvacuationContext, EvacuationJob
 from .reservation import request_here
-from .start_checks import AcceptedLocks, find_naming_error, is_fenced
+from .start_checks import find_naming_error
 
 # An answer of the fence agent is valid for 15 s. In this time starts may begin, which includes the transfer to the host.
 GOOD_FOR_SECONDS = 10
