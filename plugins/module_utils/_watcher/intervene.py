@@ -40,7 +40,7 @@ from .detach import SpareProcess
 from .follow import POLL_SECONDS, Follower
 from .journal import Journal
 from .run import start_watcher
-from .settle import SETTLING
+from .silent_hosts import SETTLING
 
 Starter = t.Callable[[StartOrder], t.Dict[str, Json]]
 # The migration that a module returns: as it is found, or as the state file has it at its end.

@@ -26,13 +26,8 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Before, Checkpoint
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import record_in
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.journal import Journal
-from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.settle import (
-    AGAIN_SECONDS,
-    ANSWER_SECONDS,
-    SAFE_ANSWER_SECONDS,
-    WAIT_SECONDS,
-    Settlement,
-)
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.settle import WAIT_SECONDS, Settlement
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.silent_hosts import AGAIN_SECONDS, ANSWER_SECONDS, SAFE_ANSWER_SECONDS
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI, UUID, FakeFleet
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.machine import FakeMachine
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._watcher.moves import Document, acts, journal_of, record_of, state_in
