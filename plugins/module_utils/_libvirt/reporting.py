@@ -20,8 +20,9 @@ from .._model.fleet_cpus import CpuFeatures
 from .._model.libvirt_formats import parse_libvirt_xml
 from .._model.watched_moves import CpuVerdict
 from .connection import Opened, libvirt_errors
-from .folders import HostPaths, LibvirtFolder, open_folder
+from .folders import LibvirtFolder, open_folder
 from .hardware import compare_cpu, find_baseline_cpu, read_hardware, read_surroundings
+from .host_paths import HostPaths
 from .interface import Definition, DefinitionList, DomainUse, Image
 from .reading import LibvirtReader, parse_domain_xml, read_domain_info, state_words
 
