@@ -207,7 +207,7 @@ error_code:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import internal_spec, scheduler_check_spec
-from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.survey import PHASES
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.survey_phases import PHASES
 from ansible_collections.kvmfleet.migration.plugins.module_utils._module import run_module, run_phase
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import typing as t
 
-from .._facts.survey import survey_watched_moves
+from .._facts.survey_phases import survey_watched_moves
 from .._libvirt.host import open_host
 from .._libvirt.interface import Host, OpenHost
 from .._migration.shared_storage import compare_folders

@@ -3,10 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""The survey on which the control node decides about moves: both hosts are queried, and nothing is changed.
-
-It has the phase of C(scheduler_check), which only reads, over any URI, and the phase by which C(live_migrate) prepares moves on their source host.
-"""
+"""The survey on which the control node decides about moves: both hosts are queried, and nothing is changed."""
 
 from __future__ import annotations
 
@@ -14,19 +11,16 @@ import concurrent.futures
 import dataclasses
 import typing as t
 
-from .._libvirt.host import LibvirtHost, open_host, open_reader
 from .._libvirt.interface import Host
 from .._logins import spread_logins
 from .._migration.outcome import is_running
 from .._migration.renamed_request import rename_request
 from .._migration.rewriting import rewrite_for_move
-from .._migration.shared_storage import inspect_images
 from .._model import domain_states
-from .._model.codec import ABSENT, Absent, Json, JsonObject, decode, encode
+from .._model.codec import ABSENT, Absent, Json, JsonObject, decode
 from .._model.definition_files import list_boot_paths
 from .._model.errors import KvmfleetError, NotFound, Unreachable
 from .._model.facts import GuestPlatform, HostFacts
-from .._model.libvirt_formats import check_uri, is_local
 from .._model.policy_documents import parse_policy
 from .._model.requests import DiskFile, DiskNeed, DomainRequest
 from .._model.resource_maps import Renaming
@@ -39,15 +33,8 @@ from .._model.watched_moves import (
     SurveyQuestion,
     UnprovedDevice,
     UnsharedFile,
-    WatchReport,
-    read_watcher,
 )
-from .._module import Result, is_root, require_local, require_root
-from .._run_folder import is_alive, read_json, state_path
-from .._time_limits import answer_within, limit_questions
-from .gather import gather_facts
-from .memory_lock import read_memory_lock
-from .mounts import is_on_shared_mount, read_mounts
+from .._time_limits import answer_within
 
 H = t.TypeVar("H", bound=Host)
 OpenSurveyedHost = t.Callable[[str], H]
@@ -294,83 +281,3 @@ def unshared_files(request: DomainRequest, is_shared: t.Callable[[str], bool]) -
 
 def _is_file_shared(file: DiskFile, is_shared: t.Callable[[str], bool]) -> bool:
     return is_shared(file.source) if file.kind in ("file", "dir") else file.shared is True
-
-
-def survey_moves(uri: str, questions: t.Sequence[SurveyQuestion], may_examine: bool, open_host: OpenSurveyedHost[LibvirtHost]) -> Survey:
-    """Return what L(survey_hosts) finds for these moves.
-
-    :arg uri: of the host that the moves start from.
-    :arg may_examine: whether the storage of both hosts may be tested if a move copies disks; this requires root and a local URI.
-    :arg open_host: opens the hosts to act on them, or only to read them.
-    """
-    mounts = read_mounts() if is_local(uri) else None
-    source = open_host(uri)
-    try:
-        return survey_hosts(
-            source,
-            questions,
-            open_host,
-            lambda path: mounts is not None and is_on_shared_mount(path, mounts),
-            lambda host: gather_facts(host)[0],
-            _inspect_images if may_examine else None,
-        )
-    finally:
-        source.close()
-
-
-def _inspect_images(uuid: str, source: LibvirtHost, destination: LibvirtHost) -> t.Sequence[JsonObject]:
-    return inspect_images(source.list_images(uuid), destination)
-
-
-class _SurveyCandidates(t.TypedDict):
-    """The input of L(survey_candidates)."""
-
-    wanted: Json
-
-
-@limit_questions
-def survey_candidates(uri: str, work: _SurveyCandidates) -> t.Dict[str, Json]:
-    """Return the C(survey) of what C(work["wanted"]) names."""
-    may_examine = is_local(check_uri(uri, "uri")) and is_root()
-    questions = [decode(SurveyQuestion, work["wanted"], "wanted")]
-    return {"changed": False, "survey": encode(survey_moves(uri, questions, may_examine, open_reader))}
-
-
-class _PrepareMoves(t.TypedDict):
-    """The input of L(prepare_moves)."""
-
-    wanted: t.Sequence[Json]
-
-
-@limit_questions
-def prepare_moves(uri: str, work: _PrepareMoves) -> Result:
-    """Survey source and destinations of the moves in C(work["wanted"]), with what a watcher has written about each. Changes nothing."""
-    require_root()
-    questions = [decode(SurveyQuestion, question, "wanted") for question in work["wanted"]]
-    return {"changed": False, "survey": encode(survey_watched_moves(uri, questions))}
-
-
-def survey_watched_moves(uri: str, questions: t.Sequence[SurveyQuestion]) -> Survey:
-    """Return the survey of these moves away from this host, with what a watcher has written about each."""
-    found = survey_moves(require_local(uri), questions, may_examine=True, open_host=open_host)
-    domains = tuple(add_watch(domain, question) for domain, question in zip(found.domains, questions))
-    return dataclasses.replace(found, domains=domains)
-
-
-def add_watch(domain: SurveyedDomain, question: SurveyQuestion) -> SurveyedDomain:
-    """Return the domain with the state of its last move on this host, and with how much memory its QEMU may lock."""
-    uuids = [domain.uuid] if domain.uuid else question.uuids
-    memory_lock = read_memory_lock(domain.at_source.name) if domain.at_source else None
-    return dataclasses.replace(
-        domain, watch=next(filter(None, map(_read_watch, uuids)), None), memory_lock_bytes=ABSENT if memory_lock is None else memory_lock
-    )
-
-
-def _read_watch(uuid: str) -> t.Optional[WatchReport]:
-    state = read_json(state_path(uuid))
-    if not isinstance(state, dict):
-        return None
-    return WatchReport(state, is_alive(read_watcher(state.get("watcher"))))
-
-
-PHASES: t.Dict[str, t.Callable[..., t.Dict[str, Json]]] = {"survey": survey_candidates}

@@ -14,7 +14,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils import _run_folder
-from ansible_collections.kvmfleet.migration.plugins.module_utils._facts import survey
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts import survey_phases
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import Disk
@@ -34,20 +34,20 @@ def fleet(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> FakeFleet:
     fleet = FakeFleet()
     folder = str(tmp_path)
     tmp_path.chmod(0o700)
-    monkeypatch.setattr(survey, "open_host", fleet.open)
-    monkeypatch.setattr(survey, "state_path", lambda uuid: _run_folder.state_path(uuid, folder))
+    monkeypatch.setattr(survey_phases, "open_host", fleet.open)
+    monkeypatch.setattr(survey_phases, "state_path", lambda uuid: _run_folder.state_path(uuid, folder))
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     return fleet
 
 
 def watch_of(fleet: FakeFleet, folder: pathlib.Path, **wanted: t.Any) -> t.Any:
-    (domain,) = survey.prepare_moves(LOCAL_URI, {"wanted": [{**WANTED, **wanted}]})["survey"]["domains"]
+    (domain,) = survey_phases.prepare_moves(LOCAL_URI, {"wanted": [{**WANTED, **wanted}]})["survey"]["domains"]
     return domain["watch"]
 
 
 def test_preparing_changes_nothing_and_closes_its_connections(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     fleet.guest()
-    result = survey.prepare_moves(LOCAL_URI, {"wanted": [WANTED]})
+    result = survey_phases.prepare_moves(LOCAL_URI, {"wanted": [WANTED]})
     assert (result["changed"], result["survey"]["domains"][0]["found"]) == (False, True)
     assert all(host.is_closed for host in fleet.connections)
     assert [machine.calls for machine in fleet.machines.values()] == [[], []]
@@ -73,10 +73,10 @@ def test_the_state_file_of_a_domain_that_left_is_found_by_its_uuid(fleet: FakeFl
 
 def test_preparing_needs_root_and_a_local_uri(fleet: FakeFleet, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(NotSupported):
-        survey.prepare_moves(TO_2, {"wanted": [WANTED]})
+        survey_phases.prepare_moves(TO_2, {"wanted": [WANTED]})
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(Forbidden):
-        survey.prepare_moves(LOCAL_URI, {"wanted": [WANTED]})
+        survey_phases.prepare_moves(LOCAL_URI, {"wanted": [WANTED]})
     assert fleet.connections == []
 
 
@@ -87,7 +87,7 @@ def test_what_would_differ_in_the_definition_is_reported_for_each_destination(fl
     renamings = {
         uri: encode(Renaming("kvm1", "kvm2", ResourceMaps(images=before), ResourceMaps(images=known))) for uri, known in ((TO_2, after), ("qemu://x", {}))
     }
-    (domain,) = survey.prepare_moves(LOCAL_URI, {"wanted": [{**WANTED, "renamings": renamings}]})["survey"]["domains"]
+    (domain,) = survey_phases.prepare_moves(LOCAL_URI, {"wanted": [{**WANTED, "renamings": renamings}]})["survey"]["domains"]
     change = {"path": "devices[1]/disk[1]/source[1]/@file", "before": "/srv/web.raw", "after": "/data/web.raw", "definitions": ["live", "persistent"]}
     assert domain["rewrites"][TO_2] == {"changes": [change]}
     assert domain["rewrites"]["qemu://x"]["error_code"] == "not_supported"

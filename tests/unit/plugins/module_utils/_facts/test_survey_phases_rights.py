@@ -10,7 +10,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._facts import gather, survey
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts import gather, survey_phases
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import CPU_COMPARISON, PATHS
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI, UUID, FakeFleet
@@ -25,8 +25,8 @@ def fleet(monkeypatch: pytest.MonkeyPatch) -> FakeFleet:
     fleet = FakeFleet()
     fleet.guest(disks=(domain_states.Disk("vda", "file", IMAGE),))
     fleet.destination.paths[IMAGE] = False
-    monkeypatch.setattr(survey, "open_reader", fleet.open)
-    monkeypatch.setattr(survey, "open_host", lambda uri: pytest.fail(f"{uri} was opened to act on it"))
+    monkeypatch.setattr(survey_phases, "open_reader", fleet.open)
+    monkeypatch.setattr(survey_phases, "open_host", lambda uri: pytest.fail(f"{uri} was opened to act on it"))
     return fleet
 
 
@@ -34,10 +34,10 @@ def survey_as(fleet: FakeFleet, monkeypatch: pytest.MonkeyPatch, root: bool) -> 
     """Return what is found about the destination and the domain."""
     for machine in fleet.machines.values():
         machine.is_read_only = not root
-    for module in (survey, gather):
+    for module in (survey_phases, gather):
         monkeypatch.setattr(module, "is_root", lambda: root)
-    monkeypatch.setattr(survey, "_inspect_images", lambda uuid, source, destination: [{"uuid": uuid}])
-    found = survey.survey_candidates(LOCAL_URI, {"wanted": WANTED})
+    monkeypatch.setattr(survey_phases, "_inspect_images", lambda uuid, source, destination: [{"uuid": uuid}])
+    found = survey_phases.survey_candidates(LOCAL_URI, {"wanted": WANTED})
     assert found["changed"] is False
     (domain,) = t.cast(t.Any, found)["survey"]["domains"]
     return t.cast(t.Any, found)["survey"]["destinations"][TO_2], domain
