@@ -3,27 +3,22 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""The text formats of a report, Markdown, comma-separated values and JUnit XML; and the format of figures, times and names in all of them."""
+"""A report as Markdown, and the format of figures, times and names in all text formats."""
 
 from __future__ import annotations
 
-import csv
-import io
-import itertools
-import json
 import re
 import typing as t
-import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Sequence
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import printable_line
 
 from ..checked_fleet import check_line
 from .balances import ReportedBalance, ReportedBalanceMove
 from .document import Report, ReportedHost, summary_text
-from .moves import CANCELLED, FAILED, NOT_MOVED, REFUSED, UNCERTAIN, UNDER_WAY, DowntimeRange, Downtimes, ReportedMove
+from .moves import NOT_MOVED, UNDER_WAY, DowntimeRange, Downtimes, ReportedMove
 from .runs import ReportedRun, ReportedRunHost, step_text
 
 DASH = "–"
@@ -248,112 +243,3 @@ def _remaining_text(sample: JsonObject) -> str:
 
 def _domain_name(move: ReportedMove) -> str:
     return _escape_markup(move.domain.name or move.domain.uuid)
-
-
-_MOVE_COLUMNS = (
-    *("id", "type", "status", "outcome", "reason", "why", "forced", "forced_detail", "domain", "uuid", "source", "destination"),
-    *("created_at", "started_at", "ended_at", "updated_at", "elapsed_ms", "downtime_ms", "predicted_downtime_ms", "setup_ms", "bytes", "iterations"),
-    *("mode", "rung", "percent", "memory_mib", "vcpus", "link_mib", "superseded_by", "policy", "acts", "history", "samples", "evidence"),
-    *("predicted_ms", "predicted_low_ms", "predicted_high_ms", "rewritten"),
-)
-_HOST_COLUMNS = ("name", "host_id", "state", "reason", "since", "left", "arrived", "not_moved", "under_way", "safe_to_reboot", "judged_by", "reasons")
-# A spreadsheet reads a cell with such a beginning as a formula, and a domain can have any name.
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
-
-
-def moves_as_csv(report: Report) -> str:
-    """Return the moves. Lists, e.g. the samples, are JSON in their cell."""
-    return _format_table(_MOVE_COLUMNS, [{**move.as_json(), "domain": move.domain.name, "uuid": move.domain.uuid} for move in report.moves])
-
-
-def hosts_as_csv(report: Report) -> str:
-    """Return the hosts."""
-    return _format_table(_HOST_COLUMNS, map(encode, report.hosts))
-
-
-def _format_table(columns: Sequence[str], rows: Iterable[JsonObject]) -> str:
-    stream = io.StringIO()
-    # Lines end as in other files that Ansible writes on a control node; spreadsheets accept both forms.
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows([_format_cell(row[column]) for column in columns] for row in rows)
-    return stream.getvalue()
-
-
-def _format_cell(value: Json) -> str | int | float | None:
-    if isinstance(value, (dict, list, tuple)):
-        return json.dumps(value, separators=(",", ":"))
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if value is None or isinstance(value, (int, float)):
-        return value
-    value = str(value)
-    return printable_line(f"'{value}" if value.startswith(_FORMULA_STARTS) else value)
-
-
-# A move that was not made is a failure; one with an unknown result is an error; one that is under way is neither.
-_ELEMENT_BY_OUTCOME = {REFUSED: "failure", CANCELLED: "failure", FAILED: "failure", UNCERTAIN: "error", UNDER_WAY: "skipped"}
-_COUNTED_ELEMENTS = {"failures": "failure", "errors": "error", "skipped": "skipped"}
-# XML cannot represent surrogates or the last two code points of the first plane, even if escaped.
-_NOT_XML = re.compile("[\ud800-\udfff\ufffe\uffff]")
-
-
-def as_junit(report: Report) -> str:
-    """Return the test suites, sources in order. The time of a case is that of the move; a host's verdict is a property of its suite."""
-    root = ET.Element("testsuites", {"name": _xml_text(report.title), **_sum_attributes(report.moves)})
-    verdicts = {host.name: host for host in report.hosts}
-    for source, moves in itertools.groupby(sorted(report.moves, key=_source_name), key=_source_name):
-        root.append(_suite_element(source, list(moves), verdicts.get(source), report.made_at))
-    ET.indent(root)
-    return ET.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
-
-
-def _source_name(move: ReportedMove) -> str:
-    return text_or_dash(move.source)
-
-
-def _suite_element(source: str, moves: Sequence[ReportedMove], host: t.Optional[ReportedHost], made_at: str) -> ET.Element:
-    suite = ET.Element("testsuite", {"name": _xml_text(source), "timestamp": _xml_text(made_at[:19]), **_sum_attributes(moves)})
-    if host is not None:
-        verdict = "unknown" if host.safe_to_reboot is None else str(host.safe_to_reboot).lower()
-        properties = ET.SubElement(suite, "properties")
-        ET.SubElement(properties, "property", name="safe_to_reboot", value=verdict)
-        for reason in host.reasons:
-            ET.SubElement(properties, "property", name="safe_to_reboot_reason", value=_xml_text(reason))
-    suite.extend(_case_element(source, move) for move in moves)
-    return suite
-
-
-def _case_element(source: str, move: ReportedMove) -> ET.Element:
-    case = ET.Element(
-        "testcase",
-        classname=_xml_text(source),
-        name=_xml_text(f"{text_or_dash(move.domain.name)}: {route_text(move)}"),
-        time=_seconds_text(move.elapsed_ms),
-    )
-    properties = ET.SubElement(case, "properties")
-    for key in ("id", "type", "status", "forced", "downtime_ms", "bytes", "mode"):
-        value = getattr(move, key)
-        if value is not None:
-            ET.SubElement(properties, "property", name=key, value=_xml_text(str(value)))
-    for evidence in move.evidence:
-        ET.SubElement(properties, "property", name="evidence", value=_xml_text(", ".join(f"{key}: {text_or_dash(value)}" for key, value in evidence.items())))
-    element = _ELEMENT_BY_OUTCOME.get(move.outcome)
-    if element:
-        kind = {} if element == "skipped" else {"type": _xml_text(move.reason or move.status)}
-        ET.SubElement(case, element, {"message": _xml_text(move.why or move.status), **kind})
-    return case
-
-
-def _sum_attributes(moves: Sequence[ReportedMove]) -> dict[str, str]:
-    elements = [_ELEMENT_BY_OUTCOME.get(move.outcome) for move in moves]
-    counts = {name: str(elements.count(element)) for name, element in _COUNTED_ELEMENTS.items()}
-    return {"tests": str(len(moves)), **counts, "time": _seconds_text(sum(move.elapsed_ms or 0 for move in moves))}
-
-
-def _seconds_text(milliseconds: t.Optional[int]) -> str:
-    return f"{(milliseconds or 0) / 1000:.3f}"
-
-
-def _xml_text(value: str) -> str:
-    return _NOT_XML.sub("\ufffd", printable_line(value))

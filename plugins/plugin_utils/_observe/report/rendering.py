@@ -24,9 +24,11 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Internal, InvalidArgument, printable_line
 
 from .document import Report, summary_text
-from .formats import as_junit, as_markdown, hosts_as_csv, moves_as_csv, scope_text
+from .formats import as_markdown, scope_text
+from .junit import as_junit
 from .moves import NOT_MOVED, OUTCOMES, SAMPLE_KEYS, ReportedMove
 from .rates import group_rates
+from .spreadsheets import hosts_as_csv, moves_as_csv
 
 PAGE = Path(__file__).parent / "page"
 LIBRARY = PAGE / "echarts.min.js"

@@ -20,8 +20,8 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.report import formats
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.report.document import Report
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.report.formats import moves_as_csv
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.report.rendering import data_element, file_names, render_files
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.report.spreadsheets import moves_as_csv
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._observe.report import nights
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._observe.report.conftest import report_of
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._observe.report.nights import Body
