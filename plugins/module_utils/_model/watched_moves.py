@@ -110,53 +110,6 @@ class WatchReport:
 
 
 @dataclasses.dataclass(frozen=True)
-class SurveyedImage:
-    """The image behind a disk. Sizes in bytes: what the guest sees, and what is allocated of it."""
-
-    target: str
-    kind: str
-    path: str
-    format: str
-    capacity_bytes: int
-    allocation_bytes: int
-    shareable: bool
-    has_backing: bool
-    extra: JsonObject = dataclasses.field(default_factory=dict)
-
-
-@dataclasses.dataclass(frozen=True)
-class ExistingImage:
-    """A file that a destination has at the path of an image."""
-
-    format: str
-    capacity_bytes: int
-    allocation_bytes: int
-    backing_path: str
-    extra: JsonObject = dataclasses.field(default_factory=dict)
-
-
-@dataclasses.dataclass(frozen=True)
-class SurveyedDisk:
-    """A disk of a domain as both hosts see it.
-
-    :arg verdict: whether both hosts have its image in one store; C(why) is the reason if that is not proved.
-    :arg used_by: the domains and images of the destination that use the path of the image.
-    :arg available_bytes: the free space in the folder of that path.
-    :arg same_file: why the file there may be the image itself; C(other_base) why its backing file there is a different one.
-    """
-
-    image: SurveyedImage
-    verdict: str
-    why: str
-    existing: t.Optional[ExistingImage]
-    used_by: t.Tuple[str, ...]
-    available_bytes: int
-    same_file: str
-    other_base: t.Union[str, Absent] = ABSENT
-    extra: JsonObject = dataclasses.field(default_factory=dict)
-
-
-@dataclasses.dataclass(frozen=True)
 class RewriteVerdict:
     """What would differ in the definition of a domain at a destination; C(problem) states why it cannot be rewritten, C(error_code) classes it."""
 

@@ -24,7 +24,8 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import NO_COPY
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import CREATE, FILL, REPLACE, DiskCopy
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import SurveyedDisk, SurveyedDomain, SurveyedImage, UnsharedFile
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.surveyed_disks import SurveyedDisk, SurveyedImage
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import SurveyedDomain, UnsharedFile
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.request import MoveRequest
 
 INCREMENTAL = "incremental"

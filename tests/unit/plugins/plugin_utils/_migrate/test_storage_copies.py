@@ -11,7 +11,7 @@ import pytest
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument, NotSupported, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import DiskCopy
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import SurveyedDisk
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.surveyed_disks import SurveyedDisk
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.storage import CopyRequest, plan_copies
 
 MIB = 1024**2
