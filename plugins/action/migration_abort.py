@@ -11,8 +11,8 @@ import typing as t
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import Spec, migration_abort_spec
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.intervention_request import ABORT, InterventionOptions
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.interventions import run_intervention
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.request import ABORT, InterventionOptions
 
 
 class ActionModule(FleetAction):

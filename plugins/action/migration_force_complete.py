@@ -11,8 +11,8 @@ import typing as t
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import Spec, migration_force_complete_spec
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.intervention_request import FORCE_COMPLETE, InterventionOptions
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.interventions import run_intervention
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.request import FORCE_COMPLETE, InterventionOptions
 
 
 class ActionModule(FleetAction):

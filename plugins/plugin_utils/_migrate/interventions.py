@@ -34,14 +34,14 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documen
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import LedgerInEmergency, open_ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.follow import final_error
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.job import OWNER_LAG_SECONDS, RecordMirror, RunContext
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.request import (
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.intervention_request import (
     ABORT,
     BANDWIDTH,
     InterventionOptions,
     InterventionRequest,
     read_intervention,
 )
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.job import OWNER_LAG_SECONDS, RecordMirror, RunContext
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.reserve import describe_foreign_job
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.run import MoveSettlement
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.source_host import Looked, SourceHost

@@ -5,7 +5,7 @@
 
 """The request of a task: its options, read into one request for each move before any host is queried.
 
-After the survey of the domain, its policy and the traits that the policy requires are added. Also the request of a task that aborts or forces a move.
+After the survey of the domain, its policy and the traits that the policy requires are added.
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource_maps import Renaming
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import SurveyedDomain, SurveyQuestion
 from ansible_collections.kvmfleet.migration.plugins.module_utils._module import check_domain_name
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.rules import check_uuid
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.filters.base import Filter
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.verdicts import DEFAULT_FILTERS
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.policies import (
@@ -311,63 +310,3 @@ def check_source_traits(request: MoveRequest, facts: HostFacts, source: str) -> 
         for trait in required
         if trait not in (facts.traits or ())
     ]
-
-
-# The acts, as the module on the host knows them.
-ABORT, FORCE_COMPLETE, BANDWIDTH = "abort", "force_complete", "bandwidth"
-
-
-class InterventionOptions(t.TypedDict, total=False):
-    """The options of both modules."""
-
-    uri: str
-    ledger: str | None
-    name: str | None
-    uuid: str | None
-    id: str | None
-    wait_seconds: int
-    missing_ok: bool
-    bandwidth_mib: int | None
-    complete: bool
-
-
-@dataclass(frozen=True)
-class InterventionRequest:
-    """What a task asks for.
-
-    :arg id: the record of the one move that is meant.
-    """
-
-    act: str
-    name: str | None
-    uuid: str | None
-    id: str | None
-    wait_seconds: int
-    missing_ok: bool = False
-    bandwidth_mib: int | None = None
-
-    @property
-    def label(self) -> str:
-        """The domain, or its move, for messages."""
-        return str(self.name or self.uuid or f"of record {self.id}")
-
-
-def read_intervention(options: InterventionOptions, act: str) -> InterventionRequest:
-    """Return the request in a task's options. Raises L(InvalidArgument); no host was queried yet."""
-    name, uuid, record_id, wait_seconds = options["name"], options["uuid"], options["id"], options["wait_seconds"]
-    if name is not None and uuid is not None:
-        raise InvalidArgument("name and uuid are mutually exclusive.", "Give one of them. Nothing was changed.")
-    if name is None and uuid is None and record_id is None:
-        raise InvalidArgument("name, uuid and id are missing.", "Give the domain, or the ID of the record of its migration. Nothing was changed.")
-    check_domain_name(name)
-    if wait_seconds < 0:
-        raise InvalidArgument(f"wait_seconds is {wait_seconds}.", "Give a number of seconds, or 0.")
-    bandwidth = options.get("bandwidth_mib")
-    if bandwidth is not None and not 0 <= bandwidth <= MAX_BANDWIDTH_MIB:
-        raise InvalidArgument(f"bandwidth_mib is {bandwidth}.", f"Give a whole number from 0 (no cap) to {MAX_BANDWIDTH_MIB}.")
-    if act == FORCE_COMPLETE and not options["complete"]:
-        if bandwidth is None:
-            raise InvalidArgument("complete is false and no bandwidth_mib is given: there is nothing to do.")
-        act = BANDWIDTH
-    known_id = None if record_id is None else check_uuid(record_id, "id")
-    return InterventionRequest(act, name, canonical_uuid(uuid), known_id, wait_seconds, bool(options.get("missing_ok")), bandwidth)
