@@ -20,15 +20,8 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._cold.request import ColdRequest
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Stored
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import host_ref_from_facts
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.decide import (
-    Adopt,
-    AlreadyThere,
-    Refuse,
-    Start,
-    exclude_hosts,
-    find_destination_problem,
-    read_watch,
-)
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.decide import Adopt, AlreadyThere, Refuse, Start, exclude_hosts, read_watch
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.destination_problems import find_destination_problem
 
 ColdDecision = AlreadyThere | Adopt | Start | Refuse
 

@@ -21,17 +21,14 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
     InvalidState,
     KvmfleetError,
     NotFound,
-    NotSupported,
-    Unreachable,
-    error_for_code,
 )
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import Survey, SurveyedDomain, Watcher, read_state, read_watcher
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Stored
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import HOST_ID_FILE, HOW_TO_SET_UUID, host_ref_from_facts
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import host_ref_from_facts
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.request import MoveRequest
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.storage import check_storage
+
+from .destination_problems import find_destination_problem
 
 
 def group_reasons(reasons: Mapping[str, str]) -> str:
@@ -318,53 +315,6 @@ def _sum_up_problems(request: MoveRequest, start: Start, problems: Mapping[str, 
         return first
     error = type(first) if not start.refused and all(isinstance(other, type(first)) for other in others) else Conflict
     return error(f"No host of the group kvmfleet_hosts can receive domain {request.label}. {group_reasons(reasons)}", "Nothing was moved.")
-
-
-def find_destination_problem(request: MoveRequest, source: str, survey: Survey, domain: SurveyedDomain, host: str) -> KvmfleetError | None:
-    """Return why that host cannot be the destination: silent, the source itself, another domain of that name, or disks that it cannot have."""
-    uri = request.uris[host]
-    facts = survey.destinations[uri]
-    if not facts.answered:
-        return Unreachable(f"The destination {host} does not answer: {facts.msg}", "Nothing was moved.")
-    problem = _identity_problem(request, source, survey.source.host, host, facts.host)
-    if problem is not None:
-        return problem
-    other = (domain.name_taken or {}).get(uri)
-    if other:
-        return Conflict(f"{host} has another domain named {domain.source_info.name} ({other}).", "Rename one of the two. Nothing was moved.")
-    try:
-        _check_rewrite(request, domain, host)
-        check_storage(request, domain, source, host)
-    except KvmfleetError as error:
-        return error
-    return None
-
-
-def _check_rewrite(request: MoveRequest, domain: SurveyedDomain, host: str) -> None:
-    """Raise why the definition of the domain cannot be rewritten for that host."""
-    found = (domain.rewrites or {}).get(request.uris[host])
-    if found and found.problem:
-        raise error_for_code(str(found.error_code))(
-            f"Domain {request.label} cannot get the names of {host}: {found.problem}",
-            "Complete the resource maps of both hosts (kvmfleet_bridge_map and the like). Nothing was moved.",
-        )
-
-
-def _identity_problem(request: MoveRequest, source: str, source_ref: HostRef, host: str, destination_ref: HostRef) -> KvmfleetError | None:
-    """Return why the two hosts cannot be source and destination of a move."""
-    if source_ref.is_twin(destination_ref):
-        return Conflict(
-            f"Two hosts report the host ID {source_ref.host_id}: {source}, and the destination {host}, with another libvirt UUID.",
-            f"If {HOST_ID_FILE} of one of them is a copy, remove it there. Nothing was moved.",
-        )
-    if source_ref.shares_uuid(destination_ref):
-        return NotSupported(
-            f"{source} and the destination {host} have the same libvirt UUID ({destination_ref.host_uuid}): libvirt refuses to migrate between them.",
-            f"{HOW_TO_SET_UUID} Nothing was moved.",
-        )
-    if source_ref.is_same_answer(destination_ref):
-        return InvalidArgument(f"The destination {host} is the host that domain {request.label} runs on, by libvirt's UUID.", "Nothing was moved.")
-    return None
 
 
 def _find_active_host(request: MoveRequest, domain: SurveyedDomain) -> str | None:
