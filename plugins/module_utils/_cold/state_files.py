@@ -16,7 +16,8 @@ import os
 import stat
 import typing as t
 
-from .._libvirt.interface import Folder, Host, Permissions
+from .._libvirt.interface import Folder, Host
+from .._libvirt.values import Permissions
 from .._migration.shared_storage import compare_folders
 from .._model.codec import ABSENT
 from .._model.definition_files import SEPARATE, SHARED, describe_file

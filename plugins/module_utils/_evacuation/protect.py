@@ -20,8 +20,9 @@ from .._facts.own_moves import list_remembered
 from .._facts.request import build_request
 from .._host_identity import HOST_ID_FILE, check_ledger_id, create_host_id, read_host_id, remember_ledger_id
 from .._libvirt.host import open_host
-from .._libvirt.interface import Definition, Host
+from .._libvirt.interface import Host
 from .._libvirt.reading import parse_domain_xml, read_domain_info
+from .._libvirt.values import Definition
 from .._model import domain_states
 from .._model.boot_guard import BootStatus
 from .._model.codec import Json, encode

@@ -12,7 +12,8 @@ import typing as t
 
 from .._host_identity import read_host_id, read_machine_id
 from .._libvirt.host import open_reader
-from .._libvirt.interface import Definition, DefinitionList, Host, OpenHost
+from .._libvirt.interface import Host, OpenHost
+from .._libvirt.values import Definition, DefinitionList
 from .._model import domain_states
 from .._model.clock import utc_now
 from .._model.codec import ABSENT, Maybe, encode

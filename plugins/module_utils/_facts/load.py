@@ -13,7 +13,8 @@ import functools
 import time
 import typing as t
 
-from .._libvirt.interface import Definition, DomainUse, OpenHost
+from .._libvirt.interface import OpenHost
+from .._libvirt.values import Definition, DomainUse
 from .._model.clock import BootMoment, boot_moment
 from .._model.errors import KvmfleetError
 from .._model.facts import NOT_READABLE

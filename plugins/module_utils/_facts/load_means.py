@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from .._libvirt.interface import DomainUse
+from .._libvirt.values import DomainUse
 from .._model.facts import NOT_REPORTED
 from .._model.load_signals import DomainCounters, DomainLoad, HostCounters, HostLoad, LoadReading
 from .kernel_load import HostKernelLoad, Pressure, ProcessKernelLoad

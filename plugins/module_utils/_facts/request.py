@@ -11,7 +11,7 @@ import dataclasses
 import typing as t
 from xml.etree.ElementTree import Element
 
-from .._libvirt.interface import Definition
+from .._libvirt.values import Definition
 from .._model.codec import SignedInt, decode
 from .._model.definition_files import PERSISTENT_MEMORY, Pools, list_boot_files
 from .._model.libvirt_formats import round_up_to_mib

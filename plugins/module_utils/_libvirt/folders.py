@@ -20,7 +20,7 @@ import uuid as uuid_module
 from .._model.errors import Conflict, Internal, NotFound
 from .._model.libvirt_formats import escape_text, parse_libvirt_xml, parse_number
 from .connection import libvirt_binding, libvirt_errors, translate_error
-from .interface import Permissions, Volume
+from .values import Permissions, Volume
 
 if t.TYPE_CHECKING:
     import libvirt

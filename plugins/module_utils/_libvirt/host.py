@@ -17,9 +17,9 @@ from .._model.libvirt_formats import check_migrate_uri, check_uri
 from .._model.policy_documents import CONFIG, LIVE, POLICY_NAMESPACE, POLICY_PREFIX, read_policy_element
 from .connection import Opened, libvirt_binding, libvirt_errors, open_connection, open_for_reading, translate_error
 from .folders import make_folder
-from .interface import Permissions
 from .reading import job_stats, job_words, parse_domain_xml
 from .saved_memory import LibvirtSavedMemory
+from .values import Permissions
 
 if t.TYPE_CHECKING:
     import libvirt

@@ -3,16 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""The interface of a host: protocols, and the values that their calls return.
-
-L(LibvirtHost) and the fakes of the unit tests implement the protocols.
-"""
+"""The interface of a host: the protocols that L(LibvirtHost) and the fakes of the unit tests implement."""
 
 from __future__ import annotations
 
-import dataclasses
 import typing as t
-from xml.etree.ElementTree import Element
 
 from .._model import domain_states
 from .._model.codec import JsonObject
@@ -21,102 +16,7 @@ from .._model.facts import GuestPlatform, HardwareFacts, Surroundings
 from .._model.fleet_cpus import CpuFeatures
 from .._model.record_parts import Checkpoint
 from .._model.watched_moves import CpuVerdict
-
-
-class DomainState(t.TypedDict):
-    """A domain in a list of all domains of a host."""
-
-    uuid: str
-    name: str
-    active: bool
-    state: str
-    reason: str
-    autostart: bool
-
-
-class DomainSize(t.TypedDict):
-    """The capacity that a domain uses of its host."""
-
-    uuid: str
-    name: str
-    active: bool
-    memory_bytes: int
-    vcpus: int
-
-
-@dataclasses.dataclass(frozen=True)
-class Definition:
-    """A domain with its definition, the live one if it is active. If libvirt could not return the definition, C(root) is null and C(problem) is a sentence."""
-
-    info: domain_states.DomainInfo
-    root: t.Optional[Element] = None
-    has_snapshots: bool = False
-    problem: str = ""
-
-
-@dataclasses.dataclass(frozen=True)
-class DefinitionList:
-    """Every domain of a host, defined or active, and the names of those that disappeared while they were read."""
-
-    definitions: t.List[Definition]
-    vanished: t.List[str] = dataclasses.field(default_factory=list)
-
-
-@dataclasses.dataclass(frozen=True)
-class DomainUse:
-    """What an active domain has used of its host since its start, as far as libvirt reports it.
-
-    C(id) is libvirt's number of this start of the domain. C(resident_mib) is the memory of its process. C(available_in_guest_mib) is what the guest itself
-    reported to its balloon at C(reported_at), in seconds of the epoch by the clock of the host.
-    """
-
-    uuid: str
-    name: str
-    id: int
-    cpu_ns: t.Optional[int] = None
-    network_bytes: t.Optional[int] = None
-    disk_bytes: t.Optional[int] = None
-    resident_mib: t.Optional[int] = None
-    available_in_guest_mib: t.Optional[int] = None
-    reported_at: t.Optional[int] = None
-
-
-@dataclasses.dataclass(frozen=True)
-class Image:
-    """The image behind a domain's disk. Sizes in bytes: what the guest sees, and what is allocated of it.
-
-    C(backing) are the paths of the files below it, where these are files.
-    """
-
-    target: str
-    kind: str
-    path: str
-    format: str
-    capacity_bytes: int
-    allocation_bytes: int
-    shareable: bool = False
-    has_backing: bool = False
-    backing: t.Tuple[str, ...] = ()
-
-
-@dataclasses.dataclass(frozen=True)
-class Volume:
-    """A file of a folder. C(changed_at) is its ctime in seconds."""
-
-    name: str
-    format: str
-    capacity_bytes: int
-    allocation_bytes: int
-    backing_path: str = ""
-    changed_at: float = 0.0
-
-
-class Permissions(t.NamedTuple):
-    """Who may use a file or a folder."""
-
-    mode: int
-    uid: int
-    gid: int
+from .values import DefinitionList, DomainSize, DomainState, DomainUse, Image, Permissions, Volume
 
 
 class Folder(t.Protocol):

@@ -20,7 +20,7 @@ from .._model.libvirt_formats import parse_libvirt_xml, parse_size, parse_vcpu_c
 from .._model.policy_documents import read_policy_element
 from .connection import Opened, libvirt_binding, libvirt_errors, translate_error
 from .folders import open_folder
-from .interface import DomainSize, DomainState
+from .values import DomainSize, DomainState
 
 if t.TYPE_CHECKING:
     import libvirt

@@ -23,8 +23,8 @@ from .connection import Opened, libvirt_errors
 from .folders import LibvirtFolder, open_folder
 from .hardware import compare_cpu, find_baseline_cpu, read_hardware, read_surroundings
 from .host_paths import HostPaths
-from .interface import Definition, DefinitionList, DomainUse, Image
 from .reading import LibvirtReader, parse_domain_xml, read_domain_info, state_words
+from .values import Definition, DefinitionList, DomainUse, Image
 
 if t.TYPE_CHECKING:
     import libvirt

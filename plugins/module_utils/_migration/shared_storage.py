@@ -19,7 +19,8 @@ import typing as t
 import uuid as uuid_module
 
 from .._files import sync_folder
-from .._libvirt.interface import Folder, Host, Image, Volume
+from .._libvirt.interface import Folder, Host
+from .._libvirt.values import Image, Volume
 from .._model.codec import Json
 from .._model.definition_files import SEPARATE, SHARED, UNPROVED
 from .._model.errors import KvmfleetError, NotFound, Unreachable

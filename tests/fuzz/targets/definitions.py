@@ -18,8 +18,8 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.request 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.folders import _parse_volume as volume_of
 from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.hardware import _describe_device as device_of
 from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.hardware import _list_platforms as platforms_of
-from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.interface import Definition
 from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.reading import parse_domain_xml, read_domain_info
+from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.values import Definition
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states, policy_documents
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import errors as e
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.interface import DomainUse
+from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.values import DomainUse
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Checkpoint
 

@@ -12,7 +12,7 @@ import os
 import pathlib
 import typing as t
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.interface import Image, Permissions, Volume
+from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.values import Image, Permissions, Volume
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, KvmfleetError, NotFound
 
 

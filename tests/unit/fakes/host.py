@@ -10,7 +10,7 @@ import os
 import typing as t
 from xml.etree import ElementTree
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.interface import Permissions
+from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.values import Permissions
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Internal, InvalidState, NotSupported
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Checkpoint

@@ -10,15 +10,8 @@ import contextlib
 import typing as t
 from xml.etree import ElementTree
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.interface import (
-    Definition,
-    DefinitionList,
-    DomainSize,
-    DomainState,
-    DomainUse,
-    Folder,
-    Image,
-)
+from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.interface import Folder
+from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.values import Definition, DefinitionList, DomainSize, DomainState, DomainUse, Image
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Forbidden, NotFound, Unreachable
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import GuestPlatform, HardwareFacts, Surroundings

@@ -17,7 +17,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation imp
 from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.quarantine import QUARANTINE_ROOT, Quarantine, read_manifest
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.own_moves import read_unfinished_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._host_identity import create_host_id, read_host_id
-from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.interface import DomainState
+from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.values import DomainState
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.policy import resolve_policy
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.boot_guard import TokenGrant

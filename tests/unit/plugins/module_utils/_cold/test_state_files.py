@@ -10,7 +10,7 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._cold import state_files
 from ansible_collections.kvmfleet.migration.plugins.module_utils._cold.state_files import copy_files, list_paths, remove_copies
-from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.interface import Permissions
+from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.values import Permissions
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import Disk
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Internal, NotSupported, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource_maps import Renaming, ResourceMaps

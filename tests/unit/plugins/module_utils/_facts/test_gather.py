@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts import gather as module
-from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.interface import Definition, DefinitionList
+from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.values import Definition, DefinitionList
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Internal, Unreachable

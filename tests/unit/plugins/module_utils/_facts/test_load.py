@@ -18,7 +18,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._facts import l
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.kernel_load import KernelFiles
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.load_means import NO_EARLIER_READING, NO_PRESSURE
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.load_readings import ReadingStore
-from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.interface import Definition, DomainUse
+from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.values import Definition, DomainUse
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import BootMoment
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, encode

@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts import load_means as m
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.kernel_load import RESOURCES, CpuTimes, HostKernelLoad, Pressure, ProcessKernelLoad
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.measurements import ProcessorTimes
-from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.interface import DomainUse
+from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.values import DomainUse
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import BootMoment
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import NOT_REPORTED

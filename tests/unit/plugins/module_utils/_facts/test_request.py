@@ -11,8 +11,8 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.request import build_request
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.requirements import describe_cpu
-from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.interface import Definition
 from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.reading import read_domain_info
+from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.values import Definition
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policy_documents import POLICY_NAMESPACE, parse_policy

@@ -9,8 +9,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.interface import DomainUse
 from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.reporting import describe_use
+from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.values import DomainUse
 
 STATS: t.Dict[str, t.Union[int, str]] = {
     "cpu.time": 400000000,
