@@ -1,0 +1,124 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""Carries out the decisions of a person about a host that may not return as it was: on the hosts where that matters, and then in the ledger."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject, decode, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, InvalidState, Unsafe, printable_line
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource_maps import HostNames, Renaming, rename_folders
+
+from .._ledger import host_decisions
+from .._ledger.host_decisions import discarded_entry, entry_without_token, list_discarded
+from .._ledger.host_entries import Grant, HostIdentity, find_entry_by_name, find_host_entry, recorded_grant, shown_entry
+from .._ledger.ledger import Ledger
+from .._settings.variables import TaskSettings
+
+Result = dict[str, Json]
+RunPhase = t.Callable[[str, JsonObject], JsonObject]
+# The reason that a person gives, and who that is.
+Statement = tuple[str, str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Revocation:
+    """The folders in which another host's grant is revoked, and by folder why it is not revoked in others."""
+
+    folders: tuple[str, ...]
+    problems: t.Mapping[str, str]
+    extra: JsonObject = dataclasses.field(default_factory=dict)
+
+
+def adopt_identity(ledger: Ledger, identity: HostIdentity | None, name: str, why: Statement, phase: RunPhase, check: bool) -> Result:
+    """Confirm that a host whose identity contradicts its entry is that host; return the result of the task.
+
+    :arg identity: that the host reports; None if the task runs on another one.
+    :arg phase: runs a phase of the module C(host) there.
+    """
+    if identity is None:
+        raise InvalidArgument(f"adopt_identity is about {name}, but the task runs on another host.", f"Run it on {name} itself. Nothing was changed.")
+    change = host_decisions.plan_adoption(ledger, identity, *why)
+    if change is None:
+        found = find_host_entry(ledger, identity)
+        return {"changed": False, "host": found.body if found else None, "records": []}
+    after = change.after
+    if not check:
+        if change.host_id and not identity.host_id and change.entry.host.host_id:
+            phase("adopt", {"host_id": change.host_id})
+        after = host_decisions.write_adoption(ledger, change)
+    diff: Result = {"before": shown_entry(change.entry.host), "after": shown_entry(after)}
+    return {"changed": True, "host": encode(after), "records": [], "diff": diff}
+
+
+def discard_source(ledger: Ledger, name: str, phase: RunPhase | None, why: Statement, check: bool) -> Result:
+    """Declare that a host will not return; return the result of the task. Raises L(InvalidState) for one that answers.
+
+    :arg phase: runs a phase on that host; None if the task runs on another one.
+    """
+    if phase is not None:
+        phase("read", {})
+        raise InvalidState(
+            f"{name} answers, so it is not gone.",
+            f"Clean it with evacuation_cleanup. For a host that will not return, run the task on localhost with name: {name}. Nothing was changed.",
+        )
+    found = find_entry_by_name(ledger, name)
+    changes = list(list_discarded(ledger, found.host.host_id, *why))
+    after = discarded_entry(found.host, *why)
+    if not check:
+        # The entry first: a host whose release nothing prevents any more must be known as discarded.
+        entry = ledger.put_host(after, found.version).host if after else found.host
+        records = [ledger.update_record(stored, record).record for stored, record in changes]
+    else:
+        entry, records = after or found.host, [record for _stored, record in changes]
+    return {
+        "changed": bool(records or after),
+        "host": encode(entry),
+        "records": encode(records),
+        "diff": {"before": shown_entry(found.host), "after": shown_entry(entry)},
+    }
+
+
+def revoke_token(ledger: Ledger, name: str, target_host: str, phase: RunPhase, why: Statement, check: bool, settings: TaskSettings) -> Result:
+    """Revoke a token on the host itself or on storage that it reads, and only then in the ledger. A task that dies in between can be run again."""
+    found = find_entry_by_name(ledger, name)
+    grant = recorded_grant(found.host)
+    removed, more = False, dict[str, Json]()
+    if name == target_host:
+        removed = bool(phase("revoke", {"check": check, "grant": grant.id if grant else None})["changed"])
+    elif grant:
+        names = HostNames(found.host.name, settings.resource_maps(found.host.name)), HostNames(target_host, settings.resource_maps(target_host))
+        more = {"folders": _revoke_on_storage(grant, Renaming.between(*names), phase, check)}
+    after = entry_without_token(found.host, why[0], why[1], **more)
+    entry = ledger.put_host(after, found.version).host if after and not check else after or found.host
+    return {"changed": bool(after or removed), "host": encode(entry), "records": []}
+
+
+def _revoke_on_storage(grant: Grant, renaming: Renaming, phase: RunPhase, check: bool) -> list[str]:
+    """Return the folders whose revocation the host will find. Raises L(Unsafe) when there is none.
+
+    :arg renaming: from the host that has the grant to the one that revokes it.
+    """
+    name, target_host = renaming.source, renaming.destination
+    not_revoked = f"{name} may hold a clean-shutdown token and would start its guests automatically when it returns. Nothing was changed."
+    if not grant.folders:
+        raise Unsafe(
+            f"The token of {name} was granted by an earlier version, which reads no shared storage at boot. {not_revoked}",
+            f"Start {name} from a rescue system and delete /var/lib/kvmfleet/guard/token.json, so that its next boot is held. Then run the task on {name}."
+            " If the host will never return, set source_discarded.",
+        )
+    named = rename_folders(grant.folders, renaming)
+    there = dataclasses.replace(grant, folders={here: grant.folders[folder] for folder, here in named.items()})
+    answer = decode(Revocation, phase("revoke_elsewhere", {"grant": there.for_host(), "check": check}))
+    if not answer.folders:
+        why = "; ".join(f"{folder}: {problem}" for folder, problem in sorted(answer.problems.items()))
+        raise Unsafe(
+            f"{target_host} sees no storage on which the token of {name} can be revoked ({printable_line(why)}). {not_revoked}",
+            f"Run the task on a host that sees one of these folders, or on {name} itself. If {name} will never return, set source_discarded.",
+        )
+    return [folder for folder, here in named.items() if here in answer.folders]
