@@ -17,8 +17,6 @@ from dataclasses import dataclass, replace
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject, decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import (
-    Conflict,
-    InvalidArgument,
     InvalidState,
     KvmfleetError,
     NotFound,
@@ -27,7 +25,6 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
     error_for_code,
 )
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import record_in
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, describe_actor
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Stored
@@ -42,9 +39,10 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.interv
     read_intervention,
 )
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.job import OWNER_LAG_SECONDS, RecordMirror, RunContext
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.meant_move import MeantMove, MoveFinder, find_unsettled
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.reserve import describe_foreign_job
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.run import MoveSettlement
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.source_host import Looked, SourceHost
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.source_host import SourceHost
 
 # Between two looks at a record that its own task is expected to close.
 POLL_SECONDS = 0.5
@@ -72,13 +70,11 @@ class Intervention:
 
     def run(self) -> Result:
         """Find the move that is meant, and act; return the task's result. Raises the errors of the task, before anything is changed or with C(migrations)."""
-        named = self._read_named()
-        looked = self._look(named)
-        holder = self._find_holder(looked, named)
-        self._check_named(named, looked, holder)
+        meant = MoveFinder(self.request, self.source, self.book).find_move()
+        looked = meant.looked
         found = looked.record
         if found is None:
-            return self._end_left_record(holder, looked, named)
+            return self._end_left_record(meant)
         if found.type == s.COLD_MIGRATION:
             raise NotSupported(
                 f"Domain {found.domain.name} is being moved cold on {self.source.name} (record {found.id}), which has no job of libvirt that could be "
@@ -91,109 +87,20 @@ class Intervention:
         if self.check:
             return {"changed": True, "migrations": [looked.migration]}
         if found.id is None:
-            return self._intervene_in_foreign_job(found, looked, holder)
+            return self._intervene_in_foreign_job(found, meant)
         return self._intervene_in_move(found)
-
-    # -- which move is meant ---------------------------------------------------------------------------------------
-
-    def _read_named(self) -> Stored | None:
-        """Return the record of the ID; null without one, or if the ledger cannot be used. Raises L(NotFound) or L(InvalidArgument)."""
-        record_id, request = self.request.id, self.request
-        if record_id is None:
-            return None
-        stored = self.book.use(lambda ledger: ledger.read_record(record_id))
-        if stored is None:
-            if self.book.is_lost:
-                return None
-            raise NotFound(
-                f"The ledger has no record {record_id}.",
-                "List its records with the lookup kvmfleet.migration.ledger, or name the ledger that has it. Nothing was changed.",
-            )
-        record = stored.record
-        if record.type != s.LIVE_MIGRATION:
-            raise InvalidArgument(f"Record {record_id} is of the type {record.type}, not a live migration.", "Nothing was changed.")
-        if (request.uuid and request.uuid != record.domain.uuid) or (request.name and request.name != record.domain.name):
-            raise InvalidArgument(f"Record {record_id} is about domain {record.domain.name}, not about {request.label}.", "Nothing was changed.")
-        return stored
-
-    def _look(self, named: Stored | None) -> Looked:
-        uuid = named.record.domain.uuid if named else self.request.uuid
-        return self.source.look_at_move(self.request.act, None if uuid else self.request.name, uuid)
-
-    def _find_holder(self, looked: Looked, named: Stored | None) -> Stored | None:
-        """Return the unsettled record of a live migration of the domain. Raises L(Conflict) if a name has several."""
-        if looked.record and looked.record.id and not self.request.id:
-            return None
-        held = [stored for uuid in self._list_uuids(looked, named) for stored in self._find_unsettled(uuid) if stored.record.type == s.LIVE_MIGRATION]
-        if len(held) > 1:
-            named_ids = ", ".join(stored.record.record_id for stored in held)
-            raise Conflict(f"The ledger has unsettled records of several domains named {self.request.label}: {named_ids}.", "Specify the domain by its UUID.")
-        return held[0] if held else None
-
-    def _list_uuids(self, looked: Looked, named: Stored | None) -> list[str]:
-        uuid = looked.domain.uuid if looked.domain else named.record.domain.uuid if named else self.request.uuid
-        if uuid:
-            return [uuid]
-        return [document.domain.uuid for document in self.book.use(lambda ledger: ledger.find_domains(str(self.request.name))) or ()]
-
-    def _find_unsettled(self, uuid: str) -> list[Stored]:
-        stored = self.book.use(lambda ledger: ledger.find_unsettled(uuid))
-        return [stored] if stored else []
-
-    def _check_named(self, named: Stored | None, looked: Looked, holder: Stored | None) -> None:
-        """Raise L(Conflict) if another move of the domain is in progress than the one of the ID.
-
-        Raises L(InvalidState) if that one has ended, L(InvalidArgument) if it leaves another host.
-        """
-        record_id, found = self.request.id, looked.record
-        if record_id is None:
-            return
-        newer = found if found and found.id else holder.record if holder else None
-        is_other_job = found is not None and newer is None
-        if is_other_job or (newer is not None and newer.id != record_id):
-            what = "a tool that is not of this collection" if is_other_job else f"record {newer.id if newer else None}"
-            raise Conflict(
-                f"Record {record_id} is not what moves domain {looked.domain.name if looked.domain else self.request.label} now: it is being moved for {what}.",
-                "Check it with migration_info. Nothing was changed.",
-                migrations=[looked.migration or encode(newer)],
-            )
-        if named is None or self._is_closed_and_missing(named):
-            return
-        record = named.record
-        if record.status not in s.UNSETTLED:
-            raise InvalidState(
-                f"The migration of record {record_id} has ended: {record.status}. {record.last_detail}".rstrip(),
-                "Nothing was changed.",
-                migrations=[encode(record)],
-            )
-        if not self._is_source(record, looked):
-            raise InvalidArgument(
-                f"Record {record_id} moves domain {record.domain.name} away from {record.source.label}, not from {self.source.name}.",
-                f"Run the task on {record.source.label}. Nothing was changed.",
-            )
-
-    def _is_closed_and_missing(self, named: Stored) -> bool:
-        return self.request.missing_ok and named.record.status not in s.UNSETTLED
-
-    def _is_source(self, record: MoveRecord, looked: Looked) -> bool:
-        """Whether this host is the source of the record. One that names it by an earlier identity is still its, if the domain is here."""
-        here = self._identify(looked)
-        return record.source.is_same(here) or (looked.domain is not None and record.source.may_be(here))
-
-    def _identify(self, looked: Looked) -> HostRef:
-        return replace(looked.host, host=self.source.name)
 
     # -- nothing is in progress ------------------------------------------------------------------------------------
 
-    def _end_left_record(self, holder: Stored | None, looked: Looked, named: Stored | None) -> Result:
+    def _end_left_record(self, meant: MeantMove) -> Result:
         """End the record of a move that nobody follows any more; without one there is nothing to do."""
-        ledger = self.book.ledger
-        if self.request.act == ABORT and holder and ledger and self._is_source(holder.record, looked):
+        ledger, holder = self.book.ledger, meant.own_holder
+        if self.request.act == ABORT and holder and ledger:
             return self._settle(ledger, holder)
-        is_known = looked.domain is not None or named is not None
+        is_known = meant.looked.domain is not None or meant.named is not None
         if self.request.missing_ok and is_known:
             return {"changed": False, "migrations": []}
-        raise NotFound(str(looked.absence))
+        raise NotFound(str(meant.looked.absence))
 
     def _settle(self, ledger: Ledger, holder: Stored) -> Result:
         """Abort a move by settling its record. Raises L(InvalidState) if it was too late, L(Internal) if its result cannot be proved."""
@@ -266,15 +173,15 @@ class Intervention:
 
     # -- a foreign job ---------------------------------------------------------------------------------------------
 
-    def _intervene_in_foreign_job(self, found: MoveRecord, looked: Looked, holder: Stored | None) -> Result:
+    def _intervene_in_foreign_job(self, found: MoveRecord, meant: MeantMove) -> Result:
         """Open the record, or continue the one of an earlier task; act; and close it with the outcome."""
-        request, ledger = self.request, self.book.ledger
-        if holder and ledger and not holder.record.is_foreign and request.act == ABORT and self._is_source(holder.record, looked):
+        request, ledger, holder = self.request, self.book.ledger, meant.own_holder
+        if holder and ledger and not holder.record.is_foreign and request.act == ABORT:
             # The job of a move whose state file is lost: a new watcher aborts it, and asks both hosts for the result.
             return self._settle(ledger, holder)
-        opened, stored = self._note_act(describe_foreign_job(found, looked.info, self._identify(looked), self.by)), None
+        opened, stored = self._note_act(describe_foreign_job(found, meant.looked.info, meant.here, self.by)), None
         if request.act != BANDWIDTH:
-            stored = self._open_record(opened, holder if holder and self._is_source(holder.record, looked) else None)
+            stored = self._open_record(opened, holder)
         try:
             answer = self._carry_out(found, stored.record if stored else opened.predict())
         except KvmfleetError as error:
@@ -300,7 +207,7 @@ class Intervention:
         if holder and holder.record.is_foreign:
             noted = self._note_act(holder.record)
             return self.book.use(lambda ledger: ledger.update_record(holder, noted))
-        held = self._find_unsettled(opened.domain.uuid)
+        held = find_unsettled(self.book, opened.domain.uuid)
         if held:
             self.warnings.append(
                 f"What this task does is not recorded: record {held[0].record.id} ({held[0].record.type}, '{held[0].record.status}') holds the domain."
