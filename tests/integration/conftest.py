@@ -14,6 +14,7 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.tests.integration.support.control import Control
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab, end_what_moves, fresh_lab
+from ansible_collections.kvmfleet.migration.tests.integration.support.host_names import other_names_on_second
 
 # Beside the prefix of the suite that runs this, so that two suites do not make hosts of one name.
 PREFIX = f"{os.environ.get('KVMFLEET_LAB_PREFIX', 'mov')}m"
@@ -83,3 +84,10 @@ def slow(guest: Make) -> str:
 @pytest.fixture
 def endless(guest: Make) -> str:
     return guest("endless", *ENDLESS)
+
+
+@pytest.fixture
+def other_names(lab: Lab) -> t.Iterator[None]:
+    """Give the bridge and the shared folder of the second host other names; neither has the first host's name there."""
+    with other_names_on_second(lab):
+        yield

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import json
 import typing as t
 
 import pytest
@@ -17,24 +16,19 @@ from ansible_collections.kvmfleet.migration.tests.integration.support.host_names
     BRIDGE,
     FOLDER,
     Make,
+    give_maps,
     make_named,
     maps_of,
     names_in,
-    other_names_on_second,
 )
 
 FIRMWARE = "/usr/share/seabios/bios-256k.bin"
 
 
 @pytest.fixture
-def other_names(lab: Lab, control: Control) -> t.Iterator[None]:
-    """Give the bridge and the shared folder of the second host other names, and the control node the maps of both hosts."""
-    hosts = {control.name(number): {f"kvmfleet_{kind}_map": names for kind, names in given.items()} for number, given in maps_of(lab).items()}
-    path = control.folder / "maps.yml"
-    path.write_text(json.dumps({"all": {"hosts": hosts}}), encoding="utf-8")
-    control.options = ("-i", str(path))
-    with other_names_on_second(lab):
-        yield
+def other_names(lab: Lab, control: Control, other_names: None) -> None:
+    """Give the control node the maps of both hosts, too."""
+    give_maps(control, maps_of(lab))
 
 
 def move_cold(control: Control, name: str, method: str, to: int, *options: str, **arguments: t.Any) -> Outcome:

@@ -6,8 +6,6 @@
 
 from __future__ import annotations
 
-import typing as t
-
 import pytest
 
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
@@ -20,16 +18,8 @@ from ansible_collections.kvmfleet.migration.tests.integration.support.host_names
     make_named,
     maps_of,
     names_in,
-    other_names_on_second,
 )
 from ansible_collections.kvmfleet.migration.tests.integration.support.site import Site, evacuations
-
-
-@pytest.fixture
-def other_names(lab: Lab) -> t.Iterator[None]:
-    """Give the bridge and the shared folder of the second host other names; neither has the first host's name there."""
-    with other_names_on_second(lab):
-        yield
 
 
 def give_maps(site: Site, maps: Maps) -> None:

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import pathlib
 import re
 import typing as t
@@ -22,28 +21,12 @@ from ansible_collections.kvmfleet.migration.tests.integration.support.host_names
     BRIDGE,
     FOLDER,
     Make,
-    Maps,
     definitions_on,
+    give_maps,
     make_named,
     maps_of,
     names_in,
-    other_names_on_second,
 )
-
-
-@pytest.fixture
-def other_names(lab: Lab) -> t.Iterator[None]:
-    """Give the bridge and the shared folder of the second host other names; neither has the first host's name there."""
-    with other_names_on_second(lab):
-        yield
-
-
-def give_maps(control: Control, maps: Maps) -> None:
-    """Write the maps into a second inventory of the control node."""
-    hosts = {control.name(number): {f"kvmfleet_{kind}_map": names for kind, names in given.items()} for number, given in maps.items()}
-    path = control.folder / "maps.yml"
-    path.write_text(json.dumps({"all": {"hosts": hosts}}), encoding="utf-8")
-    control.options = ("-i", str(path))
 
 
 def test_a_guest_gets_the_names_of_each_host_and_is_the_same_again_at_home(lab: Lab, control: Control, other_names: None, guest: Make) -> None:

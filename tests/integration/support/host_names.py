@@ -7,10 +7,12 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import typing as t
 from xml.etree import ElementTree
 
+from ansible_collections.kvmfleet.migration.tests.integration.support.control import Control
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
 
 Make = t.Callable[..., str]
@@ -37,6 +39,14 @@ def maps_of(lab: Lab) -> Maps:
         1: {"bridge": {"prod": "br0"}, "image": {"fast": str(lab.layout.gluster)}, "cpu": {"guests": "0"}, "graphics": {"console": addresses[1]}},
         2: {"bridge": {"prod": BRIDGE}, "image": {"fast": FOLDER}, "cpu": {"guests": 1}, "graphics": {"console": addresses[2]}},
     }
+
+
+def give_maps(control: Control, maps: Maps) -> None:
+    """Write the maps into a second inventory of the control node."""
+    hosts = {control.name(number): {f"kvmfleet_{kind}_map": names for kind, names in given.items()} for number, given in maps.items()}
+    path = control.folder / "maps.yml"
+    path.write_text(json.dumps({"all": {"hosts": hosts}}), encoding="utf-8")
+    control.options = ("-i", str(path))
 
 
 def make_named(lab: Lab, guest: Make, name: str, *options: str) -> str:
