@@ -14,7 +14,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument
 
 from .._drain.balance_entries import PlannedBalance
-from .._drain.drift import describe_gone, find_domain_drift, find_settings_drift, is_active_on, list_changes
+from .._drain.drift import describe_gone, find_domain_drift, find_maps_drift, find_settings_drift, is_active_on, list_changes
 from .._drain.plan import read_scheduler_settings
 from .._drain.plan_entries import PlannedMove
 from .._drain.saved_plan import DrainPlan, read_plan
@@ -46,6 +46,7 @@ def apply_saved_balance(saved: Json | bytes, inputs: BalanceInputs, hosts: Seque
     problems = [
         *_find_option_drift(plan, plan.balance, given),
         *find_settings_drift(plan.settings, read_scheduler_settings(inputs.drain, (), tuple(states)), states),
+        *find_maps_drift(plan, inputs.drain, tuple(states)),
         *_find_move_drift(plan, _Replay(inputs, Candidates(inputs, options), chosen, Fleet(states))),
     ]
     if problems:

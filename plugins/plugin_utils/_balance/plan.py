@@ -15,10 +15,11 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, SignedInt
 
 from .._drain.balance_entries import PlannedBalance, PlannedBalanceOptions, PlannedDeparture, PlannedEmptyHost, PlannedEmptying, PlannedHostUse
-from .._drain.plan import read_scheduler_settings
+from .._drain.plan import list_resource_maps, read_scheduler_settings
 from .._drain.plan_entries import PlannedMove, SkippedDomain
 from .._drain.prediction import SourcePrediction, predict_source
 from .._drain.saved_plan import PLAN_SCHEMA, DrainPlan, to_plain_object
+from .._scheduler.fleet import Fleet
 from .decision import Balance, HostForecast, LeftGuest, decide_balance
 from .emptying import Emptying, find_emptiable
 from .inputs import BalanceInputs
@@ -38,7 +39,7 @@ def make_balance_plan(inputs: BalanceInputs, hosts: Sequence[str], options: Bala
     states = {host: inputs.drain.host_state(host) for host in sorted(hosts)}
     balance = decide_balance(states, inputs, options)
     emptying = _describe_emptying(find_emptiable(states, inputs, options, empty)) if empty else ABSENT
-    predicted = _predict_moves(balance.moves, inputs, options)
+    predicted = _predict_moves(balance.moves, Fleet(states), inputs, options)
     return DrainPlan(
         schema=PLAN_SCHEMA,
         digest="",
@@ -55,6 +56,7 @@ def make_balance_plan(inputs: BalanceInputs, hosts: Sequence[str], options: Bala
         predicted_seconds={source: one.seconds for source, one in predicted.items()},
         predicted_ranges={source: (one.low, one.high) for source, one in predicted.items()},
         balance=_describe_balance(balance, inputs, options, emptying),
+        resource_maps=list_resource_maps(inputs.drain, (), tuple(states)),
     ).seal()
 
 
@@ -69,15 +71,15 @@ def restore_options(plan: PlannedBalanceOptions) -> BalanceOptions:
     return BalanceOptions(**{name: value for name, value in asdict(plan).items() if name != "extra"})
 
 
-def _predict_moves(moves: Sequence[ChosenMove], inputs: BalanceInputs, options: BalanceOptions) -> dict[str, SourcePrediction]:
+def _predict_moves(moves: Sequence[ChosenMove], fleet: Fleet, inputs: BalanceInputs, options: BalanceOptions) -> dict[str, SourcePrediction]:
     """Return the moves with their predictions, by source."""
     leavers = {move.leaver.request.uuid: move.leaver for move in moves}
-    described = [_describe_move(order, move, options) for order, move in enumerate(moves, 1)]
+    described = [_describe_move(order, move, fleet, options) for order, move in enumerate(moves, 1)]
     sources = sorted({move.source for move in described})
     return {source: predict_source(source, [move for move in described if move.source == source], leavers, inputs.drain, options.moves) for source in sources}
 
 
-def _describe_move(order: int, move: ChosenMove, options: BalanceOptions) -> PlannedMove:
+def _describe_move(order: int, move: ChosenMove, fleet: Fleet, options: BalanceOptions) -> PlannedMove:
     """Return a move without a prediction."""
     request = move.leaver.request
     return PlannedMove(
@@ -99,6 +101,7 @@ def _describe_move(order: int, move: ChosenMove, options: BalanceOptions) -> Pla
         cost_seconds=round(move.cost_seconds, 1),
         repairs=move.why,
         unit=move.unit,
+        rewritten=fleet.list_renamed(request, move.destination) or ABSENT,
     )
 
 

@@ -14,7 +14,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from .._drain.balance_entries import PlannedBalance, PlannedEmptying, PlannedHostUse
 from .._drain.plan_entries import PlannedMove
 from .._drain.saved_plan import DrainPlan
-from .._drain.tables import align_columns, downtime_text, outcome_row, source_line, span_text
+from .._drain.tables import align_columns, downtime_text, note_lines, outcome_row, source_line, span_text
 from .pressure import RESOURCES
 from .result import BalanceResult
 
@@ -26,7 +26,7 @@ def balance_lines(plan: DrainPlan, balance: PlannedBalance) -> list[str]:
     lines = [balance.sentence, _score_text(balance, len(plan.moves))]
     lines += align_columns(["HOST", *(name.upper() for name in RESOURCES), "JUDGED BY"], list(map(_host_row, balance.hosts)))
     lines += align_columns(_MOVE_TITLES, list(map(_move_row, plan.moves))) if plan.moves else []
-    lines += [f"WARN   {move.name} to {move.destination}: {warning}" for move in plan.moves for warning in move.warnings]
+    lines += note_lines(plan)
     lines += [f"LEFT   {entry.name} on {entry.source}: {entry.reason}" for entry in plan.skipped]
     lines += [f"SILENT {host}: {why}" for host, why in balance.silent.items()]
     lines += [f"BROKEN {sentence}" for sentence in balance.broken]

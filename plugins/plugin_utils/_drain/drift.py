@@ -56,7 +56,7 @@ def find_drift(plan: DrainPlan, inputs: DrainInputs, candidates: Sequence[str], 
     return [
         *list_changes("The option", encode(plan.options), encode(drain_options.for_plan())),
         *find_settings_drift(plan.settings, settings, {*plan.sources, *candidates}),
-        *_find_maps_drift(plan, inputs, candidates),
+        *find_maps_drift(plan, inputs, candidates),
         *_find_newcomers(plan, inputs),
         *_find_strategy_drift(plan, inputs, now),
         *_find_move_drift(plan, inputs, candidates, now),
@@ -92,8 +92,8 @@ def find_settings_drift(before: Mapping[str, JsonObject], now: Mapping[str, Json
     return found
 
 
-def _find_maps_drift(plan: DrainPlan, inputs: DrainInputs, candidates: Sequence[str]) -> list[str]:
-    """Name the resource maps that have changed. The plan of an earlier version does not have them."""
+def find_maps_drift(plan: DrainPlan, inputs: DrainInputs, candidates: Sequence[str]) -> list[str]:
+    """Return a sentence for each change of a resource map of the hosts of a plan. The plan of an earlier version does not have the maps."""
     if plan.resource_maps is ABSENT:
         return []
     before, now = plan.resource_maps, list_resource_maps(inputs, plan.sources, candidates)

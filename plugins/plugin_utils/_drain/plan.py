@@ -120,9 +120,8 @@ class PlacedDomains:
         return [(placement, leaver) for placement, leaver in both if placement.destination and bool(leaver.method) != is_live]
 
     def list_renamed(self, placement: Placement) -> tuple[NameChange, ...]:
-        """Return what the names of the domain are at its destination, as far as the facts show them."""
-        there = self.fleet.states.get(placement.destination or "")
-        return self.fleet.request_at(placement.request, there).renamed if there else ()
+        """Return what the names of the domain are at its destination."""
+        return self.fleet.list_renamed(placement.request, placement.destination or "")
 
     def list_unplaced(self) -> list[tuple[Placement, LeavingDomain]]:
         """Return the domains that no host can accept."""

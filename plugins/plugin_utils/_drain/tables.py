@@ -121,8 +121,7 @@ def plan_lines(plan: DrainPlan) -> list[str]:
     lines = align_columns(titles, rows) if rows else nothing
     lines += [_cold_line(move) for move in plan.cold_moves or ()]
     lines += [f"  {move.name} not to {hosts}: {reason}" for move in plan.all_moves for hosts, reason in summarize_rejections(move.rejected)]
-    lines += [f"WARN   {move.name} to {move.destination}: {warning}" for move in plan.all_moves for warning in move.warnings]
-    lines += [f"NAMES  {move.name} on {move.destination}: {_names_text(move.rewritten)}" for move in plan.all_moves if move.rewritten]
+    lines += note_lines(plan)
     lines += [f"STOPS  {entry.name} on {entry.source}: {entry.reason}" for entry in plan.shutdowns]
     lines += [f"STAYS  {entry.name} on {entry.source}: {entry.reason}" for entry in plan.unplaced]
     lines += [f"LEFT   {entry.name} on {entry.source}: {entry.reason}" for entry in plan.skipped]
@@ -131,7 +130,12 @@ def plan_lines(plan: DrainPlan) -> list[str]:
     return [printable_line(line) for line in lines]
 
 
-# What happens to a domain that does not move live, by method; the second form is for one that is not started at the destination.
+def note_lines(plan: DrainPlan) -> list[str]:
+    """Return the warnings of the moves, and what the names of guests are at their destinations."""
+    lines = [f"WARN   {move.name} to {move.destination}: {warning}" for move in plan.all_moves for warning in move.warnings]
+    return lines + [f"NAMES  {move.name} on {move.destination}: {_names_text(move.rewritten)}" for move in plan.all_moves if move.rewritten]
+
+
 # A guest may be pinned to many CPUs; the plan itself has all names.
 _SHOWN_NAMES = 3
 
@@ -152,6 +156,7 @@ def _more_text(names: Sequence[str]) -> str:
     return f" and {len(names) - _SHOWN_NAMES} more" if len(names) > _SHOWN_NAMES else ""
 
 
+# What happens to a domain that does not move live, by method; the second form is for one that is not started at the destination.
 _COLD_TEXTS = {SAVE: ("SAVES ", "restores it", ""), SHUTDOWN: ("STOPS ", "starts it", "defines it"), OFFLINE: ("MOVES ", "starts it", "defines it")}
 
 

@@ -17,7 +17,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource_maps import NO_MAPS, HostNames, Renaming, ResourceMaps
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource_maps import NO_MAPS, HostNames, NameChange, Renaming, ResourceMaps
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import ENABLED
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import CpuVerdict
 
@@ -253,6 +253,11 @@ class Fleet:
         if key not in self._requests_at:
             self._requests_at[key] = request.rename(Renaming.between(names, HostNames(host.name, host.resource_maps)))
         return self._requests_at[key]
+
+    def list_renamed(self, request: Request, host: str) -> tuple[NameChange, ...]:
+        """Return what the names of the domain are on that host, as far as the facts show them."""
+        there = self.states.get(host)
+        return self.request_at(request, there).renamed if there else ()
 
     def _names_of(self, request: Request) -> t.Optional[HostNames]:
         """Return the names that the request has; None if they are those of every host, or not known."""
