@@ -9,25 +9,29 @@ from __future__ import annotations
 import time
 import typing as t
 
+from ansible_collections.kvmfleet.migration.tests.integration.support.control import Outcome, Running
 from ansible_collections.kvmfleet.migration.tests.machines.scenarios.support.machines import Machines
 from ansible_collections.kvmfleet.migration.tests.machines.scenarios.support.site import Site
 
 FOLDER = "/run/kvmfleet/load"
 TIMER = "kvmfleet-load.timer"
-# A machine has one processor, which two guests want.
+# A machine has one processor, which each of these guests would keep busy alone.
 GUESTS = ("one", "two")
+BUSY = ("--mib", "32", "--dirty-mib", "4", "--rate", "8000000")
 
 
 def facts_of(site: Site, on: int) -> dict[str, t.Any]:
-    found = site.do(on, "host_facts", load_seconds=60)
-    assert found.code == 0, found.text
-    return t.cast("dict[str, t.Any]", found.result["ansible_facts"]["kvmfleet_host"])
+    return site.facts(on, load_seconds=60)
+
+
+def run_timer(site: Site, **arguments: t.Any) -> Outcome:
+    return Running(site.popen(site.ad_hoc_command(1, "load_timer", arguments, ledger=False))).wait()
 
 
 def test_a_busy_host_has_more_pressure_than_an_idle_one_and_its_timer_stores_readings(machines: Machines, site: Site) -> None:
     for name in GUESTS:
-        machines("guest", name, "--host", "m1", "--mib", "32", "--dirty-mib", "16", "--rate", "200000")
-    installed = site.do(1, "load_timer", interval_seconds=60)
+        machines("guest", name, "--host", "m1", *BUSY)
+    installed = run_timer(site, interval_seconds=60)
     assert installed.code == 0, installed.text
     assert machines.on(1, f"systemctl is-active {TIMER}").strip() == "active"
     facts_of(site, 1), facts_of(site, 2)
@@ -43,7 +47,7 @@ def test_a_busy_host_has_more_pressure_than_an_idle_one_and_its_timer_stores_rea
         assert load["cpu_cores_used"] > 0, load
     assert int(machines.on(1, f"ls {FOLDER} | wc -l")) >= 2
 
-    removed = site.do(1, "load_timer", state="absent")
+    removed = run_timer(site, state="absent")
     assert removed.code == 0, removed.text
     assert machines.on(1, f"systemctl is-active {TIMER} || true").strip() == "inactive"
     assert machines.on(1, "ls /usr/local/lib/kvmfleet /etc/systemd/system/timers.target.wants").find("kvmfleet-load") < 0
