@@ -80,12 +80,13 @@ class _Replay:
         self.problems: list[str] = []
 
     def run_stage(self, moves: Sequence[PlannedMove]) -> None:
-        """Carry out one stage. A domain is counted on both of its hosts until the stage has ended."""
-        found = [(move, leaver) for move in moves if (leaver := self._find_leaver(move))]
+        """Carry out one stage. A domain is counted on both of its hosts until the stage has ended; so is one that an earlier run has begun to move."""
+        begun = [move for move in moves if self._is_under_way(move)]
+        found = [(move, leaver) for move in moves if move not in begun and (leaver := self._find_leaver(move))]
         for _unit, members in itertools.groupby(found, key=lambda one: (one[0].source, one[0].destination, unit_key(one[1].request))):
-            self._move_unit(list(members))
-        for move, leaver in found:
-            self._fleet = self._fleet.without_domain(leaver.request.uuid, move.source)
+            self._move_unit(list(members), begun)
+        for move in (*begun, *(move for move, _leaver in found)):
+            self._fleet = self._fleet.without_domain(move.uuid, move.source)
 
     def _find_leaver(self, move: PlannedMove) -> LeavingDomain | None:
         """Return the domain if it can still leave its source; None if it has left, or cannot leave."""
@@ -96,8 +97,6 @@ class _Replay:
             if not is_active_on(self._inputs.drain, move.destination, move.uuid):
                 self.problems.append(describe_gone(move, self._inputs.drain))
             return None
-        if self._is_under_way(move):
-            return None
         leaver = self._candidates.find(move.uuid, move.source)
         if leaver is None:
             self.problems.append(f"{move.name} was to move to {move.destination}. {self._candidates.reasons[move.uuid]}")
@@ -106,13 +105,19 @@ class _Replay:
         return leaver
 
     def _is_under_way(self, move: PlannedMove) -> bool:
-        """Whether an earlier run has begun the move: it is then followed."""
-        record = self._inputs.drain.find_record_from(move.uuid, self._inputs.drain.host_ref(move.source))
-        return record is not None and record.destination.host == move.destination
+        """Whether an earlier run has begun the move between hosts that take part, and it has not ended: it is then followed."""
+        drain = self._inputs.drain
+        record = drain.find_record_from(move.uuid, drain.host_ref(move.source))
+        is_begun = record is not None and record.destination.host == move.destination and is_active_on(drain, move.source, move.uuid)
+        return is_begun and {move.source, move.destination} <= {*self._hosts}
 
-    def _move_unit(self, members: Sequence[tuple[PlannedMove, LeavingDomain]]) -> None:
-        requests, destination = [leaver.request for _move, leaver in members], members[0][0].destination
-        if not is_permitted(requests, self._fleet, destination):
+    def _move_unit(self, members: Sequence[tuple[PlannedMove, LeavingDomain]], begun: Sequence[PlannedMove]) -> None:
+        """Carry out the moves of a unit. Its members that are under way do not hold the others back."""
+        requests, destination, fleet = [leaver.request for _move, leaver in members], members[0][0].destination, self._fleet
+        for move in begun:
+            if move.unit == members[0][0].unit:
+                fleet = fleet.without_domain(move.uuid, move.source)
+        if not is_permitted(requests, fleet, destination):
             reason = "" if len(requests) > 1 else f" {check_host(requests[0], self._fleet.states[destination], self._fleet).reason}"
             self.problems.append(f"{destination} can no longer accept {names_text([request.name for request in requests])}.{reason}")
         for request in requests:

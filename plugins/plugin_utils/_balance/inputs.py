@@ -45,12 +45,12 @@ class BalanceInputs:
     last_moves: Mapping[str, datetime.datetime] = field(default_factory=dict)
 
 
-def find_last_moves(records: Iterable[MoveRecord]) -> dict[str, datetime.datetime]:
-    """Return when each domain moved last, by UUID, according to the records of completed moves."""
+def find_last_moves(completed: Iterable[MoveRecord], drain: DrainInputs) -> dict[str, datetime.datetime]:
+    """Return when each domain moved last, by UUID: according to the records of completed moves, and to those that nobody has settled since it arrived."""
     found: dict[str, datetime.datetime] = {}
-    for record in records:
+    for record in (*completed, *filter(drain.has_arrived, drain.records)):
         at = parse_timestamp(record.updated_at)
-        if at is not None and record.status == s.COMPLETED and (record.domain.uuid not in found or at > found[record.domain.uuid]):
+        if at is not None and (record.domain.uuid not in found or at > found[record.domain.uuid]):
             found[record.domain.uuid] = at
     return found
 

@@ -161,7 +161,7 @@ class BalanceRequest:
         """Return what the plan is made from: the facts, the ledger, and the variables of the hosts."""
         drain = read_inputs(self.plan, settings, ledger)
         ages = {host: age_seconds(facts) for host, facts in drain.facts.items()}
-        last_moves = find_last_moves(read_completed(ledger, self.options.cooldown_seconds + CLOCK_TOLERANCE_SECONDS))
+        last_moves = find_last_moves(read_completed(ledger, self.options.cooldown_seconds + CLOCK_TOLERANCE_SECONDS), drain)
         return BalanceInputs(drain, datetime.datetime.now(datetime.UTC), ages, last_moves)
 
     def resolve_plan(self, inputs: BalanceInputs) -> DrainPlan:

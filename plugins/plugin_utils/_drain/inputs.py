@@ -175,6 +175,11 @@ class DrainInputs:
                 return record
         return None
 
+    def has_arrived(self, record: MoveRecord) -> bool:
+        """Whether the domain of an unsettled record is active at its destination, and not on its source any more."""
+        active = self.hosts_where_active(record.domain.uuid)
+        return record.is_unsettled and record.destination.host in active and record.source.host not in active
+
     def hosts_where_active(self, uuid: str, but: t.Optional[HostRef] = None) -> list[str]:
         """Return the names of the hosts where the domain is active.
 

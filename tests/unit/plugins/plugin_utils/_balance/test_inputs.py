@@ -14,6 +14,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._balance.decision import decide_balance
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._balance.inputs import BalanceInputs, find_last_moves
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._balance.options import BalanceOptions
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.inputs import DrainInputs
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import HostEntry
 from ansible_collections.kvmfleet.migration.tests.simulator import facts as f
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._balance.builders import (
@@ -100,5 +101,11 @@ def test_a_host_that_did_not_answer_takes_no_part() -> None:
 def test_the_last_of_several_moves_counts() -> None:
     first = record("web1", "kvm1", "kvm2", "completed", updated_at="2026-11-20T10:00:00.000Z")
     last = record("web1", "kvm2", "kvm1", "completed", updated_at="2026-11-21T01:00:00.000Z")
-    failed = record("web1", "kvm1", "kvm2", "failed", updated_at="2026-11-21T02:00:00.000Z")
-    assert find_last_moves([last, first, failed]) == {f.uuid_of("web1"): datetime.datetime(2026, 11, 21, 1, tzinfo=datetime.UTC)}
+    assert find_last_moves([last, first], DrainInputs({})) == {f.uuid_of("web1"): datetime.datetime(2026, 11, 21, 1, tzinfo=datetime.UTC)}
+
+
+@pytest.mark.parametrize(("active_on", "has_moved"), [(("kvm1",), False), (("kvm1", "kvm2"), False), (("kvm2",), True), ((), False)])
+def test_a_move_that_nobody_has_settled_counts_once_the_domain_has_arrived(active_on: tuple[str, ...], has_moved: bool) -> None:
+    begun = record("web1", "kvm1", "kvm2", "running", updated_at="2026-11-21T01:00:00.000Z")
+    facts = {name: f.host(name, domains=[f.domain("web1")] if name in active_on else []) for name in ("kvm1", "kvm2")}
+    assert (f.uuid_of("web1") in find_last_moves([], DrainInputs(facts, records=[begun]))) is has_moved
