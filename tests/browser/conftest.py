@@ -21,6 +21,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.checke
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.report.document import Report, ReportData, Scope, build_document, gather_records
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.report.rendering import as_html
 from ansible_collections.kvmfleet.migration.tests.browser.window import Window
+from ansible_collections.kvmfleet.migration.tests.simulator import balance_week
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._balance.balanced import balances
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._observe.report import nights
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._observe.report.nights import Body
@@ -43,7 +44,7 @@ DEMO = Path(__file__).resolve().parents[2] / "docs" / "demo"
 
 @dataclass
 class Page:
-    """A report on disk, and the records of the ledger that it is about."""
+    """A report on disk, and the records of the ledger, or the balance runs, that it is about."""
 
     path: Path
     records: list[Body]
@@ -86,6 +87,14 @@ def slow_drain(tmp_path_factory: pytest.TempPathFactory) -> Page:
     path = tmp_path_factory.mktemp("report") / "report.html"
     path.write_text(as_html(decode(Report, document)), encoding="utf-8")
     return Page(path, document["moves"])
+
+
+@pytest.fixture(scope="session")
+def balanced_week(tmp_path_factory: pytest.TempPathFactory) -> Page:
+    """The report of the balances of a simulated week."""
+    keeper = balance_week.RunKeeper()
+    balance_week.live_through(balance_week.draw_week(seed=1, hosts=8, per_host=12), keeper)
+    return Page(_written(tmp_path_factory, ReportData(balances=keeper.runs), "A simulated week of 8 hosts"), encode(keeper.runs))
 
 
 @pytest.fixture(scope="session")

@@ -22,7 +22,7 @@ from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._obs
 
 NOT_MOVED = ("conflict", "cancelled", "failed", "error")
 # What README and docs/report.md show of a page.
-PICTURE, RATES_PICTURE = (960, 1060), (960, 880)
+PICTURE, RATES_PICTURE, BALANCES_PICTURE = (960, 1060), (960, 880), (1120, 880)
 CHARTS = ("timeline-chart", "rates-chart", "convergence-chart", "downtimes-chart")
 
 
@@ -151,6 +151,19 @@ def test_balances_have_their_scores_and_what_each_move_brought(window: Window, n
     assert moves == {"g3": "0.375", nights.MARKUP: "–"}
     window.scroll_to("#balances-chart")
     window.until("return document.querySelectorAll('#balances-chart svg path').length > 4")
+
+
+def test_a_week_of_balances_has_every_run_in_chart_and_table(window: Window, balanced_week: Page) -> None:
+    window.look(BALANCES_PICTURE)
+    window.open(balanced_week.path)
+    rows = window.rows("balances-table")
+    assert sorted(row["Moves"] for row in rows) == sorted(str(len(run["moves"])) for run in balanced_week.records)
+    measured = [run["measured"] for run in balanced_week.records if "measured" in run]
+    assert len([row for row in rows if row["Measured"] != "–"]) == len(measured)
+    window.scroll_to("#balances-chart")
+    window.until("return document.querySelectorAll('#balances-chart svg path').length > 8")
+    window.run("document.querySelector('.jump').hidden = true; window.scrollBy(0, document.querySelector('#balances').getBoundingClientRect().top - 16)")
+    window.photograph("balances", whole=False)
 
 
 def test_a_move_is_shown_with_its_samples(window: Window, night: Page) -> None:

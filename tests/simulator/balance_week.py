@@ -13,12 +13,19 @@ from __future__ import annotations
 import datetime
 import math
 import random
+import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.balance_runs import FINISHED, BalanceRun
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import RunHolder
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import COMPLETED
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._balance.decision import decide_balance
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._balance.inputs import BalanceInputs
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._balance.measuring import measure_run
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._balance.options import BalanceOptions
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._balance.plan import make_balance_plan
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._balance.runs import RunPlan, plan_run
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.inputs import DrainInputs
 from ansible_collections.kvmfleet.migration.tests.simulator import loads
 
@@ -29,6 +36,9 @@ LOOK_STEPS = 4
 TOLERATED = 0.1
 _START = datetime.datetime(2026, 11, 21, 3, 0, tzinfo=datetime.UTC)
 _MEMORY_MIB = 256 * 1024
+OPTIONS = BalanceOptions(tolerated_pressure=TOLERATED)
+# The name space of the IDs of runs and records.
+_RUNS = uuid.UUID("3b0a9c52-6f1d-4c1e-8d55-2f4f6f0b7a10")
 # By how much the demand of a host varies within a step.
 _VARIATION = 0.1
 
@@ -127,8 +137,8 @@ def mean_cores(week: Week, name: str, step: int) -> float:
     return sum(week.guests[name].cores(one) for one in steps) / len(steps)
 
 
-def balance_by_plan(week: Week, step: int) -> None:
-    """Carry out the plan of the collection."""
+def look_at(week: Week, step: int) -> BalanceInputs:
+    """Return what is known of the fleet in a step."""
     now = _START + datetime.timedelta(seconds=step * STEP_SECONDS)
     shares: dict[str, list[str]] = {host: [] for host in week.hosts}
     for name, host in week.where.items():
@@ -142,10 +152,42 @@ def balance_by_plan(week: Week, step: int) -> None:
     last = {name: _START + datetime.timedelta(seconds=one * STEP_SECONDS) for one, name, _host in week.moves}
     drain = DrainInputs(facts)
     uuids = {domain["name"]: domain["uuid"] for one in facts.values() for domain in one["domains"]}
-    inputs = BalanceInputs(drain, now, dict.fromkeys(facts, 0.0), {uuids[name]: at for name, at in last.items()})
-    balance = decide_balance({host: drain.host_state(host) for host in facts}, inputs, BalanceOptions(tolerated_pressure=TOLERATED))
+    return BalanceInputs(drain, now, dict.fromkeys(facts, 0.0), {uuids[name]: at for name, at in last.items()})
+
+
+def balance_by_plan(week: Week, step: int) -> None:
+    """Carry out the plan of the collection."""
+    inputs = look_at(week, step)
+    balance = decide_balance({host: inputs.drain.host_state(host) for host in week.hosts}, inputs, OPTIONS)
     for move in balance.moves:
         week.move(step, move.leaver.request.name, move.destination)
+
+
+class RunKeeper:
+    """Carries out the plans of the collection, and keeps the run of each in C(runs) as the ledger does: with what its moves have brought an hour later."""
+
+    def __init__(self) -> None:
+        self.runs: list[BalanceRun] = []
+
+    def __call__(self, week: Week, step: int) -> None:
+        """Measure earlier runs, and carry out a plan."""
+        inputs = look_at(week, step)
+        states = {host: inputs.drain.host_state(host) for host in week.hosts}
+        self.runs = [measure_run(run, states) or run for run in self.runs]
+        plan = make_balance_plan(inputs, week.hosts, OPTIONS)
+        if plan.balance and plan.moves:
+            self.runs.append(_end_run(plan_run(plan, plan.balance), inputs.now))
+        for move in plan.moves:
+            week.move(step, move.name, move.destination)
+
+
+def _end_run(plan: RunPlan, now: datetime.datetime) -> BalanceRun:
+    """Return a run whose moves took no time."""
+    at = now.strftime("%Y-%m-%dT%H:%M:%S.000Z")
+    holder = RunHolder("balance@control pid 1", "control", "boot", "pid:[1]", 1, 1, at)
+    moves = tuple(replace(move, record=str(uuid.uuid5(_RUNS, f"{at} {move.domain.uuid}")), status=COMPLETED) for move in plan.moves)
+    ends = (moves, holder, at, holder.by, at, at)
+    return BalanceRun(str(uuid.uuid5(_RUNS, at)), FINISHED, plan.goal, plan.hosts, plan.score_before, plan.score_predicted, *ends)
 
 
 # The rule of a greedy balancer by thresholds, after the documentation of ProxLB (its method "used" with a "balanciness" of 10) and of the load balancer of

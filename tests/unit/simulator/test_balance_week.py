@@ -6,8 +6,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.balance_runs import BalanceRun
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode, encode
 from ansible_collections.kvmfleet.migration.tests.simulator import balance_week as w
 
 SEED, HOSTS, PER_HOST = 1, 8, 12
@@ -34,6 +38,18 @@ def test_the_plan_needs_at_most_half_of_the_moves_of_the_greedy_rule(weeks: tupl
     _untouched, planned, greedy = weeks
     assert greedy.most_moves_in_a_day() > 1
     assert len(planned.moves) <= len(greedy.moves) / 2
+
+
+def test_the_runs_of_a_week_are_its_plans_and_say_what_their_moves_brought(weeks: tuple[w.Week, w.Week, w.Week]) -> None:
+    keeper, week = w.RunKeeper(), w.draw_week(SEED, HOSTS, PER_HOST)
+    w.live_through(week, keeper)
+    assert week.moves == weeks[1].moves
+    assert [len(run.moves) for run in keeper.runs] == [*Counter(step for step, _name, _host in week.moves).values()]
+    measured = [run.measured for run in keeper.runs if run.measured]
+    assert len(measured) >= len(keeper.runs) - 1
+    assert sum(one.gain for one in measured) > 0
+    for run in keeper.runs:
+        assert decode(BalanceRun, encode(run)) == run
 
 
 def test_the_pressure_rises_with_the_demand() -> None:
