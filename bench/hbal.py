@@ -26,8 +26,8 @@ _APART = "apart"
 _SCORE = re.compile(r"overall\s+([0-9.]+)")
 # A move that hbal has chosen: its number, and the score after it.
 _STEP = re.compile(r"^ *([0-9]+)\. .* => .* ([0-9.]+) a=", re.MULTILINE)
-# On a hundred hosts, hbal takes the better part of an hour. It writes each move as soon as it has chosen it.
-TIMEOUT_SECONDS = 300
+# For one score, which takes a moment.
+_SCORE_SECONDS = 300
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def _child_seconds() -> float:
 class Balanced:
     """What hbal made of busy hosts: its CPU seconds, its own score before and after, and its number of moves.
 
-    :arg is_finished: whether it ended by itself, and not after L(TIMEOUT_SECONDS).
+    :arg is_finished: whether it ended by itself, and was not stopped.
     """
 
     seconds: float
@@ -73,11 +73,14 @@ class Balanced:
     is_finished: bool
 
 
-def balanced(facts: Mapping[str, f.Document]) -> Balanced:
-    """Let hbal balance a fleet by its defaults, with the load of the domains (C(-U))."""
+def balanced(facts: Mapping[str, f.Document], timeout_seconds: float) -> Balanced:
+    """Let hbal balance a fleet by its defaults, with the load of the domains (C(-U)). It writes each move as soon as it has chosen it.
+
+    :arg timeout_seconds: after which it is stopped. On a hundred hosts it takes the better part of an hour.
+    """
     begin = _child_seconds()
     try:
-        answer = _ask(facts, {domain["uuid"]: name for name, one in facts.items() for domain in one["domains"]})
+        answer = _ask(facts, {domain["uuid"]: name for name, one in facts.items() for domain in one["domains"]}, timeout_seconds=timeout_seconds)
     except subprocess.TimeoutExpired as error:
         return _read_balance((error.stdout or b"").decode(), _child_seconds() - begin, is_finished=False)
     return _read_balance(answer, _child_seconds() - begin, is_finished=True)
@@ -98,7 +101,7 @@ def score_of(facts: Mapping[str, f.Document], where: Mapping[str, str]) -> float
     return float(_SCORE.findall(_ask(facts, where, "-l", "0"))[0])
 
 
-def _ask(facts: Mapping[str, f.Document], where: Mapping[str, str], *options: str) -> str:
+def _ask(facts: Mapping[str, f.Document], where: Mapping[str, str], *options: str, timeout_seconds: float = _SCORE_SECONDS) -> str:
     domains = {domain["uuid"]: domain for one in facts.values() for domain in one["domains"]}
     shares: dict[str, list[f.Document]] = {name: [] for name in facts}
     for uuid, name in where.items():
@@ -108,7 +111,7 @@ def _ask(facts: Mapping[str, f.Document], where: Mapping[str, str], *options: st
         cluster.write_text(_cluster({name: {**one, "domains": shares[name]} for name, one in facts.items()}), encoding="utf-8")
         load.write_text("".join(_load(domain, one) for one in facts.values() for domain in one["domains"]), encoding="utf-8")
         command = ["hbal", "-t", str(cluster), "-U", str(load), "-v", "-v", *options]
-        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=TIMEOUT_SECONDS).stdout
+        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=timeout_seconds).stdout
 
 
 def _load(domain: f.Document, host: f.Document) -> str:
