@@ -32,6 +32,7 @@ def test_the_weights_that_are_not_given_are_1() -> None:
         ({"min_gain": "much"}, "min_gain is 'much'"),
         ({"horizon_seconds": 0}, "horizon_seconds is 0"),
         ({"cooldown_seconds": -1}, "cooldown_seconds is -1"),
+        ({"max_age_seconds": 0}, "max_age_seconds is 0"),
         ({"maintenance_allowed": "yes"}, "maintenance_allowed is 'yes'"),
     ],
 )
