@@ -26,6 +26,8 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.destin
 ColdDecision = AlreadyThere | Adopt | Start | Refuse
 
 _NOTHING = "Nothing was moved."
+# QEMU 7.2 ends with a failed assertion when it saves a guest with a disk that arrived paused and has not run since.
+SAVES_PAUSED_DISKS_SINCE = 10_000_000
 
 
 def decide_cold_move(
@@ -101,12 +103,6 @@ def _check_traits(request: ColdRequest, source: str, domain: SurveyedDomain, tra
             f"Start it paused (virsh start --paused {request.label}) and move it by the method save, which moves its memory, or discard the image "
             f"(virsh managedsave-remove). {_NOTHING}",
         )
-    if request.saved and any(not disk.readonly for disk in domain.source_info.disks):
-        # QEMU 7.2 ends with a failed assertion when it saves a guest that arrived paused and has not run since.
-        raise NotSupported(
-            f"{what} has a managed-save image and a disk, and QEMU cannot save the memory of such a guest again before it has run at its destination.",
-            f"Start it paused (virsh start --paused {request.label}) and move it by the method save, which moves its memory. {_NOTHING}",
-        )
     for number, kind in ((traits.snapshots, "snapshots"), (traits.checkpoints, "checkpoints")):
         if number:
             raise NotSupported(
@@ -129,7 +125,11 @@ def _find_problem(request: ColdRequest, source: str, survey: Survey, domain: Sur
     problem = find_destination_problem(request, source, survey, domain, host)
     if problem is not None:
         return problem
-    return _find_twin(request, source, domain, host) or _find_folder_problem(request, source, traits, host)
+    return (
+        _find_twin(request, source, domain, host)
+        or _find_folder_problem(request, source, traits, host)
+        or _find_saving_problem(request, source, survey, domain, host)
+    )
 
 
 def _find_twin(request: ColdRequest, source: str, domain: SurveyedDomain, host: str) -> KvmfleetError | None:
@@ -144,6 +144,21 @@ def _find_twin(request: ColdRequest, source: str, domain: SurveyedDomain, host: 
     return Conflict(
         f"{host} has a definition of domain {request.label} already.",
         f"If it is left over from an earlier stay, remove it there (virsh undefine --keep-nvram --keep-tpm). {_NOTHING}",
+    )
+
+
+def _find_saving_problem(request: ColdRequest, source: str, survey: Survey, domain: SurveyedDomain, host: str) -> KvmfleetError | None:
+    """Return why the memory of a managed-save image cannot be saved again at that host, or on the source if it comes back."""
+    if not request.saved or all(disk.readonly for disk in domain.source_info.disks):
+        return None
+    versions = {source: survey.source.versions or {}, host: survey.destinations[request.uris[host]].versions or {}}
+    older = [name for name, known in versions.items() if known.get("hypervisor", 0) < SAVES_PAUSED_DISKS_SINCE]
+    if not older:
+        return None
+    return NotSupported(
+        f"Domain {request.label} on {source} has a managed-save image and a disk. The QEMU of {' and '.join(older)} is older than 10.0, and cannot save the memory "
+        "of such a guest again before it has run.",
+        f"Start it paused (virsh start --paused {request.label}) and move it by the method save, which moves its memory. {_NOTHING}",
     )
 
 

@@ -88,8 +88,9 @@ def test_memory_is_saved_in_the_best_format_of_both_releases(lab: Lab, control: 
     assert list(lab.path(destination, folder).glob("kvmfleet-*")) == []
 
 
-def test_a_managed_save_image_crosses_between_two_of_the_newer_release(lab: Lab, control: m.Mixed, guest: Make) -> None:
-    name = guest("web", *WRITER, on=m.NEW)
+@pytest.mark.parametrize("disk", [(), ("--storage", "shared")], ids=["no-disk", "disk"])
+def test_a_managed_save_image_crosses_between_two_of_the_newer_release(lab: Lab, control: m.Mixed, guest: Make, disk: tuple[str, ...]) -> None:
+    name = guest("web", *WRITER, *disk, on=m.NEW)
     lab.virsh(m.NEW, "managedsave", name)
     done = control.task(m.NEW, "cold_migrate", {"name": name, "destination": lab.host(m.NEWER), "method": "offline"})
     assert done.ended() == ("completed", None), done.text

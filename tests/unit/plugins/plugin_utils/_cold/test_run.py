@@ -238,16 +238,23 @@ def test_a_destination_that_has_the_domain_is_refused(control: ColdControl, stat
     assert control.places() == {"kvm1": ds.SHUTOFF, "kvm2": state}
 
 
-@pytest.mark.parametrize("readonly", [True, False])
-def test_a_managed_save_image_crosses_only_if_no_disk_is_written(control: ColdControl, readonly: bool) -> None:
+@pytest.mark.parametrize(
+    ("readonly", "versions", "older"),
+    [(True, (7002022, 7002022), ""), (False, (7002022, 10000013), "kvm1"), (False, (10000013, 9002000), "kvm2"), (False, (10000000, 10000013), "")],
+)
+def test_a_managed_save_image_with_a_disk_that_is_written_crosses_only_between_newer_hypervisors(
+    control: ColdControl, readonly: bool, versions: tuple[int, int], older: str
+) -> None:
+    for name, version in zip(("kvm1", "kvm2"), versions):
+        control.fleet.machines[name].versions["hypervisor"] = version
     save(control, disks=(ds.Disk("vda", "file", "/srv/fast/web.qcow2", readonly, False),))
     job = control.move(method="offline")
-    if readonly:
-        assert (job.error, control.places()) == (None, {"kvm2": ds.SHUTOFF})
-    else:
+    if older:
         assert isinstance(job.error, e.NotSupported)
-        assert "has a managed-save image and a disk" in str(job.error)
-        assert (control.records(), control.places()) == ([], {"kvm1": ds.SHUTOFF})
+        assert f"has a managed-save image and a disk. The QEMU of {older} is older than 10.0" in str(job.error)
+        assert ([record.status for record in control.records()], control.places()) == ([s.CONFLICT], {"kvm1": ds.SHUTOFF})
+    else:
+        assert (job.error, control.places()) == (None, {"kvm2": ds.SHUTOFF})
 
 
 def give_image_maps(control: ColdControl, **folders: str) -> None:
