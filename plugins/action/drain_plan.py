@@ -26,6 +26,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.plan_req
     save_plan,
 )
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.preparation import readable_facts, restore_hosts
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.reserve import check_reserve
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.saved_plan import pack_plan
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.tables import plan_lines
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_decisions import check_override
@@ -75,6 +76,7 @@ class ActionModule(FleetAction):
         is_saved = not request.check_saved and request.path is not None
         changed = save_plan(plan, t.cast(str, request.path), self._task.check_mode) if is_saved else False
         check_n_plus_one(plan)
+        check_reserve(plan.reserve)
         shares = build_shares(plan, known.records, settings.is_known, self._task.check_mode)
         # Ansible would join texts.
         stats = {"ansible_stats": {"data": {publish_as: pack_plan(plan)}, "per_host": False, "aggregate": False}} if publish_as else {}

@@ -21,12 +21,12 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.fleet_cpus import FleetAnswers
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.fleet_guests import collect_guests
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.inputs import DrainInputs
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.preparation import LONGEST_AGE_SECONDS, TaskResult, read_unsettled
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.source import age_seconds
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._fleet_check.cpus import make_questions
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._fleet_check.differences import ClockOffset, Finding, find_clock_skew, find_old_protection
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._fleet_check.inputs import FleetView, view_fleet
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._fleet_check.texts import list_lines
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._fleet_check.verdict import FleetVerdict, LossQuestion, judge_fleet
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import DomainEntry, HostEntry
@@ -36,7 +36,9 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate 
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.query import to_plain
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.sights import with_protect_times
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.checked_fleet import SCHEMA, CheckedFleet, keep_check
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.fleet_guests import FleetGuests
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.options import readable_results
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.scheduler import MOST_FAILOVER_HOSTS, check_failover_hosts, count_failover_hosts
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import Settings
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import age_seconds as facts_age_seconds
 
@@ -45,7 +47,6 @@ ASK, ANSWER = "ask", "answer"
 FACTS_MAX_AGE_SECONDS = 900
 # The question whether certain hosts can be lost is about this moment. The plan of a drain gathers facts right before it.
 LOST_FACTS_MAX_AGE_SECONDS = LONGEST_AGE_SECONDS
-MOST_HOSTS_LOST = 4
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ class _CheckTask:
     uri: str
     ledger: t.Optional[str]
     fleet: tuple[str, ...]
-    hosts_lost: SignedInt
+    hosts_lost: t.Optional[SignedInt]
     lost: tuple[str, ...]
     ignore: tuple[str, ...]
     max_clock_skew_seconds: SignedInt
@@ -115,17 +116,18 @@ class ActionModule(FleetAction):
             return self._ask_host(work.questions or {}, task.uri, task_vars)
         settings = self.settings(task_vars)
         fleet = list(dict.fromkeys(task.fleet)) or settings.fleet()
-        _check_options(task, fleet)
+        hosts_lost = _choose_hosts_lost(task, fleet, settings)
+        _check_options(task, hosts_lost, fleet)
         known = _read_ledger(open_if_any(*settings.ledger(self.target_host(task_vars), task.ledger)))
         max_age = LOST_FACTS_MAX_AGE_SECONDS if task.lost else FACTS_MAX_AGE_SECONDS
-        view = view_fleet(fleet, _read_inputs(fleet, settings, known, work, max_age), known.domains)
+        view = collect_guests(fleet, _read_inputs(fleet, settings, known, work, max_age))
         if work.step == ASK:
             return {"changed": False, **_describe_questions(view)}
 
         answered = {host: one for host, one in (work.answers or {}).items() if one.answers}
         clocks = {host: decode(ClockOffset, one.clock) for host, one in answered.items() if one.clock}
         others = [*find_clock_skew(clocks, task.max_clock_skew_seconds), *self._find_old_protection(fleet, known, task.protect_max_hours)]
-        question = LossQuestion(task.hosts_lost, tuple(dict.fromkeys(task.lost)))
+        question = LossQuestion(hosts_lost, tuple(dict.fromkeys(task.lost)))
         verdict = judge_fleet(view, question, {host: one.answers for host, one in answered.items() if one.answers}, others, task.ignore)
         return self._describe(verdict, None if task.lost else known.ledger, known.ledger.problems if known.ledger else ())
 
@@ -149,18 +151,27 @@ class ActionModule(FleetAction):
         return {**result, "warnings": warnings} if warnings else result
 
 
-def _check_options(task: _CheckTask, fleet: Sequence[str]) -> None:
+def _choose_hosts_lost(task: _CheckTask, fleet: Sequence[str], settings: Settings) -> int:
+    """Return how many hosts are lost: as many as the task gives, else as many as the fleet has to be able to lose, and one at least."""
+    if task.hosts_lost is not None:
+        return task.hosts_lost
+    failover_hosts = count_failover_hosts(settings.scheduler(host) for host in fleet if settings.is_known(host))
+    check_failover_hosts(failover_hosts, len(fleet))
+    return max(1, failover_hosts)
+
+
+def _check_options(task: _CheckTask, hosts_lost: int, fleet: Sequence[str]) -> None:
     """Raise L(InvalidArgument) for an invalid option."""
     least = max(1, len(set(task.lost)))
-    most = len(set(task.lost)) + MOST_HOSTS_LOST
-    if not least <= task.hosts_lost <= most:
-        raise InvalidArgument(f"hosts_lost is {task.hosts_lost}.", f"Give the number of hosts that are lost at the same time, {least} to {most}.")
+    most = len(set(task.lost)) + MOST_FAILOVER_HOSTS
+    if not least <= hosts_lost <= most:
+        raise InvalidArgument(f"hosts_lost is {hosts_lost}.", f"Give the number of hosts that are lost at the same time, {least} to {most}.")
     strangers = [host for host in task.lost if host not in fleet]
     if strangers:
         raise InvalidArgument(f"lost has {', '.join(strangers)}, which is not in the fleet that is checked.", "Name hosts of the fleet.")
-    if len(fleet) <= task.hosts_lost:
+    if len(fleet) <= hosts_lost:
         raise InvalidArgument(
-            f"The fleet has {len(fleet)} {'host' if len(fleet) == 1 else 'hosts'}, and hosts_lost is {task.hosts_lost}.", "Check more hosts, or lose fewer."
+            f"The fleet has {len(fleet)} {'host' if len(fleet) == 1 else 'hosts'}, and hosts_lost is {hosts_lost}.", "Check more hosts, or lose fewer."
         )
     if task.protect_max_hours < 1:
         raise InvalidArgument(f"protect_max_hours is {task.protect_max_hours}.", "Give a number of hours from 1.")
@@ -190,10 +201,20 @@ def _read_inputs(fleet: Sequence[str], settings: Settings, known: _Ledger, work:
     variables = ("kvmfleet_scheduler", "kvmfleet_migration_policy", "kvmfleet_profiles")
     scheduler, policies, profiles = ({host: settings.of(host, variable, {}) for host in fleet if settings.is_known(host)} for variable in variables)
     maps = {host: settings.resource_maps(host) for host in fleet}
-    return DrainInputs(facts, known.entries, read_unsettled(known.ledger), silence, scheduler, policies=policies, profiles=profiles, resource_maps=maps)
+    return DrainInputs(
+        facts,
+        known.entries,
+        read_unsettled(known.ledger),
+        silence,
+        scheduler,
+        policies=policies,
+        profiles=profiles,
+        resource_maps=maps,
+        documents=known.domains,
+    )
 
 
-def _describe_questions(view: FleetView) -> JsonObject:
+def _describe_questions(view: FleetGuests) -> JsonObject:
     """Return the questions: those about CPUs are the same for all hosts."""
     questions = make_questions(view)
     cpus: Json = next((encode(one.cpus) for one in questions.values()), [])

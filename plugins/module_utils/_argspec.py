@@ -472,7 +472,7 @@ def fleet_check_spec() -> Spec:
         **ledger_spec(),
         **internal_spec(),
         "fleet": {"type": "list", "elements": "str", "default": []},
-        "hosts_lost": {"type": "int", "default": 1},
+        "hosts_lost": {"type": "int"},
         "lost": {"type": "list", "elements": "str", "default": []},
         "ignore": {"type": "list", "elements": "str", "choices": list(FLEET_CHECK_KINDS), "default": []},
         "max_clock_skew_seconds": {"type": "int", "default": 2},

@@ -28,9 +28,10 @@ options:
     elements: str
     default: []
   hosts_lost:
-    description: How many hosts may be lost at the same time, V(1) to V(4). The number of sets grows steeply with it. 100 hosts have 4,950 pairs.
+    description:
+      - How many hosts may be lost at the same time, V(1) to V(4). The number of sets grows steeply with it. 100 hosts have 4,950 pairs.
+      - The default is C(kvmfleet_scheduler.failover_hosts) of the inventory, and V(1) if that is not set.
     type: int
-    default: 1
   lost:
     description:
       - Judge only the sets of O(hosts_lost) hosts that include all of these, at most 4 more than these. Nothing else is judged then, and the result is not

@@ -18,6 +18,7 @@ from .._drain.sorting import make_remaining_request
 from .._ledger.documents import pause_collector
 from .._scheduler.filters.base import names_text, one_or_many
 from .._scheduler.fleet import Fleet, HostState
+from .._scheduler.fleet_guests import FleetGuests
 from .._scheduler.loss_rules import make_loss_rules
 from .._scheduler.losses import CAN, Loss, LossSearch
 from .._scheduler.planner import Placement, plan_placements
@@ -52,14 +53,6 @@ class Emptying:
     refused: Mapping[str, str]
 
 
-@dataclass(frozen=True)
-class _Plan:
-    """The fleet with some hosts emptied, and what the guests of each remaining host need."""
-
-    fleet: Fleet
-    guests: Mapping[str, Sequence[Request]]
-
-
 @pause_collector()
 def find_emptiable(states: Mapping[str, HostState], inputs: BalanceInputs, options: BalanceOptions, count: int) -> Emptying:
     """Return up to that many hosts, tried in the order of the memory of their guests. Raises L(InvalidArgument), and what L(select_hosts) raises."""
@@ -68,7 +61,7 @@ def find_emptiable(states: Mapping[str, HostState], inputs: BalanceInputs, optio
         raise InvalidArgument(f"balance_empty is {count!r}.", f"Give a whole number from 0 to {len(hosts) - 1}. {NOTHING_PLANNED}")
     candidates, refused, found = Candidates(inputs, options), dict[str, str](), list[EmptiableHost]()
     fleet, leavers = Fleet(dict(states)), _find_leavers(hosts, inputs, candidates)
-    plan = _Plan(fleet, _list_requests(hosts, inputs, fleet, leavers))
+    plan = FleetGuests(fleet, _list_requests(hosts, inputs, fleet, leavers))
     for host in sorted(hosts, key=lambda name: (hosts[name].used_mib, name)):
         if len(found) == count or len(refused) == _MOST_FAILURES:
             break
@@ -112,18 +105,13 @@ def _closed(fleet: Fleet, host: str, guests: Sequence[Request]) -> Fleet:
     return Fleet({**fleet.states, host: closed}, frozenset(request.uuid for request in guests))
 
 
-def _empty_host(plan: _Plan, host: str, placements: Sequence[Placement]) -> _Plan:
-    fleet = _closed(plan.fleet, host, ())
-    guests = {name: list(requests) for name, requests in plan.guests.items() if name != host}
+def _empty_host(plan: FleetGuests, host: str, placements: Sequence[Placement]) -> FleetGuests:
     for placement in placements:
-        request, destination = placement.request, placement.destination or ""
-        state = fleet.states[destination]
-        fleet = fleet.without_domain(request.uuid, host).with_domain(request, destination)
-        guests[destination].append(replace(request, source=destination, source_uuid=state.host_uuid, source_id=state.host_id))
-    return _Plan(fleet, guests)
+        plan = plan.place_guest(placement.request, placement.destination or "")
+    return plan.empty_hosts([host])
 
 
-def _find_losses(plan: _Plan) -> list[Loss]:
+def _find_losses(plan: FleetGuests) -> list[Loss]:
     """Return the losses of one further host that the fleet could not bear, or of which that is not known."""
     search = LossSearch(plan.fleet, plan.guests, make_loss_rules())
     return [loss for loss in search.judge_all(1) if loss.verdict != CAN]

@@ -19,6 +19,7 @@ from .._scheduler.verdicts import DEFAULT_FILTERS, check_host
 from .inputs import DrainInputs, DrainOptions
 from .plan import DEFINITION_FILTERS, RemainingHosts, build_fleet, check_sources, list_resource_maps, read_scheduler_settings
 from .plan_entries import PlannedColdMove, PlannedMove, PlannedShutdown, SkippedDomain
+from .reserve import find_reserve_drift, plan_reserve
 from .saved_plan import DrainPlan, read_plan, short_text, to_plain_object
 from .sorting import LeavingDomain, SortedDomains, sort_domains
 
@@ -138,7 +139,7 @@ def _find_move_drift(plan: DrainPlan, inputs: DrainInputs, candidates: Sequence[
             fleet = fleet.with_domain(leaver.request, move.destination) if leaver.start and move.destination in fleet.states else fleet
         elif not _is_there(inputs, move.destination, move.uuid, is_live):
             found.append(describe_gone(move, inputs))
-    return found + _find_n_plus_one_drift(plan, inputs, candidates, now, fleet)
+    return [*found, *_find_n_plus_one_drift(plan, inputs, candidates, now, fleet), *_find_reserve_drift(plan, inputs, candidates, now)]
 
 
 def _is_there(inputs: DrainInputs, host: str, uuid: str, is_live: bool) -> bool:
@@ -166,6 +167,11 @@ def _find_n_plus_one_drift(plan: DrainPlan, inputs: DrainInputs, candidates: Seq
     if spare.holds:
         return []
     return [f"N+1 no longer holds: if {spare.host} were lost, {', '.join(spare.domains)} could not be placed."]
+
+
+def _find_reserve_drift(plan: DrainPlan, inputs: DrainInputs, candidates: Sequence[str], now: SortedDomains) -> list[str]:
+    moves = [(now.leavers[move.uuid].request, move.destination) for move in plan.all_moves if move.uuid in now.leavers]
+    return find_reserve_drift(plan.reserve, plan_reserve(inputs, candidates, moves, plan.sources))
 
 
 def find_domain_drift(move: PlannedMove | PlannedColdMove, leaver: LeavingDomain) -> list[str]:

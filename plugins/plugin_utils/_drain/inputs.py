@@ -25,12 +25,12 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.referenc
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource_maps import NO_MAPS, ResourceMaps
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import AUTO_PARALLEL
 
-from .._ledger.documents import HostEntry, pause_collector
+from .._ledger.documents import DomainEntry, HostEntry, pause_collector
 from .._scheduler.fleet import HostState, find_entry
 from .._settings.options import use_own_names
 from .._settings.parallel import AUTO, parallel_value, read_parallel
 from .._settings.policies import build_needs, owner_of, read_scheduling
-from .._settings.scheduler import SchedulerSettings
+from .._settings.scheduler import SchedulerSettings, count_failover_hosts
 from .._settings.variables import Settings, read_facts
 from .plan_entries import PlanOptions
 from .preparation import active_uuids
@@ -142,6 +142,7 @@ class DrainInputs:
     :arg policies: C(kvmfleet_migration_policy) by name.
     :arg profiles: C(kvmfleet_profiles) by name.
     :arg resource_maps: what each host calls its resources, by name.
+    :arg documents: the ledger's domains, where it is judged which hosts can be lost.
     """
 
     facts: Mapping[str, JsonObject]
@@ -153,6 +154,7 @@ class DrainInputs:
     policies: JsonObject = field(default_factory=dict)
     profiles: JsonObject = field(default_factory=dict)
     resource_maps: Mapping[str, ResourceMaps] = field(default_factory=dict)
+    documents: Sequence[DomainEntry] = ()
 
     def host_state(self, host: str) -> HostState:
         """Return the host as the scheduler sees it."""
@@ -192,6 +194,11 @@ class DrainInputs:
         """Return a host, as records name it."""
         facts = self.hosts.get(host, HostFacts())
         return HostRef(host, facts.host_id or None, facts.host_uuid or None)
+
+    @functools.cached_property
+    def failover_hosts(self) -> int:
+        """How many hosts the fleet has to be able to lose."""
+        return count_failover_hosts(SchedulerSettings.from_variable(value, host) for host, value in self.scheduler.items())
 
     @functools.cached_property
     def hosts(self) -> Mapping[str, HostFacts]:

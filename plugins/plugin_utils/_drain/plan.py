@@ -34,6 +34,7 @@ from .inputs import DrainInputs, DrainOptions
 from .order import order_moves
 from .plan_entries import NPlusOne, PlannedMove
 from .prediction import SourcePrediction, find_capacity, predict_alone, predict_source, stream_rate
+from .reserve import count_further_losses, plan_reserve
 from .saved_plan import PLAN_SCHEMA, DrainPlan, to_plain_object
 from .sorting import LeavingDomain, Refused, SortedDomains, make_remaining_request, skip_unplaced_definition, sort_domains
 
@@ -150,7 +151,9 @@ def _place_once(inputs: DrainInputs, sources: Sequence[str], candidates: Sequenc
     found = sort_domains(inputs, sources, options, refused)
     fleet = build_fleet(inputs, sources, candidates, found)
     requests, hosts = [leaver.request for leaver in found.leavers.values()], {*candidates, *sources}
-    survivors = RemainingHosts(inputs, sorted({*candidates} - {*sources}), requests) if options.n_plus_one else None
+    # A plan that has to leave room for further losses is looked for among those that leave room for one.
+    is_spare_needed = options.n_plus_one or count_further_losses(inputs, candidates, sources) > 0
+    survivors = RemainingHosts(inputs, sorted({*candidates} - {*sources}), requests) if is_spare_needed else None
     pinned = find_pinned_hosts(found, fleet, hosts)
     running = plan_placements(requests, fleet, pinned, cost=survivors.unplaced_mib if survivors else None, hosts=hosts)
     defined = [leaver.request for leaver in found.definitions.values()]
@@ -186,11 +189,12 @@ def make_plan(inputs: DrainInputs, sources: Sequence[str], candidates: Sequence[
         shutdowns=tuple(found.shutdowns),
         unplaced=(*found.stuck, *(describe_unplaced(*one) for one in unplaced if one[1].method != OFFLINE)),
         skipped=(*found.skipped, *off),
-        n_plus_one=_judge_n_plus_one(placed),
+        n_plus_one=_judge_n_plus_one(placed) if wanted.n_plus_one else None,
         predicted_seconds={source: one.seconds for source, one in predicted.items()},
         predicted_ranges={source: (one.low, one.high) for source, one in predicted.items()},
         cold_moves=tuple(cold),
         resource_maps=list_resource_maps(inputs, sources, candidates),
+        reserve=plan_reserve(inputs, candidates, [(one.request, one.destination) for one in placed.running if one.destination], sources),
     ).seal()
 
 

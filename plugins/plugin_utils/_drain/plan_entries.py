@@ -201,6 +201,21 @@ class NPlusOne:
 
 
 @dataclass(frozen=True)
+class PlannedReserve:
+    """What the plan does to the reserve for failover (C(kvmfleet_scheduler.failover_hosts)).
+
+    :arg hosts: how many hosts the fleet has to be able to lose, including those that are out of service.
+    :arg broken: the sets of hosts that the fleet could lose before, and not for certain after the plan.
+    :arg missing: the sets that it could not lose before either.
+    """
+
+    hosts: int
+    broken: tuple[tuple[str, ...], ...]
+    missing: tuple[tuple[str, ...], ...]
+    extra: JsonObject = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class PlanOptions:
     """The options of the drain. C(moves) are those of C(live_migrate).
 

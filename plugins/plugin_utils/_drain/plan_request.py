@@ -11,7 +11,7 @@ import json
 import os
 import typing as t
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._files import publish_file
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, Json, JsonObject, Maybe, encode
@@ -23,6 +23,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses
 
 from .._ledger.host_entries import list_entries
 from .._ledger.ledger import Ledger
+from .._settings.scheduler import check_failover_hosts
 from .._settings.variables import Settings
 from .drift import apply_saved_plan
 from .inputs import DrainInputs, DrainOptions
@@ -322,7 +323,7 @@ def read_inputs(request: PlanRequest, settings: Settings, ledger: Ledger | None)
     """Return the input of the plan: the facts, the ledger, and the variables of the hosts."""
     names = [*request.sources, *request.candidates]
     variables = {name: _find_host_variables(name, request, settings) for name in names if name in request.variables or settings.is_known(name)}
-    return DrainInputs(
+    inputs = DrainInputs(
         collect_facts(names, settings.facts, request.answers),
         entries=list_entries(ledger),
         records=read_unsettled(ledger),
@@ -333,6 +334,13 @@ def read_inputs(request: PlanRequest, settings: Settings, ledger: Ledger | None)
         profiles={name: values.profiles for name, values in variables.items()},
         resource_maps={name: values.resource_maps for name, values in variables.items() if values.resource_maps},
     )
+    return _with_documents(inputs, settings, ledger) if inputs.failover_hosts else inputs
+
+
+def _with_documents(inputs: DrainInputs, settings: Settings, ledger: Ledger | None) -> DrainInputs:
+    """Return the input with what the reserve for failover is judged by. Raises L(InvalidArgument) if the fleet is too small for it."""
+    check_failover_hosts(inputs.failover_hosts, len({*settings.fleet(), *inputs.scheduler}))
+    return replace(inputs, documents=[document.domain for document in ledger.list_domains()] if ledger else ())
 
 
 def read_host_variables(host: str, settings: Settings) -> HostVariables:

@@ -31,7 +31,17 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource_maps import ResourceMaps
 
 from .balance_entries import PlannedBalance
-from .plan_entries import NPlusOne, PlannedColdMove, PlannedMove, PlannedShutdown, PlanOptions, SkippedDomain, UnplacedDomain, find_active_uuids
+from .plan_entries import (
+    NPlusOne,
+    PlannedColdMove,
+    PlannedMove,
+    PlannedReserve,
+    PlannedShutdown,
+    PlanOptions,
+    SkippedDomain,
+    UnplacedDomain,
+    find_active_uuids,
+)
 
 _MAX_DEPTH = 60
 
@@ -47,6 +57,7 @@ class DrainPlan:
     :arg cold_moves: the moves of C(cold_migrate). Plans of earlier versions have none.
     :arg resource_maps: of the hosts that have some. Plans of earlier versions have none.
     :arg balance: what only the plan of a balance has.
+    :arg reserve: absent if the fleet has no reserve for failover.
     """
 
     schema: int
@@ -66,6 +77,7 @@ class DrainPlan:
     cold_moves: t.Union[tuple[PlannedColdMove, ...], Absent] = ABSENT
     resource_maps: t.Union[Mapping[str, ResourceMaps], Absent] = ABSENT
     balance: t.Union[PlannedBalance, Absent] = ABSENT
+    reserve: t.Union[PlannedReserve, Absent] = ABSENT
     extra: JsonObject = field(default_factory=dict)
 
     def check(self) -> None:

@@ -19,6 +19,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource
 
 from .._settings.parallel import AUTO
 from .plan_entries import NPlusOne, PlannedColdMove, PlannedMove, PlannedShutdown, Rejection, SkippedDomain, UnplacedDomain, find_active_uuids
+from .reserve import reserve_lines
 from .saved_plan import DrainPlan
 
 
@@ -115,7 +116,7 @@ def _hosts_text(group: Sequence[Rejection]) -> str:
 
 
 def plan_lines(plan: DrainPlan) -> list[str]:
-    """Return the plan: the order of the moves, the destination of each domain with its reason, what is shut down, what stays, and the verdict N+1."""
+    """Return the plan: the order of the moves, the destination of each domain with its reason, what is shut down, what stays, and the verdicts on further losses."""
     rows = [_move_row(move) for move in plan.moves]
     titles, nothing = ["", "DOMAIN", "MEMORY", "FROM", "TO", "PREDICTED", "DOWNTIME", "WHY"], [] if plan.cold_moves else ["Nothing to move."]
     lines = align_columns(titles, rows) if rows else nothing
@@ -127,6 +128,7 @@ def plan_lines(plan: DrainPlan) -> list[str]:
     lines += [f"LEFT   {entry.name} on {entry.source}: {entry.reason}" for entry in plan.skipped]
     lines += [source_line(source, plan) for source in plan.predicted_seconds if rows]
     lines += [_n_plus_one_line(plan.n_plus_one)] if plan.n_plus_one else []
+    lines += reserve_lines(plan.reserve)
     return [printable_line(line) for line in lines]
 
 

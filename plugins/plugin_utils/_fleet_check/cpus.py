@@ -21,9 +21,9 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.fleet_cp
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import CpuVerdict
 
 from .._scheduler.fleet import HostState
+from .._scheduler.fleet_guests import FleetGuests
 from .._scheduler.hardware import PlatformKey
 from .._scheduler.request import Request
-from .inputs import FleetView
 
 # libvirt compares these, and no CPU that is passed through from the host.
 _COMPARED_MODE = "custom"
@@ -57,7 +57,7 @@ class FleetCpu:
     problem: str | None
 
 
-def make_questions(view: FleetView) -> dict[str, FleetQuestions]:
+def make_questions(view: FleetGuests) -> dict[str, FleetQuestions]:
     """Return what each host that answered is asked; one of them also computes what they have in common."""
     cpus = tuple(_list_cpus(view.requests))
     baselines: dict[str, list[BaselineQuestion]] = {}
@@ -82,7 +82,7 @@ def _cpu_of(request: Request) -> ComparedCpu | None:
     return ComparedCpu(request.arch, request.virt_type, request.machine, cpu.xml)
 
 
-def _platforms_in_use(view: FleetView) -> list[PlatformKey]:
+def _platforms_in_use(view: FleetGuests) -> list[PlatformKey]:
     return sorted({(request.arch, request.virt_type) for request in view.requests if request.arch and request.virt_type})
 
 
@@ -91,17 +91,17 @@ def _description(state: HostState, key: PlatformKey) -> str | None:
     return (platform.cpu.description or None) if platform and platform.cpu else None
 
 
-def _hosts_with(view: FleetView, key: PlatformKey) -> list[str]:
+def _hosts_with(view: FleetGuests, key: PlatformKey) -> list[str]:
     """Return the hosts that answered and have the platform, if libvirt has described its CPU there."""
     return sorted(name for name, state in view.fleet.states.items() if _description(state, key))
 
 
-def _choose_host(view: FleetView, names: Sequence[str]) -> str:
+def _choose_host(view: FleetGuests, names: Sequence[str]) -> str:
     """Return the host with the oldest libvirt: a newer one may know models that it does not."""
     return min(names, key=lambda name: (view.fleet.states[name].hardware.libvirt or 0, name))
 
 
-def read_comparisons(view: FleetView, answers: Mapping[str, FleetAnswers]) -> dict[str, dict[str, CpuVerdict]]:
+def read_comparisons(view: FleetGuests, answers: Mapping[str, FleetAnswers]) -> dict[str, dict[str, CpuVerdict]]:
     """Return the verdicts of each host, by the UUID of the guest."""
     numbers = {cpu: number for number, cpu in enumerate(_list_cpus(view.requests))}
     by_uuid = {request.uuid: numbers[cpu] for request in view.requests if (cpu := _cpu_of(request))}
@@ -111,13 +111,13 @@ def read_comparisons(view: FleetView, answers: Mapping[str, FleetAnswers]) -> di
     }
 
 
-def describe_cpus(view: FleetView, answers: Mapping[str, FleetAnswers]) -> list[FleetCpu]:
+def describe_cpus(view: FleetGuests, answers: Mapping[str, FleetAnswers]) -> list[FleetCpu]:
     """Return the CPU that all hosts have in common, for each platform that guests use."""
     found = {(answer.arch, answer.virt_type): (host, answer) for host, given in answers.items() for answer in given.baselines}
     return [_describe_cpu(view, key, found.get(key)) for key in _platforms_in_use(view)]
 
 
-def _describe_cpu(view: FleetView, key: PlatformKey, found: tuple[str, BaselineAnswer] | None) -> FleetCpu:
+def _describe_cpu(view: FleetGuests, key: PlatformKey, found: tuple[str, BaselineAnswer] | None) -> FleetCpu:
     hosts = _hosts_with(view, key)
     has_platform = [name for name, state in view.fleet.states.items() if state.unanswered is None and key in (state.hardware.platforms or {})]
     host, answer = found or (None, None)
@@ -128,7 +128,7 @@ def _describe_cpu(view: FleetView, key: PlatformKey, found: tuple[str, BaselineA
     return FleetCpu(*key, common.model if common else None, common.xml if common else None, tuple(hosts), unknown, host, exceeding, problem)
 
 
-def _find_exceeding(view: FleetView, key: PlatformKey, common: CpuFeatures, answer: BaselineAnswer) -> tuple[ExceedingGuests, ...]:
+def _find_exceeding(view: FleetGuests, key: PlatformKey, common: CpuFeatures, answer: BaselineAnswer) -> tuple[ExceedingGuests, ...]:
     """Return the guests with more features than all hosts have, those with the same features together."""
     texts = tuple(dict.fromkeys(cpu.xml for cpu in _list_cpus(view.requests) if (cpu.arch, cpu.virt_type) == key))
     features = dict(zip(texts, answer.guests, strict=False))
@@ -142,7 +142,7 @@ def _find_exceeding(view: FleetView, key: PlatformKey, common: CpuFeatures, answ
     return tuple(ExceedingGuests(tuple(sorted(names)), beyond) for beyond, names in sorted(groups.items()))
 
 
-def _features_of(request: Request, view: FleetView, key: PlatformKey, features: Mapping[str, tuple[str, ...] | None]) -> Iterable[str]:
+def _features_of(request: Request, view: FleetGuests, key: PlatformKey, features: Mapping[str, tuple[str, ...] | None]) -> Iterable[str]:
     cpu = _cpu_of(request)
     if cpu:
         return features.get(cpu.xml) or ()

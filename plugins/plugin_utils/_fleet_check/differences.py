@@ -15,7 +15,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts im
 from .._ledger.documents import HostEntry
 from .._scheduler.filters.base import names_text
 from .._scheduler.fleet import HostState
-from .inputs import FleetView
+from .._scheduler.fleet_guests import FleetGuests
 
 CAPACITY, REACH, CPU, NETWORK, PROTECTION, CLOCK, SILENT = "capacity", "reach", "cpu", "network", "protection", "clock", "silent"
 KINDS = (CAPACITY, REACH, CPU, NETWORK, PROTECTION, CLOCK, SILENT)
@@ -33,7 +33,7 @@ class Finding:
     msg: str
 
 
-def find_network_differences(view: FleetView) -> list[Finding]:
+def find_network_differences(view: FleetGuests) -> list[Finding]:
     """Return the interfaces of equal names with other MTUs, the bridges with other VLANs, and the bridges of guests that some hosts lack."""
     states = {name: state for name, state in sorted(view.fleet.states.items()) if state.unanswered is None}
     details = {name: {one.name: one for one in state.hardware.facts.interface_details or ()} for name, state in states.items()}
@@ -70,7 +70,7 @@ def _find_vlans(details: Mapping[str, Mapping[str, InterfaceFacts]]) -> list[Fin
     return findings
 
 
-def _find_missing_bridges(view: FleetView, states: Mapping[str, HostState]) -> list[Finding]:
+def _find_missing_bridges(view: FleetGuests, states: Mapping[str, HostState]) -> list[Finding]:
     wanted = sorted({network.source for request in view.requests for network in request.networks if network.type == "bridge" and network.source})
     findings = []
     for bridge in wanted:

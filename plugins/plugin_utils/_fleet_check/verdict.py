@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.fleet_cpus import FleetAnswers
 
 from .._scheduler.filters.base import names_text, one_or_many
+from .._scheduler.fleet_guests import FleetGuests
 from .._scheduler.loss_rules import make_loss_rules
 from .._scheduler.losses import CAN, CANNOT, VERDICTS, Loss, LossSearch, UnplacedGuest, worst_verdict
 from .._scheduler.reach import Reach, Refusal, find_reach
 from .cpus import FleetCpu, describe_cpus, read_comparisons
 from .differences import CAPACITY, CPU, REACH, SILENT, Finding, find_network_differences
-from .inputs import FleetView
 
 # So many sets of hosts are explained, the worst first, and so many guests of each.
 MOST_LOSSES = 10
@@ -111,7 +111,7 @@ class FleetVerdict:
 
 
 def judge_fleet(
-    view: FleetView, question: LossQuestion, answers: Mapping[str, FleetAnswers], others: Sequence[Finding] = (), ignored: Iterable[str] = ()
+    view: FleetGuests, question: LossQuestion, answers: Mapping[str, FleetAnswers], others: Sequence[Finding] = (), ignored: Iterable[str] = ()
 ) -> FleetVerdict:
     """Return the verdict.
 
@@ -168,13 +168,13 @@ def _describe_guest(guest: UnplacedGuest) -> HomelessGuest:
     return HomelessGuest(request.name, request.uuid, request.source, request.memory_mib, guest.refused)
 
 
-def _describe_reach(reach: Reach, view: FleetView) -> GuestsReach:
+def _describe_reach(reach: Reach, view: FleetGuests) -> GuestsReach:
     names, on = tuple(request.name for request in reach.guests), tuple(sorted({request.source for request in reach.guests}))
     answered = sum(state.unanswered is None for state in view.fleet.states.values())
     return GuestsReach(names, on, reach.hosts, answered, reach.one_way, reach.refused, reach.unsure)
 
 
-def _find_silent(view: FleetView) -> Iterator[Finding]:
+def _find_silent(view: FleetGuests) -> Iterator[Finding]:
     for host, why in view.silent.items():
         yield Finding(SILENT, (host,), f"{host} did not answer: {why.rstrip('.')}.")
     for host, why in view.uncertain.items():
@@ -198,7 +198,7 @@ def _find_capacity(together: Sequence[Loss], hosts_lost: int) -> Iterator[Findin
     yield Finding(CAPACITY, hosts, " ".join(parts).replace("Whether it", "Whether it" if certain else "Whether the fleet"))
 
 
-def _find_bound(reach: Iterable[Reach], view: FleetView) -> Iterator[Finding]:
+def _find_bound(reach: Iterable[Reach], view: FleetGuests) -> Iterator[Finding]:
     answered = [name for name, state in view.fleet.states.items() if state.unanswered is None]
     for one in reach:
         bound = [request for request in one.guests if not set(one.hosts) - {request.source}]

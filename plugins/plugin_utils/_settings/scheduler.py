@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import typing as t
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 
 from ansible.module_utils.common.validation import check_type_bool
@@ -53,6 +53,8 @@ FILTERS: t.Final[Mapping[str, str]] = {
 }
 
 _MAX_NUMBER = 1e9
+# The loss of more hosts at the same time is not judged: the number of sets of hosts grows too steeply.
+MOST_FAILOVER_HOSTS: t.Final = 4
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,7 @@ class SchedulerSettings:
     """The share of a host that guests may use, its labels, and its weights. Ratios as in Nova.
 
     :arg filters_off: names of the filters that do not judge the host.
+    :arg failover_hosts: how many hosts the fleet has to be able to lose, see L(count_failover_hosts).
     """
 
     cpu_allocation_ratio: float = 4.0
@@ -81,6 +84,7 @@ class SchedulerSettings:
     limits: Limits = Limits()
     weights: Mapping[str, float] = field(default_factory=lambda: DEFAULT_WEIGHTS, hash=False)
     filters_off: frozenset[str] = frozenset()
+    failover_hosts: int = 0
 
     @classmethod
     def from_variable(cls, value: Json, host: str) -> SchedulerSettings:
@@ -92,15 +96,34 @@ class SchedulerSettings:
         return _merge_settings(self, value, "scheduler", "")
 
     def as_json(self) -> JsonObject:
-        """Return the settings as a plan keeps them; only those filters that are switched off."""
+        """Return the settings as a plan keeps them; only those filters that are switched off, and C(failover_hosts) only if it is set."""
         found = {**asdict(self), "labels": sorted(self.labels), "weights": dict(self.weights)}
         del found["filters_off"]
+        if not self.failover_hosts:
+            del found["failover_hosts"]
         return {**found, "filters": dict.fromkeys(sorted(self.filters_off), False)} if self.filters_off else found
 
     @property
     def move_limits(self) -> Limits:
         """The limits, without those of its own moves if the filter of these is switched off."""
         return replace(self.limits, moves_in=None, moves_out=None) if MAX_MOVES in self.filters_off else self.limits
+
+
+def count_failover_hosts(settings: Iterable[SchedulerSettings]) -> int:
+    """Return how many hosts the fleet has to be able to lose: the largest number that one of its hosts has."""
+    return max((one.failover_hosts for one in settings), default=0)
+
+
+def check_failover_hosts(count: int, hosts: int) -> None:
+    """Raise L(InvalidArgument) unless hosts would be left.
+
+    :arg hosts: the number of hosts of the fleet.
+    """
+    if count and count >= hosts:
+        raise InvalidArgument(
+            f"{SCHEDULER_VARIABLE}.failover_hosts is {count}, and the fleet has {hosts} {'host' if hosts == 1 else 'hosts'}.",
+            "Give the number of hosts that the fleet has to be able to lose at the same time, less than it has. Nothing was moved.",
+        )
 
 
 def _merge_settings(base: SchedulerSettings, value: Json, variable: str, whose: str) -> SchedulerSettings:
@@ -185,6 +208,13 @@ def _read_whole(value: Json, variable: str, whose: str) -> int:
     return int(number)
 
 
+def _read_failover_hosts(value: Json, variable: str, whose: str) -> int:
+    number = _read_number(value)
+    if not 0 <= number <= MOST_FAILOVER_HOSTS or number != int(number):
+        raise _invalid_value(variable, whose, value, f"a whole number from 0 to {MOST_FAILOVER_HOSTS}: how many hosts the fleet has to be able to lose")
+    return int(number)
+
+
 def _read_limit(value: Json, variable: str, whose: str) -> t.Optional[int]:
     return None if value is None else _read_whole(value, variable, whose)
 
@@ -215,4 +245,5 @@ _VALUE_READERS: t.Final[Mapping[str, Reader]] = {
     "limits": _read_limit,
     "weights": _read_weight,
     "filters": _read_switch,
+    "failover_hosts": _read_failover_hosts,
 }

@@ -14,8 +14,8 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._fleet_check.di
     find_network_differences,
     find_old_protection,
 )
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._fleet_check.inputs import FleetView
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.fleet import Fleet, HostState
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.fleet_guests import FleetGuests
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.request import Request
 from ansible_collections.kvmfleet.migration.tests.simulator import facts as f
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import host_entry
@@ -26,12 +26,12 @@ def interface(name: str, kind: str = "", mtu: int = 1500, vlan: t.Optional[int] 
     return {"name": name, "kind": kind, "mtu": mtu, "vlan": vlan, "lower": None, "controller": controller}
 
 
-def view(*states: HostState) -> FleetView:
+def view(*states: HostState) -> FleetGuests:
     guests = {
         state.name: [Request.from_needs(domain.request, domain.uuid, domain.name, state.name) for domain in state.hardware.facts.domains or ()]
         for state in states
     }
-    return FleetView(Fleet({state.name: state for state in states}), guests)
+    return FleetGuests(Fleet({state.name: state for state in states}), guests)
 
 
 def messages(*states: HostState) -> list[tuple[tuple[str, ...], str]]:

@@ -1,0 +1,74 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""What a plan does to the reserve for failover. The end of the plan is judged, and not each of its moves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import ENABLED
+
+from .._scheduler.failover import describe_broken, describe_missing, judge_reserve
+from .._scheduler.losses import Loss
+from .._scheduler.request import Request
+from .fleet_guests import collect_guests
+from .inputs import DrainInputs
+from .plan_entries import PlannedReserve
+
+_REMEDY = (
+    "Nothing was moved. Free memory, add hosts, switch off guests that are not needed, or lower kvmfleet_scheduler.failover_hosts. "
+    "kvmfleet.migration.fleet_check names the guests without a place."
+)
+
+
+def plan_reserve(inputs: DrainInputs, hosts: Iterable[str], moves: Iterable[tuple[Request, str]], sources: Sequence[str] = ()) -> PlannedReserve | Absent:
+    """Return what a plan does to the reserve; absent without one.
+
+    :arg hosts: the fleet, as far as the plan knows it.
+    :arg moves: the domains that run on another host after the plan.
+    :arg sources: the hosts that the plan drains. They are out of service afterwards, and empty.
+    """
+    if not inputs.failover_hosts:
+        return ABSENT
+    before = collect_guests(sorted({*hosts, *sources}), inputs)
+    after = before
+    for request, destination in moves:
+        if destination in before.guests:
+            after = after.place_guest(request, destination)
+    verdict = judge_reserve(before, after.empty_hosts(sources), inputs.failover_hosts)
+    return PlannedReserve(inputs.failover_hosts, _list_sets(verdict.broken), _list_sets(verdict.missing))
+
+
+def count_further_losses(inputs: DrainInputs, hosts: Iterable[str], sources: Sequence[str]) -> int:
+    """Return how many hosts the fleet has to be able to lose once these sources are out of service."""
+    out = [host for host in {*hosts, *sources} if host in sources or inputs.host_state(host).state != ENABLED]
+    return max(0, inputs.failover_hosts - len(out))
+
+
+def check_reserve(reserve: PlannedReserve | Absent) -> None:
+    """Raise L(Conflict) for a plan that uses up the reserve."""
+    if reserve and reserve.broken:
+        raise Conflict(f"The plan would use up the reserve for failover. {describe_broken(reserve.broken, reserve.hosts)}", _REMEDY)
+
+
+def find_reserve_drift(before: PlannedReserve | Absent, now: PlannedReserve | Absent) -> list[str]:
+    """Return a sentence if a plan that kept the reserve would use it up now."""
+    return [describe_broken(now.broken, now.hosts)] if before and not before.broken and now and now.broken else []
+
+
+def reserve_lines(reserve: PlannedReserve | Absent) -> list[str]:
+    """Return what a plan does to the reserve, line by line; nothing for a plan without one."""
+    if not reserve:
+        return []
+    lines = [f"RESERVE {describe_broken(reserve.broken, reserve.hosts)}"] if reserve.broken else []
+    lines += [f"RESERVE {describe_missing(reserve.missing, reserve.hosts)}"] if reserve.missing else []
+    return lines or [f"RESERVE is kept (failover_hosts: {reserve.hosts})."]
+
+
+def _list_sets(losses: Sequence[Loss]) -> tuple[tuple[str, ...], ...]:
+    return tuple(loss.hosts for loss in losses)

@@ -1,0 +1,89 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""The reserve for failover: whether the fleet can still lose C(failover_hosts) hosts at the same time after domains have moved.
+
+A host that is out of service is one of these hosts: the reserve is in use for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import ENABLED
+
+from .._ledger.documents import pause_collector
+from .fleet_guests import FleetGuests
+from .loss_rules import make_loss_rules
+from .losses import CAN, UNKNOWN, VERDICTS, Loss, LossSearch
+
+# The name of the setting, in sentences and among the failures of a host.
+FAILOVER_HOSTS = "failover_hosts"
+# So many sets of hosts are named before the rest is counted.
+_MOST_NAMED = 3
+
+
+@dataclass(frozen=True)
+class ReserveVerdict:
+    """What moves do to the reserve for failover.
+
+    :arg hosts: how many hosts the fleet has to be able to lose.
+    :arg broken: the sets of hosts whose loss is worse after the moves than before.
+    :arg missing: the sets that could not be lost before either, or not for certain.
+    """
+
+    hosts: int
+    broken: tuple[Loss, ...] = ()
+    missing: tuple[Loss, ...] = ()
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether no loss is worse than before."""
+        return not self.broken
+
+
+@pause_collector()
+def judge_reserve(before: FleetGuests, after: FleetGuests, hosts: int) -> ReserveVerdict:
+    """Return what becomes of the reserve between two states of a fleet.
+
+    :arg hosts: how many hosts the fleet has to be able to lose. If more are out of service, the reserve is used up, and nothing is judged.
+    """
+    out = list_out_of_service(after)
+    if not hosts or len(out) > hosts:
+        return ReserveVerdict(hosts)
+    earlier, later = _search_losses(before), _search_losses(after)
+    broken, missing = [], []
+    for found in later.judge_all(hosts, out):
+        loss = later.judge(found.hosts) if found.verdict == UNKNOWN and not found.reason else found
+        if loss.verdict != CAN:
+            is_worse = VERDICTS.index(loss.verdict) > VERDICTS.index(earlier.judge(loss.hosts).verdict)
+            (broken if is_worse else missing).append(loss)
+    return ReserveVerdict(hosts, tuple(broken), tuple(missing))
+
+
+def list_out_of_service(view: FleetGuests) -> tuple[str, ...]:
+    """Return the hosts that are in maintenance or fenced."""
+    return tuple(sorted(host for host in view.guests if view.fleet.states[host].state != ENABLED))
+
+
+def _search_losses(view: FleetGuests) -> LossSearch:
+    return LossSearch(view.fleet, view.guests, make_loss_rules(view.seen), view.uncertain)
+
+
+def describe_broken(sets: Iterable[Sequence[str]], hosts: int) -> str:
+    """Return a sentence about the hosts that the fleet could lose before, and could not lose for certain after the moves."""
+    return f"The fleet could no longer lose {_sets_text(sets)} for certain ({FAILOVER_HOSTS}: {hosts})."
+
+
+def describe_missing(sets: Iterable[Sequence[str]], hosts: int) -> str:
+    """Return a sentence about the hosts that the fleet could not lose before either."""
+    return f"The fleet cannot lose {_sets_text(sets)} for certain, with or without this ({FAILOVER_HOSTS}: {hosts})."
+
+
+def _sets_text(sets: Iterable[Sequence[str]]) -> str:
+    named = [" and ".join(hosts) for hosts in sets]
+    more = [f"{len(named) - _MOST_NAMED} more sets of hosts"] if len(named) > _MOST_NAMED else []
+    return ", nor ".join([*named[:_MOST_NAMED], *more])

@@ -1,0 +1,109 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""A fleet with what the active guests of each host need: as it is, and as it would be after moves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ShapeError, decode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import SavedDisk, SavedFile
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import MAINTENANCE
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import CpuVerdict
+
+from .._ledger.documents import DomainEntry
+from .fleet import Fleet
+from .loss_rules import SeenImages
+from .request import Request
+
+
+@dataclass(frozen=True)
+class FleetGuests:
+    """A fleet and its guests.
+
+    :arg guests: what the active guests of each host need.
+    :arg silent: why hosts did not answer.
+    :arg uncertain: why it is not known what runs on a host, or what its guests need.
+    :arg seen: the images of protected guests, and the hosts that were proved to see them.
+    """
+
+    fleet: Fleet
+    guests: Mapping[str, Sequence[Request]]
+    silent: Mapping[str, str] = field(default_factory=dict)
+    uncertain: Mapping[str, str] = field(default_factory=dict)
+    seen: Mapping[str, SeenImages] = field(default_factory=dict)
+
+    @property
+    def requests(self) -> list[Request]:
+        """What all guests need."""
+        return [request for requests in self.guests.values() for request in requests]
+
+    def with_comparisons(self, verdicts: Mapping[str, Mapping[str, CpuVerdict]]) -> FleetGuests:
+        """Return it with libvirt's comparison of CPUs, by host and UUID."""
+        states = {name: replace(state, cpu_verdicts=verdicts.get(name, {})) for name, state in self.fleet.states.items()}
+        return replace(self, fleet=replace(self.fleet, states=states))
+
+    def place_guest(self, request: Request, destination: str) -> FleetGuests:
+        """Return it with a guest on another host, under the names that the guest has there. A guest that runs nowhere is added."""
+        source = next((host for host, requests in self.guests.items() if any(one.uuid == request.uuid for one in requests)), None)
+        if source == destination:
+            return self
+        guests = {host: list(requests) for host, requests in self.guests.items()}
+        fleet, seen = self.fleet, self.seen
+        if source is not None:
+            request = next(one for one in guests[source] if one.uuid == request.uuid)
+            guests[source].remove(request)
+            fleet = fleet.without_domain(request.uuid, source)
+            seen = {**seen, request.uuid: _add_host(seen[request.uuid], request.source_id)} if request.uuid in seen else seen
+        state = fleet.states[destination]
+        there = fleet.request_at(request, state)
+        ref = {"source": destination, "source_uuid": state.host_uuid, "source_id": state.host_id}
+        guests[destination].append(replace(there, **ref, at_source=None, unnamed=(), renamed=()))
+        return replace(self, fleet=fleet.with_domain(request, destination), guests=guests, seen=seen)
+
+    def empty_hosts(self, hosts: Iterable[str]) -> FleetGuests:
+        """Return it with these hosts out of service and without guests."""
+        names = list(hosts)
+        states = {name: replace(self.fleet.states[name], state=MAINTENANCE, state_reason="it is being emptied") for name in names}
+        fleet = replace(self.fleet, states={**self.fleet.states, **states}).without_guests(names)
+        uncertain = {host: why for host, why in self.uncertain.items() if host not in states}
+        return replace(self, fleet=fleet, guests={**self.guests, **{name: () for name in names}}, uncertain=uncertain)
+
+
+def _add_host(images: SeenImages, host_id: str) -> SeenImages:
+    """Return the images with a host that sees all of them, because their guest runs on it."""
+    return {image: hosts | {host_id} for image, hosts in images.items()} if host_id else images
+
+
+def read_seen(documents: Iterable[DomainEntry], requests: Iterable[Request]) -> dict[str, SeenImages]:
+    """Return what C(protect) has proved of the images that guests have now, by UUID."""
+    saved = {document.uuid: document for document in documents if document.saved}
+    found = {}
+    for request in requests:
+        images = _list_seen(saved[request.uuid]) if request.uuid in saved else None
+        if images is None:
+            continue
+        known, paths = images
+        if {image.source for image in request.images if image.kind in ("file", "block", "dir")} <= paths:
+            found[request.uuid] = known
+    return found
+
+
+def _list_seen(document: DomainEntry) -> tuple[SeenImages, frozenset[str]] | None:
+    """Return the disks and files that another host must see, each with the hosts that see it, and the paths of all of them; None if they were not saved."""
+    saved = document.saved
+    if saved is None or not isinstance(saved.disks, tuple):
+        return None
+    try:
+        disks = [decode(SavedDisk, disk) for disk in saved.disks]
+        files = [decode(SavedFile, file) for file in saved.files or ()]
+    except ShapeError:
+        return None
+    images = {f"disk {disk.target}": disk.seeing_hosts for disk in disks if disk.is_needed and not disk.is_everywhere}
+    images |= {f"{file.what} {file.path}": file.seeing_hosts for file in files if not file.is_everywhere}
+    paths = {path for disk in disks for path in (disk.path, *(disk.backing or ()), *(disk.backing_devices or ()))}
+    return images, frozenset(paths)
