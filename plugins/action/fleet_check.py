@@ -21,7 +21,6 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.fleet_cpus import FleetAnswers
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.fleet_guests import collect_guests
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.inputs import DrainInputs
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.preparation import LONGEST_AGE_SECONDS, TaskResult, read_unsettled
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.source import age_seconds
@@ -120,7 +119,7 @@ class ActionModule(FleetAction):
         _check_options(task, hosts_lost, fleet)
         known = _read_ledger(open_if_any(*settings.ledger(self.target_host(task_vars), task.ledger)))
         max_age = LOST_FACTS_MAX_AGE_SECONDS if task.lost else FACTS_MAX_AGE_SECONDS
-        view = collect_guests(fleet, _read_inputs(fleet, settings, known, work, max_age))
+        view = _read_inputs(fleet, settings, known, work, max_age).collect_guests(fleet)
         if work.step == ASK:
             return {"changed": False, **_describe_questions(view)}
 

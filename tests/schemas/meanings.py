@@ -218,6 +218,12 @@ MEANINGS = {
         "predicted_ranges": "Lower and upper end of the predicted duration in seconds, by source. Missing in plans of earlier versions.",
         "cold_moves": "The moves of `cold_migrate`: domains that are saved and restored, shut down, or off. Missing in plans of earlier versions.",
         "balance": "What only the plan of a balance has; missing in the plan of a drain.",
+        "reserve": "What the plan does to the reserve for failover; missing if `failover_hosts` is not set.",
+    },
+    "PlannedReserve": {
+        "hosts": "How many hosts the fleet has to be able to lose (`kvmfleet_scheduler.failover_hosts`).",
+        "broken": "Sets of hosts that the fleet could lose before, and not for certain after the plan. A plan with such sets is refused.",
+        "missing": "Sets of hosts that the fleet could not lose before either, or not for certain.",
     },
     "PlannedBalance": {
         "sentence": "What the score is.",

@@ -7,9 +7,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent
+
+from .._drain.plan_entries import PlannedReserve
+from .._drain.reserve import plan_reserve
 from .._ledger.documents import pause_collector
 from .._scheduler.fleet import Fleet, HostState
 from .candidates import Candidates
@@ -23,7 +27,7 @@ from .pruning import carry_out_again, drop_needless_moves
 from .repairs import repair_fleet
 from .search import BalanceSearch, Proposal
 from .stages import assign_stages
-from .state import BalanceState, ChosenMove
+from .state import BalanceState, ChosenMove, UnitMove
 
 # The search first also chooses moves that gain less than the operator wants, by this factor. Those that the others make needless are dropped.
 _EXPLORED = 0.5
@@ -60,6 +64,7 @@ class Balance:
     :arg broken: what the plan could not repair.
     :arg stopped: why it has no more moves.
     :arg silent: hosts that did not answer, and take no part.
+    :arg reserve: what the moves do to the reserve for failover.
     """
 
     sentence: str
@@ -71,6 +76,7 @@ class Balance:
     broken: tuple[str, ...]
     stopped: str
     silent: tuple[str, ...]
+    reserve: PlannedReserve | Absent = ABSENT
 
 
 @pause_collector()
@@ -90,9 +96,8 @@ def decide_balance(states: Mapping[str, HostState], inputs: BalanceInputs, optio
         MoveExchange(search).run()
         search.run(options.min_gain)
         drop_needless_moves(search.state)
-    state = _begin(uses, fleet, candidates, options)
-    score = state.goal.score()
-    carry_out_again(search.state.unit_moves, state)
+    score = _begin(uses, fleet, candidates, options).goal.score()
+    state, reserve, dropped = _keep_reserve(search.state.unit_moves, lambda: _begin(uses, fleet, candidates, options), inputs, states)
     return Balance(
         sentence=state.goal.sentence,
         score_before=score,
@@ -101,13 +106,34 @@ def decide_balance(states: Mapping[str, HostState], inputs: BalanceInputs, optio
         moves=tuple(assign_stages(state.chosen, fleet)),
         left=tuple(_list_left(state)),
         broken=tuple(broken),
-        stopped=_why_stopped(state, search.next_best, options),
+        stopped=_dropped_text(dropped, reserve) + _why_stopped(state, search.next_best, options),
         silent=tuple(sorted(name for name, one in states.items() if one.unanswered is not None)),
+        reserve=reserve,
     )
 
 
 def _begin(uses: Sequence[HostUse], fleet: Fleet, candidates: Candidates, options: BalanceOptions) -> BalanceState:
     return BalanceState(uses, fleet, make_goal([use.shares for use in uses], options), candidates, options)
+
+
+def _keep_reserve(
+    moves: Sequence[UnitMove], begin: Callable[[], BalanceState], inputs: BalanceInputs, hosts: Iterable[str]
+) -> tuple[BalanceState, PlannedReserve | Absent, int]:
+    """Carry out as many of these moves as the reserve for failover permits, the first ones. Return how many were dropped for it."""
+    for count in range(len(moves), -1, -1):
+        state = begin()
+        carry_out_again(moves[:count], state)
+        reserve = plan_reserve(inputs.drain, hosts, [(one.leaver.request, one.destination) for one in state.chosen])
+        if not reserve or not reserve.broken:
+            break
+    return state, reserve, len(moves) - count
+
+
+def _dropped_text(dropped: int, reserve: PlannedReserve | Absent) -> str:
+    if not dropped or not reserve:
+        return ""
+    what = "1 further move is" if dropped == 1 else f"{dropped} further moves are"
+    return f"{what} left out, because the fleet could not lose as many hosts as before after it (failover_hosts: {reserve.hosts}). "
 
 
 def _why_stopped(state: BalanceState, next_best: Proposal | None, options: BalanceOptions) -> str:

@@ -57,6 +57,7 @@ def make_balance_plan(inputs: BalanceInputs, hosts: Sequence[str], options: Bala
         predicted_ranges={source: (one.low, one.high) for source, one in predicted.items()},
         balance=_describe_balance(balance, inputs, options, emptying),
         resource_maps=list_resource_maps(inputs.drain, (), tuple(states)),
+        reserve=balance.reserve,
     ).seal()
 
 

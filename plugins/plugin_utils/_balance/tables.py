@@ -13,6 +13,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 
 from .._drain.balance_entries import PlannedBalance, PlannedEmptying, PlannedHostUse
 from .._drain.plan_entries import PlannedMove
+from .._drain.reserve import reserve_lines
 from .._drain.saved_plan import DrainPlan
 from .._drain.tables import align_columns, downtime_text, note_lines, outcome_row, source_line, span_text
 from .pressure import RESOURCES
@@ -31,6 +32,7 @@ def balance_lines(plan: DrainPlan, balance: PlannedBalance) -> list[str]:
     lines += [f"SILENT {host}: {why}" for host, why in balance.silent.items()]
     lines += [f"BROKEN {sentence}" for sentence in balance.broken]
     lines += [source_line(source, plan) for source in plan.predicted_seconds]
+    lines += reserve_lines(plan.reserve)
     lines.append(balance.stopped)
     lines += _emptying_lines(balance.emptying) if balance.emptying else []
     return [printable_line(line) for line in lines]

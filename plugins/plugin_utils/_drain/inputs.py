@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import typing as t
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
@@ -27,6 +27,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_
 
 from .._ledger.documents import DomainEntry, HostEntry, pause_collector
 from .._scheduler.fleet import HostState, find_entry
+from .._scheduler.fleet_guests import FleetGuests, collect_guests
 from .._settings.options import use_own_names
 from .._settings.parallel import AUTO, parallel_value, read_parallel
 from .._settings.policies import build_needs, owner_of, read_scheduling
@@ -168,6 +169,11 @@ class DrainInputs:
         """Return the domains of a host that answered, as the host reports them and with the additions of their profiles."""
         facts = self._usable_facts(host)
         return (facts.domains or ()) if facts and host not in self.unreachable else ()
+
+    def collect_guests(self, hosts: Iterable[str]) -> FleetGuests:
+        """Return these hosts with their guests."""
+        states = {host: self.host_state(host) for host in hosts}
+        return collect_guests(states, {host: self.list_domains(host) for host in states}, self.entries, self.documents)
 
     def find_record_from(self, uuid: str, source: HostRef) -> t.Optional[MoveRecord]:
         """Return the unsettled record of the domain's move away from that host."""

@@ -16,7 +16,6 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses
 from .._scheduler.failover import describe_broken, describe_missing, judge_reserve
 from .._scheduler.losses import Loss
 from .._scheduler.request import Request
-from .fleet_guests import collect_guests
 from .inputs import DrainInputs
 from .plan_entries import PlannedReserve
 
@@ -35,7 +34,7 @@ def plan_reserve(inputs: DrainInputs, hosts: Iterable[str], moves: Iterable[tupl
     """
     if not inputs.failover_hosts:
         return ABSENT
-    before = collect_guests(sorted({*hosts, *sources}), inputs)
+    before = inputs.collect_guests(sorted({*hosts, *sources}))
     after = before
     for request, destination in moves:
         if destination in before.guests:
@@ -57,8 +56,11 @@ def check_reserve(reserve: PlannedReserve | Absent) -> None:
 
 
 def find_reserve_drift(before: PlannedReserve | Absent, now: PlannedReserve | Absent) -> list[str]:
-    """Return a sentence if a plan that kept the reserve would use it up now."""
-    return [describe_broken(now.broken, now.hosts)] if before and not before.broken and now and now.broken else []
+    """Return a sentence if a plan that kept the reserve would use it up now. Sets of hosts that could not be lost when it was made do not count."""
+    if not before or before.broken or not now:
+        return []
+    broken = [hosts for hosts in now.broken if hosts not in before.missing]
+    return [describe_broken(broken, now.hosts)] if broken else []
 
 
 def reserve_lines(reserve: PlannedReserve | Absent) -> list[str]:

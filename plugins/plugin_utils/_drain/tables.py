@@ -116,7 +116,7 @@ def _hosts_text(group: Sequence[Rejection]) -> str:
 
 
 def plan_lines(plan: DrainPlan) -> list[str]:
-    """Return the plan: the order of the moves, the destination of each domain with its reason, what is shut down, what stays, and the verdicts on further losses."""
+    """Return the plan: the order of the moves, the destination of each domain with its reason, what is shut down, what stays, and which losses are possible."""
     rows = [_move_row(move) for move in plan.moves]
     titles, nothing = ["", "DOMAIN", "MEMORY", "FROM", "TO", "PREDICTED", "DOWNTIME", "WHY"], [] if plan.cold_moves else ["Nothing to move."]
     lines = align_columns(titles, rows) if rows else nothing

@@ -23,12 +23,13 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests import DiskNeed, DomainRequest
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import CpuVerdict, Survey, SurveyedDomain, UnprovedDevice
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import HostEntry
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import DomainEntry, HostEntry
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import list_entries
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.sights import Sights, list_sights_of
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.fleet import Fleet, HostState, find_entry
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.scheduler import SchedulerSettings
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.fleet_guests import FleetGuests, collect_guests
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.scheduler import SchedulerSettings, check_failover_hosts, count_failover_hosts
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import Settings
 
 _FACT_NAMES = tuple(fact.name for fact in fields(HostFacts) if fact.name != "extra")
@@ -230,12 +231,16 @@ class FleetView:
     planned: list[MoveRecord] = field(default_factory=list)
     _settings_by_host: dict[str, SchedulerSettings] = field(default_factory=dict)
     _facts_by_host: dict[str, HostFacts | None] = field(default_factory=dict)
+    _documents: list[DomainEntry] | None = None
     _entries: _ReadEntries = field(default_factory=lambda: _ReadEntries(-math.inf, []))
 
     def check_settings(self, hosts: Iterable[str]) -> None:
         """Raise L(InvalidArgument) for a C(kvmfleet_scheduler) of these hosts, or of the source, that is invalid; before any record is opened."""
-        for host in (self.source, *hosts):
-            self.scheduler_settings(host)
+        check_failover_hosts(self.count_failover_hosts(hosts), len(self.settings.fleet()))
+
+    def count_failover_hosts(self, hosts: Iterable[str]) -> int:
+        """Return how many hosts the fleet has to be able to lose, according to these hosts and the source."""
+        return count_failover_hosts([self.scheduler_settings(host) for host in (self.source, *hosts)])
 
     def scheduler_settings(self, host: str) -> SchedulerSettings:
         """Return the host's scheduler settings with those of the task applied."""
@@ -288,6 +293,25 @@ class FleetView:
         if has_group:
             self._add_others(states, records, entries)
         return Fleet(states, self.leaving)
+
+    def collect_guests(self, uris: Mapping[str, str]) -> FleetGuests:
+        """Return the source and these candidates with their guests, all by the same kind of knowledge: that of one domain's survey is left out.
+
+        :arg uris: of the candidates, by name.
+        """
+        records, entries = self._current_records(), self._read_entries(is_binding=False)
+        facts = {self.source: self.source_facts(), **{host: self.candidate_facts(host, uri) for host, uri in uris.items()}}
+        states = {host: self._host_state(host, known, records, entries, self.scheduler_settings(host)) for host, known in facts.items()}
+        if self._documents is None:
+            self._documents = [document.domain for document in self.ledger.list_domains()] if self.ledger else []
+        return collect_guests(states, {host: self._list_domains(host, known) for host, known in facts.items()}, entries, self._documents)
+
+    def _list_domains(self, host: str, facts: HostFacts) -> Sequence[DomainFacts]:
+        """Return the domains of a host with the groups of their profiles, and with what its own facts say about their images, which a survey cannot read."""
+        own = self._fresh_facts(host)
+        requests = {domain.uuid: domain.request for domain in (own.domains if own else ()) or () if domain.request}
+        domains = tuple(replace(domain, request=requests.get(domain.uuid, domain.request)) for domain in facts.domains or ())
+        return add_profile_groups(replace(facts, domains=domains), lambda name: self._read_profile(host, name)).domains or ()
 
     def _read_entries(self, is_binding: bool) -> list[HostEntry]:
         """Return the entries of all hosts."""

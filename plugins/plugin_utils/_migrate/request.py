@@ -85,6 +85,11 @@ class MoveRequest:
         """Use the name from the task in messages until the domain's name is known."""
         self.label = self.label or self.name or str(self.uuid)
 
+    @property
+    def stays_off(self) -> bool:
+        """Whether the guest is off after the move. A live move has a running guest."""
+        return False
+
     def survey_question(self, saved: DomainRequest | None = None) -> SurveyQuestion:
         """Return the input of the survey on the source.
 

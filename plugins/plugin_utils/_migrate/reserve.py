@@ -27,6 +27,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Stored
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import host_lock_name, host_ref_from_facts
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.decide import Refuse, Start, group_reasons
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.failover import refuse_without_reserve
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.fleet_view import FleetView, fill_disks
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.job import MoveJob, RunContext
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.request import MoveRequest
@@ -153,7 +154,8 @@ class CandidateJudge:
         verdicts = {host: check_host(self.build_request(host), fleet.states[host], fleet, self.request.filters, self.request.force) for host in names}
         passed = [fleet.states[host] for host, verdict in verdicts.items() if verdict.passed]
         weights = weigh_hosts(self.build_request(passed[0].name), passed, fleet) if passed else {}
-        return {host: replace(verdict, weight=weights.get(host, 0.0)) for host, verdict in verdicts.items()}
+        ranked = {host: replace(verdict, weight=weights.get(host, 0.0)) for host, verdict in verdicts.items()}
+        return refuse_without_reserve(self.view, self.request, self.build_request, ranked)
 
 
 def make_judge(view: FleetView, request: MoveRequest, domain: SurveyedDomain) -> CandidateJudge:

@@ -7,16 +7,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ShapeError, decode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import JOB_INCOMING
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import DomainFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import SavedDisk, SavedFile
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import MAINTENANCE
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import ENABLED, MAINTENANCE
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import CpuVerdict
 
-from .._ledger.documents import DomainEntry
-from .fleet import Fleet
+from .._ledger.documents import DomainEntry, HostEntry, pause_collector
+from .fleet import Fleet, HostState
 from .loss_rules import SeenImages
 from .request import Request
 
@@ -71,7 +74,7 @@ class FleetGuests:
         states = {name: replace(self.fleet.states[name], state=MAINTENANCE, state_reason="it is being emptied") for name in names}
         fleet = replace(self.fleet, states={**self.fleet.states, **states}).without_guests(names)
         uncertain = {host: why for host, why in self.uncertain.items() if host not in states}
-        return replace(self, fleet=fleet, guests={**self.guests, **{name: () for name in names}}, uncertain=uncertain)
+        return replace(self, fleet=fleet, guests={**self.guests, **dict.fromkeys(names, ())}, uncertain=uncertain)
 
 
 def _add_host(images: SeenImages, host_id: str) -> SeenImages:
@@ -79,7 +82,57 @@ def _add_host(images: SeenImages, host_id: str) -> SeenImages:
     return {image: hosts | {host_id} for image, hosts in images.items()} if host_id else images
 
 
-def read_seen(documents: Iterable[DomainEntry], requests: Iterable[Request]) -> dict[str, SeenImages]:
+@pause_collector()
+def collect_guests(
+    states: Mapping[str, HostState], domains: Mapping[str, Sequence[DomainFacts]], entries: Iterable[HostEntry] = (), documents: Iterable[DomainEntry] = ()
+) -> FleetGuests:
+    """Return these hosts with their guests.
+
+    :arg domains: of the hosts that answered, with the additions of their profiles.
+    :arg entries: the ledger's hosts; C(documents) its domains.
+    """
+    listed, closed = list(documents), {entry.name: entry for entry in entries}
+    active = [(domain.uuid, host) for host in states for domain in domains.get(host, ()) if domain.active]
+    guests: dict[str, Sequence[Request]] = {}
+    uncertain: dict[str, str] = {}
+    for host, state in states.items():
+        if state.unanswered is not None:
+            guests[host] = ()
+            uncertain[host] = _why_uncertain(state, closed.get(host), listed)
+            continue
+        elsewhere = {uuid for uuid, other in active if other != host}
+        guests[host], unreadable = _read_guests(state, domains.get(host, ()), elsewhere)
+        uncertain[host] = f"what {', '.join(unreadable)} needs is not known." if unreadable else ""
+    uncertain = {host: why for host, why in uncertain.items() if why}
+    silent = {host: state.unanswered for host, state in states.items() if state.unanswered is not None and host in uncertain}
+    return FleetGuests(Fleet(states), guests, silent, uncertain, _read_seen(listed, [request for requests in guests.values() for request in requests]))
+
+
+def _why_uncertain(state: HostState, entry: HostEntry | None, documents: Iterable[DomainEntry]) -> str:
+    """Return why it is not known what runs on a silent host; empty if the ledger has closed it and no domain may be on it."""
+    if entry is None or state.state == ENABLED:
+        return f"it did not answer: {state.unanswered or ''}"
+    names = sorted(document.name or document.uuid for document in documents if document.includes_host(entry.host_ref))
+    return f"it did not answer, and {', '.join(names)} may be on it." if names else ""
+
+
+def _read_guests(state: HostState, domains: Iterable[DomainFacts], elsewhere: Collection[str]) -> tuple[list[Request], list[str]]:
+    """Return what the active guests of a host need, and the names of those that cannot be read.
+
+    :arg elsewhere: the UUIDs of domains that are active on another host. Those that are arriving here are guests of that host.
+    """
+    found, unreadable = [], []
+    for domain in domains:
+        if not domain.active or (domain.job == JOB_INCOMING and domain.uuid in elsewhere):
+            continue
+        try:
+            found.append(Request.from_needs(domain.request or {}, domain.uuid, domain.name, state.name, state.host_uuid, source_id=state.host_id or None))
+        except InvalidArgument:
+            unreadable.append(domain.name)
+    return found, unreadable
+
+
+def _read_seen(documents: Iterable[DomainEntry], requests: Iterable[Request]) -> dict[str, SeenImages]:
     """Return what C(protect) has proved of the images that guests have now, by UUID."""
     saved = {document.uuid: document for document in documents if document.saved}
     found = {}
