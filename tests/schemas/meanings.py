@@ -224,6 +224,7 @@ MEANINGS = {
         "hosts": "How many hosts the fleet has to be able to lose (`kvmfleet_scheduler.failover_hosts`).",
         "broken": "Sets of hosts that the fleet could lose before, and not for certain after the plan. A plan with such sets is refused.",
         "missing": "Sets of hosts that the fleet could not lose before either, or not for certain.",
+        "left_out": "Names of guests that no other host could start for certain, even if it were empty: no reserve helps them.",
     },
     "PlannedBalance": {
         "sentence": "What the score is.",

@@ -69,12 +69,14 @@ def whole_fleet_of(whole: Whole) -> Fleet:
     return Fleet({name: HostState.from_facts(name, decode(HostFacts, facts), settings=whole.settings.get(name)) for name, facts in whole.facts.items()})
 
 
-def placement_after_loss(whole: Whole, lost: Sequence[str], filters: Sequence[Filter]) -> dict[str, str] | None:
+def placement_after_loss(whole: Whole, lost: Sequence[str], filters: Sequence[Filter], left_out: Sequence[str] = ()) -> dict[str, str] | None:
     """Return a host for every guest of the lost hosts, by its UUID; None where there is none.
+
+    :arg left_out: names of guests that need no place.
 
     The fleet is made anew without these hosts' guests, so that nothing of the search that is judged has a part in it.
     """
     left = {name: {**facts, "domains": []} if name in lost else facts for name, facts in whole.facts.items()}
-    requests = [request for name in lost for request in requests_from(name, whole.facts[name])]
+    requests = [request for name in lost for request in requests_from(name, whole.facts[name]) if request.name not in left_out]
     in_order = sorted(requests, key=lambda request: (-request.priority, -request.memory_mib, request.name))
     return placement_of_all(whole_fleet_of(Whole(left, whole.settings)), in_order, sorted(set(left) - set(lost)), filters)

@@ -207,11 +207,13 @@ class PlannedReserve:
     :arg hosts: how many hosts the fleet has to be able to lose, including those that are out of service.
     :arg broken: the sets of hosts that the fleet could lose before, and not for certain after the plan.
     :arg missing: the sets that it could not lose before either.
+    :arg left_out: the names of guests that no other host could start for certain: no reserve helps them.
     """
 
     hosts: int
     broken: tuple[tuple[str, ...], ...]
     missing: tuple[tuple[str, ...], ...]
+    left_out: tuple[str, ...]
     extra: JsonObject = field(default_factory=dict)
 
 

@@ -13,7 +13,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import ENABLED
 
-from .._scheduler.failover import describe_broken, describe_missing, judge_reserve
+from .._scheduler.failover import describe_broken, describe_left_out, describe_missing, judge_reserve
 from .._scheduler.losses import Loss
 from .._scheduler.request import Request
 from .inputs import DrainInputs
@@ -40,7 +40,7 @@ def plan_reserve(inputs: DrainInputs, hosts: Iterable[str], moves: Iterable[tupl
         if destination in before.guests:
             after = after.place_guest(request, destination)
     verdict = judge_reserve(before, after.empty_hosts(sources), inputs.failover_hosts)
-    return PlannedReserve(inputs.failover_hosts, _list_sets(verdict.broken), _list_sets(verdict.missing))
+    return PlannedReserve(inputs.failover_hosts, _list_sets(verdict.broken), _list_sets(verdict.missing), verdict.left_out)
 
 
 def count_further_losses(inputs: DrainInputs, hosts: Iterable[str], sources: Sequence[str]) -> int:
@@ -69,7 +69,8 @@ def reserve_lines(reserve: PlannedReserve | Absent) -> list[str]:
         return []
     lines = [f"RESERVE {describe_broken(reserve.broken, reserve.hosts)}"] if reserve.broken else []
     lines += [f"RESERVE {describe_missing(reserve.missing, reserve.hosts)}"] if reserve.missing else []
-    return lines or [f"RESERVE is kept (failover_hosts: {reserve.hosts})."]
+    lines = lines or [f"RESERVE The fleet keeps its reserve (failover_hosts: {reserve.hosts})."]
+    return lines + ([f"RESERVE {describe_left_out(reserve.left_out)}"] if reserve.left_out else [])
 
 
 def _list_sets(losses: Sequence[Loss]) -> tuple[tuple[str, ...], ...]:

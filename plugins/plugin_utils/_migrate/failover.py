@@ -12,7 +12,13 @@ from dataclasses import replace
 
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.fleet_view import FleetView
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.request import MoveRequest
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.failover import FAILOVER_HOSTS, describe_broken, describe_missing, judge_reserve
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.failover import (
+    FAILOVER_HOSTS,
+    describe_broken,
+    describe_left_out,
+    describe_missing,
+    judge_reserve,
+)
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.request import Request
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.verdicts import Verdict, best_verdict
 
@@ -31,8 +37,9 @@ def refuse_without_reserve(
     while (best := best_verdict(found.values())) is not None:
         reserve = judge_reserve(before, before.place_guest(build_request(best.host), best.host), hosts)
         if reserve.is_kept:
-            told = [describe_missing([loss.hosts for loss in reserve.missing], hosts)] if reserve.missing else []
-            found[best.host] = replace(best, warnings=[*best.warnings, *told])
+            missing = [describe_missing([loss.hosts for loss in reserve.missing], hosts)] if reserve.missing else []
+            left_out = [describe_left_out(reserve.left_out)] if reserve.left_out else []
+            found[best.host] = replace(best, warnings=[*best.warnings, *missing, *left_out])
             break
         reason = describe_broken([loss.hosts for loss in reserve.broken], hosts)
         failures = [*best.failures, {"filter": FAILOVER_HOSTS, "reason": reason}]

@@ -5,7 +5,8 @@
 
 """The reserve for failover: whether the fleet can still lose C(failover_hosts) hosts at the same time after domains have moved.
 
-A host that is out of service is one of these hosts: the reserve is in use for it.
+A host that is out of service is one of these hosts: the reserve is in use for it. A guest that no other host could start, even if that host were empty, is
+lost with its host wherever it is, and is left out.
 """
 
 from __future__ import annotations
@@ -16,9 +17,13 @@ from dataclasses import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import ENABLED
 
 from .._ledger.documents import pause_collector
+from .filters.base import names_text, one_or_many
 from .fleet_guests import FleetGuests
 from .loss_rules import make_loss_rules
 from .losses import CAN, UNKNOWN, VERDICTS, Loss, LossSearch
+from .reach import REACH_FILTERS, empty_fleet
+from .repair import passes_filters
+from .request import Request
 
 # The name of the setting, in sentences and among the failures of a host.
 FAILOVER_HOSTS = "failover_hosts"
@@ -33,11 +38,13 @@ class ReserveVerdict:
     :arg hosts: how many hosts the fleet has to be able to lose.
     :arg broken: the sets of hosts whose loss is worse after the moves than before.
     :arg missing: the sets that could not be lost before either, or not for certain.
+    :arg left_out: the names of guests for which no reserve helps.
     """
 
     hosts: int
     broken: tuple[Loss, ...] = ()
     missing: tuple[Loss, ...] = ()
+    left_out: tuple[str, ...] = ()
 
     @property
     def is_kept(self) -> bool:
@@ -54,19 +61,34 @@ def judge_reserve(before: FleetGuests, after: FleetGuests, hosts: int) -> Reserv
     out = list_out_of_service(after)
     if not hosts or len(out) > hosts:
         return ReserveVerdict(hosts)
-    earlier, later = _search_losses(before), _search_losses(after)
+    known = {request.uuid for request in before.requests}
+    bound = _find_bound(before, before.requests) | _find_bound(after, [request for request in after.requests if request.uuid not in known])
+    earlier, later = (_search_losses(view.leave_out(bound)) for view in (before, after))
     broken, missing = [], []
     for found in later.judge_all(hosts, out):
         loss = later.judge(found.hosts) if found.verdict == UNKNOWN and not found.reason else found
         if loss.verdict != CAN:
             is_worse = VERDICTS.index(loss.verdict) > VERDICTS.index(earlier.judge(loss.hosts).verdict)
             (broken if is_worse else missing).append(loss)
-    return ReserveVerdict(hosts, tuple(broken), tuple(missing))
+    return ReserveVerdict(hosts, tuple(broken), tuple(missing), tuple(sorted(bound.values())))
 
 
 def list_out_of_service(view: FleetGuests) -> tuple[str, ...]:
     """Return the hosts that are in maintenance or fenced."""
     return tuple(sorted(host for host in view.guests if view.fleet.states[host].state != ENABLED))
+
+
+def _find_bound(view: FleetGuests, requests: Iterable[Request]) -> dict[str, str]:
+    """Return the guests, by UUID, that no other host could start for certain even if it were empty."""
+    names = {rule.name for rule in REACH_FILTERS}
+    filters = [rule for rule in make_loss_rules(view.seen).proved if rule.name in names]
+    empty = empty_fleet(view.fleet)
+    hosts = sorted(empty.states)
+    found = {}
+    for request in requests:
+        if not any(host != request.source and passes_filters(request, empty, host, filters) for host in hosts):
+            found[request.uuid] = request.name
+    return found
 
 
 def _search_losses(view: FleetGuests) -> LossSearch:
@@ -81,6 +103,11 @@ def describe_broken(sets: Iterable[Sequence[str]], hosts: int) -> str:
 def describe_missing(sets: Iterable[Sequence[str]], hosts: int) -> str:
     """Return a sentence about the hosts that the fleet could not lose before either."""
     return f"The fleet cannot lose {_sets_text(sets)} for certain, with or without this ({FAILOVER_HOSTS}: {hosts})."
+
+
+def describe_left_out(names: Sequence[str]) -> str:
+    """Return a sentence about the guests for which no reserve helps."""
+    return f"The reserve does not count {names_text(names)}: no other host could start {one_or_many(len(names), 'it', 'them')} for certain."
 
 
 def _sets_text(sets: Iterable[Sequence[str]]) -> str:

@@ -68,6 +68,10 @@ class FleetGuests:
         guests[destination].append(replace(there, **ref, at_source=None, unnamed=(), renamed=()))
         return replace(self, fleet=fleet.with_domain(request, destination), guests=guests, seen=seen)
 
+    def leave_out(self, uuids: Collection[str]) -> FleetGuests:
+        """Return it without what these guests need after a loss. They keep their room on their hosts."""
+        return replace(self, guests={host: [one for one in requests if one.uuid not in uuids] for host, requests in self.guests.items()})
+
     def empty_hosts(self, hosts: Iterable[str]) -> FleetGuests:
         """Return it with these hosts out of service and without guests."""
         names = list(hosts)

@@ -77,13 +77,18 @@ def find_reach(requests: Iterable[Request], fleet: Fleet, filters: Sequence[Filt
     :arg fleet: hosts that answered, each with libvirt's comparison of the CPUs of guests where it was made.
     """
     wanted = sorted(requests, key=lambda request: (request.name, request.uuid))
-    empty = Fleet({name: _without_guests(state) for name, state in fleet.states.items() if state.unanswered is None})
+    empty = empty_fleet(fleet)
     groups: dict[str, list[Request]] = {}
     for request in wanted:
         verdicts = {name: (verdict.passed, verdict.reason) for name, state in empty.states.items() if (verdict := state.cpu_verdicts.get(request.uuid))}
         groups.setdefault(f"{requirement_key(request, empty)} {sorted(verdicts.items())}", []).append(request)
     keys = _host_keys(wanted, empty)
     return [_judge_hosts(tuple(guests), empty, keys, filters) for guests in groups.values()]
+
+
+def empty_fleet(fleet: Fleet) -> Fleet:
+    """Return the hosts that answered, as if none of them had a guest."""
+    return Fleet({name: _without_guests(state) for name, state in fleet.states.items() if state.unanswered is None})
 
 
 def _without_guests(state: HostState) -> HostState:

@@ -22,6 +22,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.saved_pl
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_decisions import decide_override
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import HostIdentity, make_entry
+from ansible_collections.kvmfleet.migration.tests.simulator import facts as f
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.task import task_vars
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._drain.builders import domain, facts, record, uuid_of
 
@@ -119,6 +120,28 @@ def test_a_source_that_was_not_queried_as_root_ends_the_maintenance(node: Node) 
     node.refused(Forbidden, r"kvm1 was queried without root, and only root can act on it\. Set become: true.* Nothing was changed\.")
     assert node.entry == ("enabled", None)
     assert [move["name"] for move in node.task(only=True)["plan"]["moves"]] == ["web1"]
+
+
+def test_a_plan_that_uses_up_the_reserve_for_failover_ends_the_maintenance(node: Node, capsys: pytest.CaptureFixture[str]) -> None:
+    # kvm2 alone has room for web2 of kvm3. kvm4 could start web1, but its older QEMU cannot receive it.
+    node.facts = {
+        "kvm1": f.host("kvm1", 1000, domains=[f.domain("web1", 900)]),
+        "kvm2": f.host("kvm2", 1500),
+        "kvm3": f.host("kvm3", 1500, domains=[f.domain("web2", 1200)]),
+        "kvm4": f.host("kvm4", 1000, versions={"libvirt": 9000000, "hypervisor": f.HYPERVISOR - 1000}),
+    }
+    node.variables = {name: {"kvmfleet_scheduler": {"failover_hosts": 2}} for name in node.facts}
+    node.survey["settings"]["scheduler"] = {"failover_hosts": 2}
+    node.refused(Conflict, "could no longer lose kvm1 and kvm3 for certain", candidates=["kvm2", "kvm3", "kvm4"])
+    assert node.entry[0] == "enabled"
+    assert "RESERVE The fleet could no longer lose kvm1 and kvm3" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("count", "words"), [(3, "failover_hosts is 3, and the fleet has 3 hosts"), (-1, "failover_hosts of kvm2 is -1")])
+def test_an_invalid_reserve_for_failover_ends_the_maintenance(node: Node, count: int, words: str) -> None:
+    node.variables["kvm2"] = {"kvmfleet_scheduler": {"failover_hosts": count}}
+    node.refused(InvalidArgument, words)
+    assert node.entry[0] == "enabled"
 
 
 def test_a_plan_that_violates_n_plus_one_ends_the_maintenance(node: Node, capsys: pytest.CaptureFixture[str]) -> None:

@@ -34,6 +34,7 @@ class Desk:
         self.facts: dict[str, Result] = {name: f.host(name, 8192) for name in ("kvm1", "kvm2", "kvm3")}
         self.answers: dict[str, Result] = {}
         self.silence: dict[str, str] = {}
+        self.scheduler: Result = {}
         self.check_mode = False
         self.phases: list[Result] = []
 
@@ -44,7 +45,10 @@ class Desk:
         work = {"answers": self.answers, "silence": self.silence, **args.pop("work", {})}
         action._task.args = {"fleet": list(self.facts), "ignore": UNPROTECTED, "_work": work, **args}
         action.run_phase = self.answer  # type: ignore[method-assign]
-        hosts = {name: {"inventory_hostname": name, "ansible_facts": {"kvmfleet_host": with_receipt(known)}} for name, known in self.facts.items()}
+        hosts = {
+            name: {"inventory_hostname": name, "ansible_facts": {"kvmfleet_host": with_receipt(known)}, "kvmfleet_scheduler": self.scheduler}
+            for name, known in self.facts.items()
+        }
         own = {**hosts.pop("kvm1"), "kvmfleet_ledger": self.ledger.name}
         return t.cast(Result, action.run_with_options(task_vars("kvm1", own, hosts)))
 
@@ -232,6 +236,16 @@ def test_a_host_that_is_lost_and_did_not_answer_is_unknown(desk: Desk) -> None:
     found = desk.task(lost=["kvm1"], hosts_lost=2)
     assert found["sets"] == {"can": 1, "unknown": 1, "cannot": 0}
     assert "kvm3: it did not answer" in found["losses"][0]["reason"]
+
+
+def test_the_reserve_for_failover_is_the_default_number_of_lost_hosts(desk: Desk) -> None:
+    assert desk.task()["hosts_lost"] == 1
+    desk.scheduler = {"failover_hosts": 2}
+    assert desk.task()["hosts_lost"] == 2
+    assert desk.task(hosts_lost=1)["hosts_lost"] == 1
+    desk.scheduler = {"failover_hosts": 3}
+    with pytest.raises(InvalidArgument, match="failover_hosts is 3, and the fleet has 3 hosts"):
+        desk.task()
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.scheduler import Limits, SchedulerSettings
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.scheduler import (
+    Limits,
+    SchedulerSettings,
+    check_failover_hosts,
+    count_failover_hosts,
+)
 
 RATIOS = ["cpu_allocation_ratio", "ram_allocation_ratio", "disk_allocation_ratio"]
 
@@ -31,6 +36,27 @@ def test_given_settings_override_defaults_and_text_is_read_as_numbers() -> None:
     assert (found.cpu_allocation_ratio, found.reserved_memory_mib, found.labels) == (2.5, 0, {"ssd"})
     assert found.limits == Limits(None, 2, None)
     assert found.weights == {"free_memory": 1.0, "free_cpu": 1.0, "soft_groups": 1.0, "moves": 0.0}
+
+
+@pytest.mark.parametrize("value", [-1, 5, 1.5, "some", True, None, [1]])
+def test_an_invalid_number_of_failover_hosts_is_refused(value: object) -> None:
+    with pytest.raises(InvalidArgument, match=r"^kvmfleet_scheduler\.failover_hosts of kvm2 is .*\. Give a whole number from 0 to 4"):
+        SchedulerSettings.from_variable({"failover_hosts": value}, "kvm2")
+
+
+def test_the_largest_number_of_failover_hosts_counts_and_a_plan_keeps_it_only_if_it_is_set() -> None:
+    settings = [SchedulerSettings.from_variable(value, "kvm2") for value in (None, {"failover_hosts": "2"}, {"failover_hosts": 1})]
+    assert (count_failover_hosts(settings), count_failover_hosts([])) == (2, 0)
+    assert "failover_hosts" not in settings[0].as_json()
+    assert settings[1].as_json()["failover_hosts"] == 2
+
+
+@pytest.mark.parametrize(("hosts", "words"), [(2, "the fleet has 2 hosts"), (1, r"the fleet has 1 host\.")])
+def test_as_many_failover_hosts_as_the_fleet_has_are_refused(hosts: int, words: str) -> None:
+    with pytest.raises(InvalidArgument, match=words):
+        check_failover_hosts(2, hosts)
+    check_failover_hosts(2, 3)
+    check_failover_hosts(0, 1)
 
 
 @pytest.mark.parametrize("ratio", RATIOS)
