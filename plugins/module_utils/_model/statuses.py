@@ -69,6 +69,8 @@ CANCEL_REASONS = (
 # A move that was completed, and what was left to do for a person.
 REASON_DEFINITION_LEFT = "definition_left"
 REASON_CHECKPOINTS_LOST = "checkpoints_lost"
+# An evacuation that was refused, because the domain may be what kills its hosts.
+REASON_RESTART_LIMIT = "restart_limit"
 
 _END_OF_MOVE = (FAILED, CANCELLED, ERROR)
 

@@ -24,6 +24,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostAnswer, HostRef, host_of
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import lockable_paths
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import REASON_RESTART_LIMIT
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import Survey
 
 from .._ledger.host_entries import HostIdentity, find_host_entry, list_entries
@@ -203,16 +204,16 @@ class Evacuation:
                 if job.error:
                     self.record_refusal(job, self.destination, job.error.message)
 
-    def record_refusal(self, job: EvacuationJob, destination: HostRef, why: str, filters_off: Iterable[str] = ()) -> None:
+    def record_refusal(self, job: EvacuationJob, destination: HostRef, why: str, filters_off: Iterable[str] = (), reason: t.Optional[str] = None) -> None:
         """Close a record of the evacuation as C(conflict), unless in check mode, and unless another record holds the domain."""
         if not self.check and job.candidate.record is None:
-            job.stored = record_refusal(self.context, job, destination, why, filters_off)
+            job.stored = record_refusal(self.context, job, destination, why, filters_off, reason)
 
     def record_waiting(self) -> None:
         """Record each domain that waits for a person as refused, so that the ledger and a notice name it."""
         for job in self.jobs:
             if isinstance(job.error, RestartLimitReached):
-                self.record_refusal(job, self.destination, job.error.message)
+                self.record_refusal(job, self.destination, job.error.message, reason=REASON_RESTART_LIMIT)
 
     def evacuate_domains(self) -> None:
         """Start the domains, or predict their results in check mode."""

@@ -119,11 +119,13 @@ def judge_target_host(job: EvacuationJob, view: FleetView, uri: str, cpu: t.Opti
 FORCED_REBUILD = "FORCED_REBUILD"
 
 
-def record_refusal(context: EvacuationContext, job: EvacuationJob, destination: HostRef, why: str, filters_off: Iterable[str]) -> t.Optional[Stored]:
+def record_refusal(
+    context: EvacuationContext, job: EvacuationJob, destination: HostRef, why: str, filters_off: Iterable[str], reason: t.Optional[str] = None
+) -> t.Optional[Stored]:
     """Return the record, closed as C(conflict), of an evacuation that the destination was refused for; None if another run's record holds the domain now."""
     try:
         stored = context.ledger.open_record(_make_record(context, job, destination, (), build_request(job)).judge_without(sorted(filters_off)))
-        return context.ledger.update_record(stored, stored.record.advance(s.CONFLICT, context.by, why))
+        return context.ledger.update_record(stored, stored.record.advance(s.CONFLICT, context.by, why, reason))
     except Conflict:
         return None
 

@@ -71,9 +71,13 @@ def check_restart_limit(entry: DomainEntry, source: HostRef, limit: t.Optional[R
     if limit and len(earlier) + 1 >= limit.hosts:
         raise RestartLimitReached(
             f"Domain {entry.name} waits for a person: it was on {_describe_deaths(earlier)}, and on {source.host} now. It was not started.",
-            f"Find out whether it kills its hosts. To start it: kvmfleet.migration.evacuate -e source={source.host}"
-            f' -e \'{{"evacuate_host_domains": ["{entry.name}"]}}\'',
+            describe_way_out(entry.name, source.host),
         )
+
+
+def describe_way_out(domain: t.Optional[str], host: t.Optional[str]) -> str:
+    """Return what a person does about a domain that waits since the death of that host."""
+    return f'Find out whether it kills its hosts. To start it: kvmfleet.migration.evacuate -e source={host} -e \'{{"evacuate_host_domains": ["{domain}"]}}\''
 
 
 def _describe_deaths(earlier: Sequence[DomainRestart]) -> str:

@@ -7,13 +7,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import typing as t
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, JsonObject, Maybe, decode, encode
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, KvmfleetError
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, KvmfleetError, NotFound, NotSupported
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import MaintenanceRun
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import record_in
@@ -75,6 +76,7 @@ class LedgerContent:
 
     :arg records: that are open, of moves and of evacuations; C(runs) are the open maintenance runs.
     :arg check: the last fleet check on this control node.
+    :arg waiting: the last records of domains that wait for a person, because they were on too many hosts when these died.
     """
 
     error: t.Optional[str] = None
@@ -85,6 +87,7 @@ class LedgerContent:
     problems: tuple[str, ...] = ()
     runs: tuple[MaintenanceRun, ...] = ()
     check: t.Optional[CheckedFleet] = None
+    waiting: tuple[MoveRecord, ...] = ()
 
     @property
     def name(self) -> str | None:
@@ -127,11 +130,23 @@ def read_content(open_it: t.Callable[[], Ledger]) -> LedgerContent:
         records = tuple(ledger.list_records(statuses=sorted(s.UNSETTLED | s.TOMBSTONE)))
         hosts = tuple(with_protect_times(ledger, list_entries(ledger)))
         damaged = [f"The document of domain {uuid} is damaged. Run kvmfleet.migration.protect on its host." for uuid in ledger.damaged_domains()]
-        return LedgerContent(None, ledger, records, hosts, documents, (*ledger.problems, *damaged), tuple(list_open_runs(ledger)), read_check(ledger.ledger_id))
+        waiting = tuple(_list_waiting(ledger, documents.values()))
+        runs, check = tuple(list_open_runs(ledger)), read_check(ledger.ledger_id)
+        return LedgerContent(None, ledger, records, hosts, documents, (*ledger.problems, *damaged), runs, check, waiting)
     except InvalidArgument:
         raise
     except KvmfleetError as error:
         return LedgerContent(error=str(error), ledger=ledger)
+
+
+def _list_waiting(ledger: Ledger, documents: Iterable[Document]) -> Iterator[MoveRecord]:
+    """Yield the last record of each domain that waits for a person. Only a domain that was restarted before can wait."""
+    for domain in (document.domain for document in documents):
+        if domain.restarts and domain.last_record:
+            with contextlib.suppress(NotFound, NotSupported):
+                record = ledger.read_record(domain.last_record).record
+                if record.status == s.CONFLICT and record.reason == s.REASON_RESTART_LIMIT:
+                    yield record
 
 
 def read_move(host: str, migration: JsonObject, open_records: Sequence[MoveRecord]) -> MoveInFlight:

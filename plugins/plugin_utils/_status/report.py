@@ -15,6 +15,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.evidence import FENCING_IMPOSSIBLE
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 
+from .._evacuate.restart_limit import describe_way_out
 from .._evacuate.source import age_seconds
 from .._ledger.documents import HostEntry
 from .._maintenance.texts import attention_text, run_line
@@ -115,6 +116,7 @@ class StatusReport:
         for move in self.moves:
             yield from self._move_texts(move)
         yield from self._impossible_texts()
+        yield from self._waiting_texts()
         yield from self._evacuated_texts()
         yield from filter(None, map(attention_text, self._content.runs))
         if self._content.check and (line := attention_line(self._content.check)):
@@ -151,10 +153,19 @@ class StatusReport:
             if entry.fencing and entry.fencing.is_impossible and host in self.silent:
                 again = f"kvmfleet.migration.evacuate -e source={host}"
                 since = f" since {_time_text(entry.fencing.since)}" if entry.fencing.since else ""
+                names = sorted(domain.name or domain.uuid for domain in self._content.domains if domain.includes_host(entry.host_ref))
+                waits = f" Until that is proved, {_names(names)} {'waits' if len(names) == 1 else 'wait'} for a start elsewhere." if names else ""
                 yield (
-                    f"{host}: {FENCING_IMPOSSIBLE}{since}: no device could switch it off. Repair a device, or confirm that it is off"
+                    f"{host}: {FENCING_IMPOSSIBLE}{since}: no device could switch it off.{waits} Repair a device, or confirm that it is off"
                     f" (-e evacuate_host_force_down=true), and run again: {again}"
                 )
+
+    def _waiting_texts(self) -> Iterator[str]:
+        """Yield the domains that were not started again, because they may be what kills their hosts. A host that is in service again may have them."""
+        for record in self._content.waiting:
+            entry = next((entry for entry in self._content.hosts if entry.host_ref.is_same(record.source)), None)
+            if entry is None or entry.state != s.ENABLED or entry.name in self.silent:
+                yield f"{record.last_detail} {describe_way_out(record.domain.name, record.source.host)}"
 
     def _evacuated_texts(self) -> Iterator[str]:
         left: dict[str, int] = {}
@@ -241,9 +252,9 @@ def _section(title: str, lines: Sequence[str]) -> list[str]:
     return [title, *(f"  {printable_line(line)}" for line in lines)] if lines else []
 
 
-def _names(hosts: Sequence[str]) -> str:
-    more = f" and {len(hosts) - MOST_NAMES} more" if len(hosts) > MOST_NAMES else ""
-    return f"{', '.join(hosts[:MOST_NAMES])}{more}"
+def _names(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return f"{', '.join(names[:MOST_NAMES])}{more}"
 
 
 def _count(number: int, what: str) -> str:

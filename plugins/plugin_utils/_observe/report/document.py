@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.balance_runs import BalanceRun
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, Json, JsonObject, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.evidence import FENCING_IMPOSSIBLE
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import MaintenanceRun
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
@@ -156,7 +157,7 @@ def _describe_host(name: str, entry: t.Optional[HostEntry], moves: Sequence[Repo
         name=name,
         host_id=entry.host_id if entry else None,
         state=entry.state if entry else None,
-        reason=(entry.reason or None) if entry else None,
+        reason=_reason_of(entry) if entry else None,
         since=(entry.since or None) if entry else None,
         left=sum(outcome in ARRIVED_OUTCOMES for outcome in away),
         arrived=sum(move.destination == name and move.outcome in ARRIVED_OUTCOMES for move in moves),
@@ -166,6 +167,12 @@ def _describe_host(name: str, entry: t.Optional[HostEntry], moves: Sequence[Repo
         judged_by=verdict.judged_by,
         reasons=verdict.reasons,
     )
+
+
+def _reason_of(entry: HostEntry) -> t.Optional[str]:
+    """Return why the host is in its state, and whether it could not be fenced."""
+    impossible = f"{FENCING_IMPOSSIBLE}, since {entry.fencing.since}" if entry.fencing and entry.fencing.is_impossible else ""
+    return "; ".join(filter(None, (entry.reason, impossible))) or None
 
 
 def judge_reboot(name: str, entry: t.Optional[HostEntry], found: ReportData) -> RebootVerdict:

@@ -288,6 +288,52 @@ def test_a_silent_host_that_could_not_be_fenced_is_a_finding_until_it_answers(tm
     assert finding in desk.show()["attention"]
 
 
+def test_the_domains_that_wait_for_the_proof_that_a_host_is_off_are_named(tmp_path: pathlib.Path) -> None:
+    desk = Desk(tmp_path)
+    desk.host("kvm1", fencing={"state": "fencing_impossible"})
+    desk.answers["kvm1"] = {"unreachable": True, "msg": "No route to host"}
+    desk.domain("web1", "kvm1")
+    assert "no device could switch it off. Until that is proved, web1 waits for a start elsewhere. Repair a device" in " ".join(desk.show()["attention"])
+    desk.domain("db1", "kvm1")
+    assert "Until that is proved, db1, web1 wait for a start elsewhere." in " ".join(desk.show()["attention"])
+
+
+def wait_for_person(desk: Desk, reason: str | None = s.REASON_RESTART_LIMIT) -> str:
+    """Let the death of kvm1 be the second one of a domain, and return its finding."""
+    dead = {"host": "kvm3", "host_id": HOST_IDS["kvm3"], "host_uuid": None}
+    record = desk.record(kind=s.EVACUATION, name="killer")
+    stored = desk.ledger.read_record(str(record.id))
+    why = "Domain killer waits for a person: it was on kvm3 when that host was evacuated at 03:00, and on kvm1 now. It was not started."
+    desk.ledger.update_record(stored, stored.record.advance(s.CONFLICT, "ann@control pid 1", why, reason))
+    document = desk.ledger.find_domains("killer")[0]
+    restarts = [{"at": "2026-11-24T03:00:00.000Z", "source": dead}]
+    desk.ledger.put_domain(domain_entry({**document.body, "restarts": restarts}), document.version)
+    way_out = """Find out whether it kills its hosts. To start it: kvmfleet.migration.evacuate -e source=kvm1 -e '{"evacuate_host_domains": ["killer"]}'"""
+    return f"{why} {way_out}"
+
+
+def test_a_domain_that_may_kill_its_hosts_is_a_finding_while_its_host_is_out_of_service(tmp_path: pathlib.Path) -> None:
+    desk = Desk(tmp_path)
+    desk.host("kvm1", state="fenced")
+    desk.host("kvm3")
+    finding = wait_for_person(desk)
+    assert finding in desk.show()["attention"]
+    host = desk.ledger.read_host(HOST_IDS["kvm1"])
+    assert host
+    desk.ledger.put_host(dataclasses.replace(host.host, state="enabled"), host.version)
+    assert finding not in desk.show()["attention"]
+    # Nothing was fenced, because nothing else was on the host.
+    desk.answers["kvm1"] = {"unreachable": True, "msg": "No route to host"}
+    assert finding in desk.show()["attention"]
+
+
+def test_a_domain_whose_evacuation_was_refused_for_another_reason_does_not_wait_for_a_person(tmp_path: pathlib.Path) -> None:
+    desk = Desk(tmp_path)
+    desk.host("kvm1", state="fenced")
+    finding = wait_for_person(desk, reason=None)
+    assert finding not in desk.show()["attention"]
+
+
 def test_an_unfinished_evacuation_is_a_finding(desk: Desk) -> None:
     desk.record(s.PRE_MIGRATING, kind=s.EVACUATION, minutes_ago=5)
     (finding,) = desk.show()["attention"]

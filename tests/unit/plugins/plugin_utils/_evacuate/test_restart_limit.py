@@ -48,6 +48,8 @@ def test_a_domain_whose_two_hosts_died_waits_and_the_others_are_started(site: Si
     assert """kvmfleet.migration.evacuate -e source=kvm1 -e '{"evacuate_host_domains": ["web"]}'""" in errors["web"]
     assert sorted(line[:2] for line in site.record_summaries()) == [("app", "done"), ("web", "conflict")]
     assert site.possible("web") == ["kvm1"]
+    reasons = {record.domain.name: record.reason for record in site.ledger.list_records()}
+    assert reasons == {"app": None, "web": "restart_limit"}
     # A person runs the same without a limit.
     site.evacuate(domains=["web"])
     assert sorted(line[:2] for line in site.record_summaries()) == [("app", "done"), ("web", "conflict"), ("web", "done")]

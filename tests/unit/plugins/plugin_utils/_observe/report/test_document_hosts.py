@@ -6,10 +6,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.report.document import Scope
-from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import domain_entry
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import domain_entry, host_entry
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._observe.report import nights
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._observe.report.conftest import report_of
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._observe.report.nights import Body
@@ -81,3 +83,12 @@ def test_an_inactive_domain_does_not_prevent_a_reboot(empty: Ledger) -> None:
     document = empty.find_domains("web1")[0]
     empty.put_domain(domain_entry({**document.body, "protected": {"state": "shut off"}}), document.version)
     assert host_in(report_of(empty), "kvm1")["safe_to_reboot"] is None
+
+
+def test_a_host_that_could_not_be_fenced_is_named_as_such(empty: Ledger) -> None:
+    at = "2026-11-24T03:00:00.000Z"
+    entry = host_entry({"name": "kvm1", "host_id": "11111111-0000-4000-8000-000000000001", "fencing": {"state": "fencing_impossible", "since": at}})
+    stored = empty.put_host(entry, None)
+    assert host_in(report_of(empty), "kvm1")["reason"] == f"fencing_impossible, since {at}"
+    empty.put_host(dataclasses.replace(stored.host, reason="New disks"), stored.version)
+    assert host_in(report_of(empty), "kvm1")["reason"] == f"New disks; fencing_impossible, since {at}"
