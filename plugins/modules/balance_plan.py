@@ -19,6 +19,7 @@ description:
   - Broken groups and overcommitted hosts come first, whether their moves pay for themselves or not.
   - All filters of the scheduler apply. A domain with the drain strategy V(leave) stays, and so does a domain that has moved within O(cooldown_seconds)
     according to the records in the ledger.
+  - Moves that would use up the reserve of C(kvmfleet_scheduler.failover_hosts) are left out, the last ones first.
   - A host without pressure stall information is judged by its CPU time.
   - No plan is made if facts are too old or do not say how busy a host is, if clocks differ, if a host is in maintenance, or if fewer than two hosts take part.
   - With O(check_saved), it compares a saved plan with the current state of the hosts, and fails with C(conflict) if the plan no longer applies. All

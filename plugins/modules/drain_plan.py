@@ -38,7 +38,10 @@ options:
     type: str
     default: auto
   n_plus_one:
-    description: Whether to refuse a plan after which the candidates could not lose one more host.
+    description:
+      - Whether to refuse a plan after which the candidates could not lose one more host.
+      - A plan that would use up the reserve of C(kvmfleet_scheduler.failover_hosts) is refused in any case. The drained hosts are among the hosts that this
+        reserve is for.
     type: bool
     default: false
   strategies:

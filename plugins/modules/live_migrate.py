@@ -31,7 +31,8 @@ options:
       - All rules of the scheduler check the destination first, as M(kvmfleet.migration.scheduler_check) does. If a rule refuses it, nothing is moved, and the
         record ends as V(conflict) with all reasons. The same applies to a destination that is refused for another reason, because it does not answer, has
         another domain of that name, or cannot have the disks, or because a host lacks what the move requires.
-      - Without this option, the scheduler chooses the best of the other hosts in the inventory group C(kvmfleet_hosts).
+      - Without this option, the scheduler chooses the best of the other hosts in the inventory group C(kvmfleet_hosts). It passes over hosts that would use up
+        the reserve of C(kvmfleet_scheduler.failover_hosts).
     type: str
   destination_uri: &destination_uri
     description:

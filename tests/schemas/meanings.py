@@ -52,7 +52,7 @@ MEANINGS = {
         "generation": "How many moves and evacuations the domain has had in this ledger. A process of an older one is refused.",
         "type": "Kind of the record.",
         "status": "Status of the move. After `completed`, `conflict`, `failed` and `cancelled` nothing changes the record any more.",
-        "reason": "Reason of the status in one word, for `cancelled`, `error` and some `completed`; otherwise null.",
+        "reason": "Reason of the status in one word, for `cancelled`, `error`, some `completed` and some `conflict`; otherwise null.",
         "forced": "Whether a person bypassed rules of the scheduler for a move or for an evacuation; null if not.",
         "superseded_by": "ID of the record that has replaced this one; null if none has.",
         "policy": "By field: `value` (null if it follows from the size of the guest) and `source` (`task`, `domain`, `profile`, `host`, `default`).",
