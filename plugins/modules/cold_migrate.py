@@ -32,7 +32,8 @@ options:
       - The rules of the scheduler check the destination first, as for M(kvmfleet.migration.live_migrate). For a guest that is off after the move, these are
         only the rules C(not_source), C(up), C(enabled), C(machine_type), C(storage), C(boot_files), C(firmware), C(tpm), C(resource_maps) and C(labels),
         unless it has a managed-save image. If a rule refuses it, nothing is moved, and the record ends as V(conflict) with all reasons.
-      - Without this option, the scheduler chooses the best of the other hosts in the inventory group C(kvmfleet_hosts).
+      - Without this option, the scheduler chooses the best of the other hosts in the inventory group C(kvmfleet_hosts). It passes over hosts that would use up
+        the reserve of C(kvmfleet_scheduler.failover_hosts).
     type: str
   destination_uri: &destination_uri
     description:

@@ -16,6 +16,8 @@ description:
   - The check uses the current answers of the hosts, together with the moves in progress in the ledger. Facts that only a host itself can determine, for
     example its mounts, are taken from M(kvmfleet.migration.host_facts) of that host if they were gathered within the last 60 seconds. Unknown facts are
     warnings.
+  - If all hosts of the fleet are candidates and C(kvmfleet_scheduler.failover_hosts) is set, the best host that keeps this reserve is selected. The hosts
+    before it have C(failover_hosts) among their failures, and the hosts after it are not judged by this rule.
 options:
   name:
     description:

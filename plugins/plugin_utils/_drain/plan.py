@@ -23,6 +23,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses
 
 from .._ledger.documents import pause_collector
 from .._scheduler.fleet import Fleet
+from .._scheduler.fleet_guests import request_on
 from .._scheduler.loss_rules import LOSS_FILTERS
 from .._scheduler.planner import Placement, plan_placements
 from .._scheduler.repair import Board, assign_first_fit, build_units, repair_assignment
@@ -69,10 +70,7 @@ class RemainingHosts:
         return self._answers[key]
 
     def _find_unplaced(self, lost: str, fleet: Fleet, assignment: Mapping[str, str], hosts: Sequence[str]) -> list[Request]:
-        source_id, source_uuid = self.refs[lost].host_id or "", self.refs[lost].host_uuid or ""
-        gone = [self.leavers[uuid] for uuid, host in assignment.items() if host == lost]
-        renamed = [fleet.request_at(leaver, fleet.states[lost]) for leaver in gone]
-        arrived = [replace(leaver, source=lost, source_id=source_id, source_uuid=source_uuid, at_source=None, unnamed=(), renamed=()) for leaver in renamed]
+        arrived = [request_on(fleet, self.leavers[uuid], lost) for uuid, host in assignment.items() if host == lost]
         units = build_units([*self.there[lost], *arrived])
         for request in (request for unit in units for request in unit.requests):
             fleet = fleet.without_domain(request.uuid, lost)

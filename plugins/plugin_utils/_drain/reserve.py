@@ -45,6 +45,8 @@ def plan_reserve(inputs: DrainInputs, hosts: Iterable[str], moves: Iterable[tupl
 
 def count_further_losses(inputs: DrainInputs, hosts: Iterable[str], sources: Sequence[str]) -> int:
     """Return how many hosts the fleet has to be able to lose once these sources are out of service."""
+    if not inputs.failover_hosts:
+        return 0
     out = [host for host in {*hosts, *sources} if host in sources or inputs.host_state(host).state != ENABLED]
     return max(0, inputs.failover_hosts - len(out))
 

@@ -64,7 +64,7 @@ def judge_reserve(before: FleetGuests, after: FleetGuests, hosts: int) -> Reserv
     known = {request.uuid for request in before.requests}
     bound = _find_bound(before, before.requests) | _find_bound(after, [request for request in after.requests if request.uuid not in known])
     earlier, later = (_search_losses(view.leave_out(bound)) for view in (before, after))
-    broken, missing = [], []
+    broken, missing = list[Loss](), list[Loss]()
     for found in later.judge_all(hosts, out):
         loss = later.judge(found.hosts) if found.verdict == UNKNOWN and not found.reason else found
         if loss.verdict != CAN:

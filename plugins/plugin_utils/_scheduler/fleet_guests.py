@@ -52,21 +52,17 @@ class FleetGuests:
 
     def place_guest(self, request: Request, destination: str) -> FleetGuests:
         """Return it with a guest on another host, under the names that the guest has there. A guest that runs nowhere is added."""
-        source = next((host for host, requests in self.guests.items() if any(one.uuid == request.uuid for one in requests)), None)
+        known = {one.uuid: (host, one) for host, requests in self.guests.items() for one in requests}
+        source, guest = known.get(request.uuid, ("", request))
         if source == destination:
             return self
-        guests = {host: list(requests) for host, requests in self.guests.items()}
-        fleet, seen = self.fleet, self.seen
-        if source is not None:
-            request = next(one for one in guests[source] if one.uuid == request.uuid)
-            guests[source].remove(request)
-            fleet = fleet.without_domain(request.uuid, source)
-            seen = {**seen, request.uuid: _add_host(seen[request.uuid], request.source_id)} if request.uuid in seen else seen
-        state = fleet.states[destination]
-        there = fleet.request_at(request, state)
-        ref = {"source": destination, "source_uuid": state.host_uuid, "source_id": state.host_id}
-        guests[destination].append(replace(there, **ref, at_source=None, unnamed=(), renamed=()))
-        return replace(self, fleet=fleet.with_domain(request, destination), guests=guests, seen=seen)
+        guests = {**self.guests, destination: [*self.guests[destination], request_on(self.fleet, guest, destination)]}
+        fleet, seen = self.fleet.with_domain(guest, destination), self.seen
+        if source:
+            guests[source] = [one for one in self.guests[source] if one.uuid != guest.uuid]
+            fleet = fleet.without_domain(guest.uuid, source)
+            seen = {**seen, guest.uuid: _add_host(seen[guest.uuid], guest.source_id)} if guest.uuid in seen else seen
+        return replace(self, fleet=fleet, guests=guests, seen=seen)
 
     def leave_out(self, uuids: Collection[str]) -> FleetGuests:
         """Return it without what these guests need after a loss. They keep their room on their hosts."""
@@ -79,6 +75,13 @@ class FleetGuests:
         fleet = replace(self.fleet, states={**self.fleet.states, **states}).without_guests(names)
         uncertain = {host: why for host, why in self.uncertain.items() if host not in states}
         return replace(self, fleet=fleet, guests={**self.guests, **dict.fromkeys(names, ())}, uncertain=uncertain)
+
+
+def request_on(fleet: Fleet, request: Request, host: str) -> Request:
+    """Return what a domain needs that has arrived on the host, with its names there."""
+    state = fleet.states[host]
+    there = fleet.request_at(request, state)
+    return replace(there, source=host, source_uuid=state.host_uuid, source_id=state.host_id, at_source=None, unnamed=(), renamed=())
 
 
 def _add_host(images: SeenImages, host_id: str) -> SeenImages:

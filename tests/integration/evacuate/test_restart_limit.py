@@ -36,9 +36,18 @@ def test_a_guest_whose_two_hosts_died_waits_for_a_person_and_the_others_are_star
     assert f"Domain killer waits for a person: it was on {site.name(1)} when that host was evacuated at" in printed
     assert site.fleet() == {1: set(), 3: {"calm"}}
     assert [line[:2] for line in site.record_summaries()].count(("killer", "conflict")) == 1
+    waiting = f"Domain killer waits for a person: it was on {site.name(1)} when that host was evacuated at"
+    assert waiting in _screen(site)
 
     code, text = site.playbook("evacuate", source=site.name(2), evacuate_host_domains=["killer"])
     assert code == 0, text
     assert site.fleet() == {1: set(), 3: {"killer", "calm"}}
     assert len(site.document("killer")["restarts"]) == 2
+    assert waiting not in _screen(site)
     site.verify_audit()
+
+
+def _screen(site: Site) -> str:
+    code, text = site.playbook("status")
+    assert code == 0, text
+    return " ".join(text.split())

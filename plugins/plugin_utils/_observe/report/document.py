@@ -172,7 +172,7 @@ def _describe_host(name: str, entry: t.Optional[HostEntry], moves: Sequence[Repo
 def _reason_of(entry: HostEntry) -> t.Optional[str]:
     """Return why the host is in its state, and whether it could not be fenced."""
     impossible = f"{FENCING_IMPOSSIBLE}, since {entry.fencing.since}" if entry.fencing and entry.fencing.is_impossible else ""
-    return "; ".join(filter(None, (entry.reason, impossible))) or None
+    return "; ".join(part for part in (entry.reason or "", impossible) if part) or None
 
 
 def judge_reboot(name: str, entry: t.Optional[HostEntry], found: ReportData) -> RebootVerdict:
