@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent
 
 from .._drain.plan_entries import PlannedReserve
-from .._drain.reserve import plan_reserve
+from .._drain.reserve import Move, judge_moves
 from .._ledger.documents import pause_collector
 from .._scheduler.fleet import Fleet, HostState
 from .candidates import Candidates
@@ -120,13 +120,24 @@ def _keep_reserve(
     moves: Sequence[UnitMove], begin: Callable[[], BalanceState], inputs: BalanceInputs, hosts: Iterable[str]
 ) -> tuple[BalanceState, PlannedReserve | Absent, int]:
     """Carry out as many of these moves as the reserve for failover permits, the first ones. Return how many were dropped for it."""
-    for count in range(len(moves), -1, -1):
-        state = begin()
-        carry_out_again(moves[:count], state)
-        reserve = plan_reserve(inputs.drain, hosts, [(one.leaver.request, one.destination) for one in state.chosen])
-        if not reserve or not reserve.broken:
-            break
+    failover_hosts = inputs.drain.failover_hosts
+    state = _carry_out(moves, begin())
+    if not failover_hosts:
+        return state, ABSENT, 0
+    before, count = inputs.drain.collect_guests(hosts), len(moves)
+    while (reserve := judge_moves(before, _list_moves(state), failover_hosts)).broken and count:
+        count -= 1
+        state = _carry_out(moves[:count], begin())
     return state, reserve, len(moves) - count
+
+
+def _carry_out(moves: Sequence[UnitMove], state: BalanceState) -> BalanceState:
+    carry_out_again(moves, state)
+    return state
+
+
+def _list_moves(state: BalanceState) -> list[Move]:
+    return [(one.leaver.request, one.destination) for one in state.chosen]
 
 
 def _dropped_text(dropped: int, reserve: PlannedReserve | Absent) -> str:

@@ -14,18 +14,21 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import ENABLED
 
 from .._scheduler.failover import describe_broken, describe_left_out, describe_missing, judge_reserve
+from .._scheduler.fleet_guests import FleetGuests
 from .._scheduler.losses import Loss
 from .._scheduler.request import Request
 from .inputs import DrainInputs
 from .plan_entries import PlannedReserve
 
+# A domain, and the host that it runs on after the plan.
+Move = tuple[Request, str]
 _REMEDY = (
     "Nothing was moved. Free memory, add hosts, switch off guests that are not needed, or lower kvmfleet_scheduler.failover_hosts. "
     "kvmfleet.migration.fleet_check names the guests without a place."
 )
 
 
-def plan_reserve(inputs: DrainInputs, hosts: Iterable[str], moves: Iterable[tuple[Request, str]], sources: Sequence[str] = ()) -> PlannedReserve | Absent:
+def plan_reserve(inputs: DrainInputs, hosts: Iterable[str], moves: Iterable[Move], sources: Sequence[str] = ()) -> PlannedReserve | Absent:
     """Return what a plan does to the reserve; absent without one.
 
     :arg hosts: the fleet, as far as the plan knows it.
@@ -34,13 +37,17 @@ def plan_reserve(inputs: DrainInputs, hosts: Iterable[str], moves: Iterable[tupl
     """
     if not inputs.failover_hosts:
         return ABSENT
-    before = inputs.collect_guests(sorted({*hosts, *sources}))
+    return judge_moves(inputs.collect_guests(sorted({*hosts, *sources})), moves, inputs.failover_hosts, sources)
+
+
+def judge_moves(before: FleetGuests, moves: Iterable[Move], failover_hosts: int, sources: Sequence[str] = ()) -> PlannedReserve:
+    """Return what moves do to the reserve of a fleet, see L(plan_reserve)."""
     after = before
     for request, destination in moves:
         if destination in before.guests:
             after = after.place_guest(request, destination)
-    verdict = judge_reserve(before, after.empty_hosts(sources), inputs.failover_hosts)
-    return PlannedReserve(inputs.failover_hosts, _list_sets(verdict.broken), _list_sets(verdict.missing), verdict.left_out)
+    verdict = judge_reserve(before, after.empty_hosts(sources), failover_hosts)
+    return PlannedReserve(failover_hosts, _list_sets(verdict.broken), _list_sets(verdict.missing), verdict.left_out)
 
 
 def count_further_losses(inputs: DrainInputs, hosts: Iterable[str], sources: Sequence[str]) -> int:
