@@ -15,9 +15,11 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model import d
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import errors as e
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.domain import GIB
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI, UUID
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.saved import resumes_running
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._cold.control import ColdControl
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._migrate.control import settings_of
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._migrate.situations import another_move, close_host, room_for
 
 
@@ -316,3 +318,20 @@ def test_bad_options_are_refused_before_any_host_is_asked(control: ColdControl, 
     with pytest.raises(e.InvalidArgument, match=text):
         control.move(**given)
     assert (control.source.phases, control.records()) == ([], [])
+
+
+def test_a_guest_that_runs_at_its_destination_keeps_the_reserve_for_failover_and_one_that_stays_off_does_not_need_it(control: ColdControl) -> None:
+    control.settings = settings_of(kvmfleet_scheduler={"failover_hosts": 1})
+    other = "7b7e8cf2-6f4e-4d53-b1a7-0a7d2b1f0c09"
+    control.fleet.guest(memory_bytes=GIB)
+    control.fleet.guest(name="db1", uuid=other, on="kvm3", memory_bytes=3 * GIB)
+    # The hosts do not say which CPU features they can give a guest.
+    control.source.needs = {UUID: {"cpu": None}, other: {"cpu": None}}
+    for host, gib in {"kvm1": 1, "kvm2": 3, "kvm3": 3}.items():
+        room_for(control, host, gib)
+    # Only kvm2 has room for db1.
+    refused = control.move(destination=None, method="shutdown", start=True)
+    assert isinstance(refused.error, e.Conflict)
+    assert "kvm2: The fleet could no longer lose kvm3 for certain (failover_hosts: 1)." in str(refused.error)
+    assert control.places() == {"kvm1": ds.RUNNING}
+    assert control.move(destination=None, method="shutdown", start=False).moved

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Filters that a survivor has switched off do not judge the start of a domain there, and are in its record."""
+"""Filters that a survivor has switched off do not judge the start of a domain there, and are in its record. The reserve for failover never does."""
 
 from __future__ import annotations
 
@@ -16,20 +16,32 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.varia
 from .sites import Site
 
 
+def set_scheduler(site: Site, monkeypatch: pytest.MonkeyPatch, value: dict[str, t.Any]) -> None:
+    original = site.settings
+
+    def changed() -> Settings:
+        known = original()
+        for host in site.listed:
+            t.cast("dict[str, t.Any]", known._hostvars[host])["kvmfleet_scheduler"] = value
+        return known
+
+    monkeypatch.setattr(site, "settings", changed)
+
+
 def test_a_switched_off_filter_does_not_judge_a_start_and_is_in_its_record(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     site.save("web")
     site.change("web", lambda body: body["protected"]["request"].update(labels=["ssd"]))
     site.evacuate("kvm2")
-    original = site.settings
-
-    def lenient() -> Settings:
-        known = original()
-        t.cast("dict[str, t.Any]", known._hostvars["kvm2"])["kvmfleet_scheduler"] = {"filters": {"labels": False}}
-        return known
-
-    monkeypatch.setattr(site, "settings", lenient)
+    set_scheduler(site, monkeypatch, {"filters": {"labels": False}})
     site.evacuate("kvm2")
     refused, started = sorted(site.ledger.list_records(), key=lambda record: record.generation)
     assert ("labels" in refused.last_detail, refused.status, "filters_off" in encode(refused)) == (True, "conflict", False)
     assert (started.status, started.filters_off) == ("done", ("labels",))
     assert "The host was verified and booked. Switched off there: labels." in [line.detail for line in started.history]
+
+
+def test_the_reserve_for_failover_is_used_by_an_evacuation(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.save("web")
+    set_scheduler(site, monkeypatch, {"failover_hosts": 4})
+    site.evacuate("kvm2")
+    assert [line[:2] for line in site.record_summaries()] == [("web", "done")]
