@@ -17,13 +17,12 @@ from .._drain.balance_entries import PlannedBalance
 from .._drain.drift import describe_gone, find_domain_drift, find_maps_drift, find_settings_drift, is_active_on, list_changes
 from .._drain.plan import read_scheduler_settings
 from .._drain.plan_entries import PlannedMove
-from .._drain.reserve import find_reserve_drift, plan_reserve
+from .._drain.reserve import find_reserve_drift, replay_reserve
 from .._drain.saved_plan import DrainPlan, read_plan
 from .._drain.sorting import LeavingDomain
 from .._scheduler.filters.base import names_text
 from .._scheduler.fleet import Fleet
 from .._scheduler.repair import unit_key
-from .._scheduler.request import Request
 from .._scheduler.verdicts import check_host
 from .candidates import Candidates
 from .inputs import BalanceInputs, select_hosts
@@ -45,13 +44,12 @@ def apply_saved_balance(saved: Json | bytes, inputs: BalanceInputs, hosts: Seque
     options = restore_options(plan.balance.options)
     states = {host: inputs.drain.host_state(host) for host in hosts}
     chosen = select_hosts(states, inputs, options)
-    replay = _Replay(inputs, Candidates(inputs, options), chosen, Fleet(states))
     problems = [
         *_find_option_drift(plan, plan.balance, given),
         *find_settings_drift(plan.settings, read_scheduler_settings(inputs.drain, (), tuple(states)), states),
         *find_maps_drift(plan, inputs.drain, tuple(states)),
-        *_find_move_drift(plan, replay),
-        *find_reserve_drift(plan.reserve, plan_reserve(inputs.drain, hosts, replay.carried_out)),
+        *_find_move_drift(plan, _Replay(inputs, Candidates(inputs, options), chosen, Fleet(states))),
+        *find_reserve_drift(plan.reserve, replay_reserve(inputs.drain, hosts, {move.uuid: move.destination for move in plan.moves})),
     ]
     if problems:
         raise Conflict(f"The plan of {plan.created_at} no longer applies. {' '.join(problems)}", "Make a new plan. Nothing was moved.")
@@ -73,8 +71,6 @@ def _find_move_drift(plan: DrainPlan, replay: _Replay) -> list[str]:
 class _Replay:
     """A plan that is carried out on the current state of the fleet; C(problems) are the reasons why that is not possible.
 
-    C(carried_out) are the domains that move, each with its destination.
-
     :arg hosts: those that take part.
     """
 
@@ -84,7 +80,6 @@ class _Replay:
         self._hosts = hosts
         self._fleet = fleet
         self.problems: list[str] = []
-        self.carried_out: list[tuple[Request, str]] = []
 
     def run_stage(self, moves: Sequence[PlannedMove]) -> None:
         """Carry out one stage. A domain is counted on both of its hosts until the stage has ended; so is one that an earlier run has begun to move."""
@@ -129,4 +124,3 @@ class _Replay:
             self.problems.append(f"{destination} can no longer accept {names_text([request.name for request in requests])}.{reason}")
         for request in requests:
             self._fleet = self._fleet.with_domain(request, destination)
-            self.carried_out.append((request, destination))

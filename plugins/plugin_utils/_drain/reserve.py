@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict
@@ -38,6 +38,17 @@ def plan_reserve(inputs: DrainInputs, hosts: Iterable[str], moves: Iterable[Move
     if not inputs.failover_hosts:
         return ABSENT
     return judge_moves(inputs.collect_guests(sorted({*hosts, *sources})), moves, inputs.failover_hosts, sources)
+
+
+def replay_reserve(inputs: DrainInputs, hosts: Iterable[str], destinations: Mapping[str, str]) -> PlannedReserve | Absent:
+    """Return what the rest of a plan does to the reserve now; absent without one.
+
+    :arg destinations: of the plan, by the UUID of the domain. A domain that is there already, or runs nowhere, is not moved.
+    """
+    if not inputs.failover_hosts:
+        return ABSENT
+    before = inputs.collect_guests(hosts)
+    return judge_moves(before, [(guest, destinations[guest.uuid]) for guest in before.requests if guest.uuid in destinations], inputs.failover_hosts)
 
 
 def judge_moves(before: FleetGuests, moves: Iterable[Move], failover_hosts: int, sources: Sequence[str] = ()) -> PlannedReserve:
