@@ -156,8 +156,8 @@ def _find_saving_problem(request: ColdRequest, source: str, survey: Survey, doma
     if not older:
         return None
     return NotSupported(
-        f"Domain {request.label} on {source} has a managed-save image and a disk. The QEMU of {' and '.join(older)} is older than 10.0, and cannot save the memory "
-        "of such a guest again before it has run.",
+        f"Domain {request.label} on {source} has a managed-save image and a disk. The QEMU of {' and '.join(older)} is older than 10.0, and cannot save the "
+        "memory of such a guest again before it has run.",
         f"Start it paused (virsh start --paused {request.label}) and move it by the method save, which moves its memory. {_NOTHING}",
     )
 
