@@ -130,7 +130,7 @@ def read_content(open_it: t.Callable[[], Ledger]) -> LedgerContent:
         records = tuple(ledger.list_records(statuses=sorted(s.UNSETTLED | s.TOMBSTONE)))
         hosts = tuple(with_protect_times(ledger, list_entries(ledger)))
         damaged = [f"The document of domain {uuid} is damaged. Run kvmfleet.migration.protect on its host." for uuid in ledger.damaged_domains()]
-        waiting = tuple(_list_waiting(ledger, documents.values()))
+        waiting = tuple(_list_waiting(ledger, documents.values(), records))
         runs, check = tuple(list_open_runs(ledger)), read_check(ledger.ledger_id)
         return LedgerContent(None, ledger, records, hosts, documents, (*ledger.problems, *damaged), runs, check, waiting)
     except InvalidArgument:
@@ -139,13 +139,17 @@ def read_content(open_it: t.Callable[[], Ledger]) -> LedgerContent:
         return LedgerContent(error=str(error), ledger=ledger)
 
 
-def _list_waiting(ledger: Ledger, documents: Iterable[Document]) -> Iterator[MoveRecord]:
-    """Yield the last record of each domain that waits for a person. Only a domain that was restarted before can wait."""
+def _list_waiting(ledger: Ledger, documents: Iterable[Document], records: Sequence[MoveRecord]) -> Iterator[MoveRecord]:
+    """Yield the last closed record of each domain that waits for a person. Only a domain that was restarted before can wait.
+
+    :arg records: those that are not closed. A domain that has a later one was started elsewhere, or is about to be.
+    """
     for domain in (document.domain for document in documents):
         if domain.restarts and domain.last_record:
             with contextlib.suppress(NotFound, NotSupported):
                 record = ledger.read_record(domain.last_record).record
-                if record.status == s.CONFLICT and record.reason == s.REASON_RESTART_LIMIT:
+                is_followed = any(one.domain.uuid == record.domain.uuid and one.generation > record.generation for one in records)
+                if record.status == s.CONFLICT and record.reason == s.REASON_RESTART_LIMIT and not is_followed:
                     yield record
 
 

@@ -95,10 +95,15 @@ class Desk:
         entry = {"uuid": str(uuid.uuid4()), "name": name, "possible_hosts": [place], "protected": {"host": place, "state": "running"}}
         self.ledger.put_domain(domain_entry(entry), None)
 
-    def record(self, *steps: str, kind: str = s.LIVE_MIGRATION, name: str = "web1", reason: str | None = None, minutes_ago: int = 0) -> MoveRecord:
-        """Write a record from kvm1 to kvm2, brought on by these steps so long ago."""
+    def record(
+        self, *steps: str, kind: str = s.LIVE_MIGRATION, name: str = "web1", reason: str | None = None, minutes_ago: int = 0, uuid_text: str = ""
+    ) -> MoveRecord:
+        """Write a record from kvm1 to kvm2, brought on by these steps so long ago.
+
+        :arg uuid_text: the UUID of the domain; a new one by default.
+        """
         ends = (HostRef("kvm1", HOST_IDS["kvm1"], None), HostRef("kvm2", HOST_IDS["kvm2"], None))
-        stored = self.ledger.open_record(new_record(kind, DomainRef(str(uuid.uuid4()), name), *ends, {}, "ann@control pid 1"))
+        stored = self.ledger.open_record(new_record(kind, DomainRef(uuid_text or str(uuid.uuid4()), name), *ends, {}, "ann@control pid 1"))
         for step in steps:
             then = datetime.datetime.now(datetime.UTC) - datetime.timedelta(minutes=minutes_ago)
             record = stored.record.advance(step, "ann@control pid 1", "as a test says.", reason)
@@ -325,6 +330,17 @@ def test_a_domain_that_may_kill_its_hosts_is_a_finding_while_its_host_is_out_of_
     # Nothing was fenced, because nothing else was on the host.
     desk.answers["kvm1"] = {"unreachable": True, "msg": "No route to host"}
     assert finding in desk.show()["attention"]
+
+
+def test_a_domain_that_was_started_elsewhere_does_not_wait_for_a_person_any_more(tmp_path: pathlib.Path) -> None:
+    desk = Desk(tmp_path)
+    desk.host("kvm1", state="fenced")
+    finding = wait_for_person(desk)
+    assert finding in desk.show()["attention"]
+    # It is on kvm2. The record stays open until kvm1 is cleaned up.
+    domain = desk.ledger.find_domains("killer")[0].domain
+    desk.record(s.PRE_MIGRATING, s.DONE, kind=s.EVACUATION, name="killer", uuid_text=domain.uuid)
+    assert finding not in desk.show()["attention"]
 
 
 def test_a_domain_whose_evacuation_was_refused_for_another_reason_does_not_wait_for_a_person(tmp_path: pathlib.Path) -> None:
