@@ -2,15 +2,16 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What can end otherwise with another release of ansible-core, with the first and the last one that are supported: sanity tests, and how variables are read."""
+"""What can end otherwise with another release of ansible-core, with the first and the last one that are supported: imports, sanity tests, and variables."""
 
 from __future__ import annotations
 
 from . import places, pytest, releases, sanity
 from .results import Results
 
-# What Ansible itself reads or is imported from, and its rules for that. The others judge text, with tools that hardly change.
-TESTS = ("ansible-doc", "import", "runtime-metadata", "validate-modules")
+# What Ansible itself reads, and its rules for that. The others judge text, with tools that hardly change; import_plugins is the short form of "import".
+TESTS = ("ansible-doc", "runtime-metadata", "validate-modules")
+IMPORT = "tests/tools/import_plugins.py"
 # These run real plays, with the release whose Python they are given.
 PLAYS = "tests/unit/variables"
 
@@ -19,6 +20,7 @@ def run(results: Results) -> None:
     """Run those tests and plays once for each release, on its own Python."""
     chosen = [word for test in TESTS for word in ("--test", test)]
     for release in releases.others(results, releases.ENDS):
+        results.check(f"{release.prefix}every plugin is imported", [places.tool("python", release.venv), IMPORT], env=places.environment(release.venv))
         sanity.run_with(results, release.venv, release.prefix, *sanity.HERE, "--target-python", "default", *chosen)
         run_plays(results, release)
 
