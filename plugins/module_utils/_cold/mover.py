@@ -20,7 +20,6 @@ from .._evacuation.quarantine import Quarantine
 from .._facts.mounts import innermost_mount, read_mounts
 from .._host_identity import read_host_id
 from .._migration.rewriting import rewrite_definition
-from .._migration.shared_storage import compare_folders
 from .._model.cleanup import QuarantinedFile
 from .._model.cold_moves import ColdAnswer, ColdOrder
 from .._model.definition_files import SHARED, list_needed_files
@@ -36,7 +35,7 @@ from . import steps as st
 from .definitions import find_lost
 from .hosts import MoveHosts
 from .journal import ColdJournal
-from .saved_memory import check_unsaved, choose_format, find_image, hold_image, remove_image, spend_image, sync_image
+from .saved_memory import check_unsaved, choose_format, find_image, hold_image, prove_shared_folder, remove_image, spend_image, sync_image
 from .state_files import copy_files, remove_copies
 
 # A job of libvirt that is waited for: saving or restoring the memory of a large guest.
@@ -164,10 +163,8 @@ class ColdMover:
 
     def _is_folder_proved(self) -> bool:
         """Whether both hosts see the folder of the saved memory, so that it is mounted on this one."""
-        image = str(self._cold.image)
         try:
-            with self.hosts.destination.open_folder(os.path.dirname(image)) as folder:
-                return compare_folders(image, folder).verdict == SHARED
+            return prove_shared_folder(os.path.dirname(str(self._cold.image)), self.hosts.destination).verdict == SHARED
         except KvmfleetError:
             return False
 

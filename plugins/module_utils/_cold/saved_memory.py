@@ -15,9 +15,11 @@ import typing as t
 from .._files import sync_folder
 from .._libvirt.interface import Host
 from .._libvirt.saved_memory import SAVED_FOLDER
-from .._model.cold_moves import SavedImage
+from .._migration.shared_storage import compare_folders
+from .._model.cold_moves import FolderProof, SavedImage
+from .._model.definition_files import UNPROVED
 from .._model.domain_states import PAUSED, RUNNING
-from .._model.errors import MigrationFailed, NotFound, Unsafe
+from .._model.errors import KvmfleetError, MigrationFailed, NotFound, Unsafe
 from .steps import INCOMPLETE, NO_IMAGE, READY, SPENT_HERE, SPENT_THERE, UNREADABLE
 
 RAW, SPARSE = "raw", "sparse"
@@ -30,6 +32,8 @@ _MAGIC = b"LibvirtQemudSave"
 # Libvirt replaces it when all memory is written.
 _MAGIC_INCOMPLETE = b"LibvirtQemudPart"
 
+# The token of a folder is looked for next to a file of this name, which need not exist.
+_ANY_NAME = "kvmfleet.save"
 _SUFFIXES = {SPENT_THERE: ".restored-at-destination", SPENT_HERE: ".restored-at-source"}
 
 
@@ -38,6 +42,16 @@ def choose_format(hosts: t.Sequence[Host]) -> str:
     versions = [host.read_versions() for host in hosts]
     knows_sparse = all(one.get(what, 0) >= least for one in versions for what, least in _SPARSE_SINCE.items())
     return SPARSE if knows_sparse else RAW
+
+
+def prove_shared_folder(folder: str, other: Host) -> FolderProof:
+    """Return whether this host and the other one see one folder, by tokens from both sides. Nothing is left in it."""
+    try:
+        with other.open_folder(folder) as opened:
+            finding = compare_folders(os.path.join(folder, _ANY_NAME), opened)
+    except KvmfleetError as error:
+        return FolderProof(UNPROVED, error.message)
+    return FolderProof(finding.verdict, finding.why)
 
 
 def find_image(path: str, uuid: str, host: Host) -> str:

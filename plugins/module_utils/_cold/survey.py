@@ -7,13 +7,12 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
 import typing as t
 
 from .._facts.survey_phases import survey_watched_moves
 from .._libvirt.host import open_host
 from .._libvirt.interface import Host, OpenHost
-from .._migration.shared_storage import compare_folders
 from .._model.codec import ABSENT, Json, decode, encode
 from .._model.cold_moves import ColdSurvey, ColdTraits, FolderProof
 from .._model.definition_files import UNPROVED, list_needed_files
@@ -23,12 +22,10 @@ from .._model.saved_domains import NVRAM, TPM, NeededFile
 from .._model.watched_moves import SurveyedDomain, SurveyQuestion
 from .._module import Result
 from .._time_limits import limit_questions
-from .saved_memory import find_managed_save
+from .saved_memory import find_managed_save, prove_shared_folder
 from .state_files import MAX_BYTES, list_paths, size_of
 
 _MIB = 1024**2
-# The token of a folder is looked for next to a file of this name, which need not exist.
-_ANY_NAME = "kvmfleet.save"
 
 
 class _PrepareMoves(t.TypedDict):
@@ -95,14 +92,9 @@ def find_problem(files: t.Sequence[NeededFile], host: Host) -> str:
 
 
 def prove_folder(folder: str, uri: str, open_other: OpenHost) -> FolderProof:
-    """Return whether this host and the one of that URI see one folder, by tokens from both sides. Nothing is left in it."""
+    """Return whether this host and the one of that URI see one folder, see L(prove_shared_folder)."""
     try:
-        other = open_other(uri)
-        try:
-            with other.open_folder(folder) as opened:
-                finding = compare_folders(os.path.join(folder, _ANY_NAME), opened)
-        finally:
-            other.close()
+        with contextlib.closing(open_other(uri)) as other:
+            return prove_shared_folder(folder, other)
     except KvmfleetError as error:
         return FolderProof(UNPROVED, error.message)
-    return FolderProof(finding.verdict, finding.why)
