@@ -27,7 +27,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses
 from .._drain.balance_entries import PlannedBalance
 from .._drain.plan_entries import PlannedMove
 from .._drain.saved_plan import DrainPlan
-from .._ledger.balances import describe_run
+from .._ledger.balances import BALANCE_RUNS
 from .._ledger.documents import Document
 from .._ledger.ledger import Ledger
 from .._maintenance.decisions import seconds_between
@@ -121,7 +121,9 @@ def close_run(ledger: Ledger, run_id: str, holder: RunHolder) -> BalanceRun:
     if not run.is_open:
         return run
     if not holder.is_same_process(run.holder):
-        raise Conflict(f"Failed to close {describe_run(run)}: {run.holder.by} holds it since {run.holder.since}.", "Wait until that process has ended.")
+        raise Conflict(
+            f"Failed to close {BALANCE_RUNS.describe_run(run)}: {run.holder.by} holds it since {run.holder.since}.", "Wait until that process has ended."
+        )
     return _write_end(ledger, document, is_interrupted=False)
 
 
@@ -147,14 +149,12 @@ def _check_abandoned(run: BalanceRun, holder: RunHolder, is_confirmed: bool, now
     """Raise L(Conflict) if the process of an open run may still exist."""
     if holder.is_same_process(run.holder):
         return
-    alive = is_alive(run.holder)
+    alive, carried_out = is_alive(run.holder), f"{run.holder.by} carries out {BALANCE_RUNS.describe_run(run)}"
     if alive:
-        raise Conflict(
-            f"{run.holder.by} carries out {describe_run(run)}, and that process still runs. Nothing was changed.", "Wait until it has ended, then plan again."
-        )
+        raise Conflict(f"{carried_out}, and that process still runs. Nothing was changed.", "Wait until it has ended, then plan again.")
     if alive is None and not is_confirmed and seconds_between(run.created_at, now) < ABANDONED_SECONDS:
         raise Conflict(
-            f"{run.holder.by} carries out {describe_run(run)}, and it cannot be verified from here whether that process still runs. Nothing was changed.",
+            f"{carried_out}, and it cannot be verified from here whether that process still runs. Nothing was changed.",
             "If it does not, run the command again with -e balance_take_over=true.",
         )
 

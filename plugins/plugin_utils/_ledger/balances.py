@@ -36,8 +36,3 @@ class BalanceRuns(RunDocuments[BalanceRun]):
 
 
 BALANCE_RUNS = BalanceRuns()
-
-
-def describe_run(run: BalanceRun) -> str:
-    """Return a description by which a person finds the run."""
-    return BALANCE_RUNS.describe_run(run)
