@@ -148,9 +148,12 @@ def _list_waiting(ledger: Ledger, documents: Iterable[Document], records: Sequen
         if domain.restarts and domain.last_record:
             with contextlib.suppress(NotFound, NotSupported):
                 record = ledger.read_record(domain.last_record).record
-                is_followed = any(one.domain.uuid == record.domain.uuid and one.generation > record.generation for one in records)
-                if record.status == s.CONFLICT and record.reason == s.REASON_RESTART_LIMIT and not is_followed:
+                if record.status == s.CONFLICT and record.reason == s.REASON_RESTART_LIMIT and not _is_followed(record, records):
                     yield record
+
+
+def _is_followed(record: MoveRecord, others: Iterable[MoveRecord]) -> bool:
+    return any(one.domain.uuid == record.domain.uuid and one.generation > record.generation for one in others)
 
 
 def read_move(host: str, migration: JsonObject, open_records: Sequence[MoveRecord]) -> MoveInFlight:
