@@ -44,7 +44,6 @@ def test_nothing_is_left_on_a_drained_host_before_and_after_its_reboot(machines:
     drained = machines.known()
     assert drained[1] == {}
     machines("reboot", "m1")
-    # The firmware of an emulated machine and its guests are slow: nothing else may have changed.
     assert machines.known() == drained
     (where,) = [number for number in (2, 3) if "archive" in drained[number]]
     assert sorted((*drained[2].items(), *drained[3].items())) == [("archive", "shut off"), ("memory", "running"), ("polite", "running")]
