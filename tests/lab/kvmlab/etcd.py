@@ -108,7 +108,7 @@ class Cluster:
             return
         os.kill(pid, SIGNALS[action])
         if action in ("kill", "stop"):
-            _wait_for_end(pid)
+            wait_for_end(pid)
 
     def is_running(self, number: int) -> bool:
         """Whether the member's process is there."""
@@ -326,17 +326,22 @@ def _free_ports(count: int) -> t.List[int]:
     return found
 
 
-def _wait_for_end(pid: int) -> None:
-    """Wait for a process to be gone, a child of this one or not."""
+def wait_for_end(pid: int) -> None:
+    """Wait for a process to be gone with all its threads, a child of this one or not.
+
+    The first thread may be a zombie while others still hold the process's sockets and locks.
+    """
+    folder = pathlib.Path(f"/proc/{pid}")
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         with contextlib.suppress(ChildProcessError):
             os.waitpid(pid, os.WNOHANG)
         try:
-            state = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+            state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
+            threads = os.listdir(folder / "task")
         except (FileNotFoundError, ProcessLookupError):
             return
-        if state == "Z":
+        if state == "Z" and len(threads) <= 1:
             return
         time.sleep(0.01)
     raise LabError(f"The process {pid} of etcd does not end.")

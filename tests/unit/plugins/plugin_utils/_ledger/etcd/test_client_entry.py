@@ -140,6 +140,7 @@ def test_an_expired_auth_token_is_replaced(secured_cluster: Cluster, new_move: N
     # A member that begins anew knows no token any more.
     secured_cluster.signal(1, "kill")
     secured_cluster.start(1)
+    secured_cluster.wait(secured_cluster.members)
     assert advance_record(ledger, stored, s.SCHEDULED).version == 2
 
 
