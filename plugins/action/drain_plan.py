@@ -20,7 +20,6 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import 
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.plan_request import (
     PlanRequest,
     PlanTask,
-    build_shares,
     check_n_plus_one,
     read_inputs,
     save_plan,
@@ -28,6 +27,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.plan_req
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.preparation import readable_facts, restore_hosts
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.reserve import check_reserve
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.saved_plan import pack_plan
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.shares import build_shares
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.tables import plan_lines
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_decisions import check_override
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger

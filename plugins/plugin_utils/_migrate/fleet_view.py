@@ -11,157 +11,23 @@ import datetime
 import math
 import time
 import typing as t
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, JsonObject, Maybe, ShapeError, decode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, decode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, NotFound, NotSupported
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import PARTS, PLATFORM_CPUS, DomainFacts, HostFacts
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import PROFILE
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import DomainFacts, HostFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests import DiskNeed, DomainRequest
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import CpuVerdict, Survey, SurveyedDomain, UnprovedDevice
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import CpuVerdict, Survey, SurveyedDomain
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import DomainEntry, HostEntry
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import list_entries
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.sights import Sights, list_sights_of
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.known_facts import SeenStorage, add_profile_groups, fill_facts, find_seen_devices
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.fleet import Fleet, HostState, find_entry
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.fleet_guests import FleetGuests, collect_guests
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.scheduler import SchedulerSettings, check_failover_hosts, count_failover_hosts
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import Settings
-
-_FACT_NAMES = tuple(fact.name for fact in fields(HostFacts) if fact.name != "extra")
-_STORE_FACTS = ("shared", "store", "bytes")
-
-ProfileOf = Callable[[str], JsonObject]
-
-
-def fill_facts(seen: HostFacts, own: HostFacts | None) -> HostFacts:
-    """Return the surveyed facts, completed by the host's own facts if they are not known, if both are of the same host.
-
-    :arg seen: as a survey has them.
-    :arg own: what the host's own C(host_facts) gathered within the last minute, or None.
-    """
-    if own is None or seen.answered is False or not own.host.is_same(seen.host):
-        return seen
-    filled_in = {name: getattr(own, name) for name in _FACT_NAMES if not _is_known(seen, name) and _is_known(own, name)}
-    facts = replace(seen, **filled_in)
-    if own.traits is not ABSENT:
-        # The host's own probe has precedence over a derived value, except where it could not tell.
-        untold = own.unverified or ()
-        missing = facts.missing_traits if own.missing_traits is ABSENT else {**_only(facts.missing_traits, untold), **(own.missing_traits or {})}
-        facts = replace(facts, traits=(*(own.traits or ()), *(trait for trait in seen.traits or () if trait in untold)), missing_traits=missing)
-    determined = {*(facts.traits or ()), *(facts.missing_traits or ())}
-    if PLATFORM_CPUS in (seen.unverified or ()) and PLATFORM_CPUS not in (own.unverified or ()) and own.platforms:
-        facts = replace(facts, platforms=own.platforms)
-        determined.add(PLATFORM_CPUS)
-    # What the own facts do not know in part, the survey has read.
-    open_before = {*(seen.unverified or ()), *(what for what in own.unverified or () if what not in PARTS)}
-    unverified = tuple(sorted(what for what in open_before if what not in determined and not _is_known(facts, what)))
-    return replace(facts, unverified=unverified, unverified_reasons=_keep_reasons(seen, own, unverified))
-
-
-def _only(reasons: Maybe[Mapping[str, str]], names: Sequence[str]) -> dict[str, str]:
-    return {name: why for name, why in (reasons or {}).items() if name in names}
-
-
-def _keep_reasons(seen: HostFacts, own: HostFacts, unverified: Sequence[str]) -> Mapping[str, str] | Absent:
-    """Return why these are unknown, as far as a user who is not root has read the facts."""
-    reasons = {**(own.unverified_reasons or {}), **(seen.unverified_reasons or {})}
-    return {what: reasons[what] for what in unverified if what in reasons} or ABSENT
-
-
-def _read_facts(gathered: JsonObject | None) -> HostFacts | None:
-    """Return the facts that a host gathered; None for those of another version, whose domains cannot be read."""
-    facts = decode(HostFacts, gathered) if gathered is not None else None
-    return None if facts is None or "domains" in facts.extra else facts
-
-
-def _is_known(facts: HostFacts | DiskNeed, name: str) -> bool:
-    return getattr(facts, name, None) not in (None, ABSENT)
-
-
-def add_profile_groups(facts: HostFacts, profile_of: ProfileOf) -> HostFacts:
-    """Return a host's facts in which each domain with a profile has the group of that profile. Hosts do not know profiles.
-
-    :arg profile_of: the profile of that name; empty if it is not available.
-    """
-    domains = facts.domains or ()
-    if not any((domain.policy or {}).get(PROFILE) for domain in domains):
-        return facts
-    return replace(facts, domains=tuple(_add_profile_group(domain, profile_of) for domain in domains))
-
-
-def _add_profile_group(domain: DomainFacts, profile_of: ProfileOf) -> DomainFacts:
-    name, request = (domain.policy or {}).get(PROFILE), domain.request or {}
-    if not isinstance(name, str) or not name or request.get("group"):
-        return domain
-    return replace(domain, request={**request, "group": profile_of(name).get("group")})
-
-
-def fill_disks(needs: DomainRequest, own: HostFacts | None, uuid: str) -> DomainRequest:
-    """Return a domain's requirements, with unknown stores of disks completed from the facts of its host."""
-    request = _read_needs(own.find_domain(uuid) if own else None)
-    known = {(disk.target, disk.source or None): disk for disk in (request.disks if request else None) or ()}
-    if not needs.disks or not known:
-        return needs
-    return replace(needs, disks=tuple(_fill_disk(disk, known.get((disk.target, disk.source or None))) for disk in needs.disks))
-
-
-def _read_needs(domain: DomainFacts | None) -> DomainRequest | None:
-    """Return the request in the facts of a domain; None if it is missing or unreadable."""
-    try:
-        return domain.needs if domain else None
-    except ShapeError:
-        return None
-
-
-def _fill_disk(disk: DiskNeed, known: DiskNeed | None) -> DiskNeed:
-    if known is None:
-        return disk
-    filled_in = replace(disk, **{name: getattr(known, name) for name in _STORE_FACTS if not _is_known(disk, name) and _is_known(known, name)})
-    if known.files is ABSENT:
-        return filled_in
-    # Remotely, only the definition shows the backing files of an image; its own host has also read the images.
-    problem = filled_in.files_problem if known.files_problem is ABSENT else known.files_problem
-    return replace(filled_in, files=known.files, files_problem=problem)
-
-
-@dataclass(frozen=True)
-class SeenStorage:
-    """The storage of the source according to the ledger.
-
-    :arg sights: what each other host sees of it, by its ID.
-    """
-
-    entries: Sequence[HostEntry]
-    source: HostRef
-    sights: Sights
-
-    @classmethod
-    def from_ledger(cls, ledger: Ledger | None, source: HostRef) -> SeenStorage:
-        """Read the ledger."""
-        entries = list_entries(ledger)
-        own = _find_entry(entries, source)
-        return cls(entries, source, list_sights_of(ledger, entries, own.host_id if own else None))
-
-
-def find_seen_devices(devices: Sequence[UnprovedDevice], known: SeenStorage, destination: HostRef) -> tuple[str, ...]:
-    """Return the paths of these devices of the source that the destination also has, with the same path and the current identity."""
-    own, peer = _find_entry(known.entries, known.source), _find_entry(known.entries, destination)
-    if own is None or peer is None or not own.host_id:
-        return ()
-    reported, sees = own.devices or {}, known.sights.get(str(peer.host_id), {})
-    return tuple(device.path for device in devices if device.store and reported.get(device.path) == sees.get(device.path) == device.store)
-
-
-def _find_entry(entries: Iterable[HostEntry], host: HostRef) -> HostEntry | None:
-    """Return the only entry of that host; None if it has none or several."""
-    found = [entry for entry in entries if entry.host_ref.is_same(host)]
-    return found[0] if len(found) == 1 else None
-
 
 # How far back closed records are read; only clocks that differ by more could hide one.
 _WINDOW = datetime.timedelta(minutes=10)
@@ -205,6 +71,12 @@ class _ReadEntries(t.NamedTuple):
 
     read_at: float
     entries: list[HostEntry]
+
+
+def _read_facts(gathered: JsonObject | None) -> HostFacts | None:
+    """Return the facts that a host gathered; None for those of another version, whose domains cannot be read."""
+    facts = decode(HostFacts, gathered) if gathered is not None else None
+    return None if facts is None or "domains" in facts.extra else facts
 
 
 @dataclass

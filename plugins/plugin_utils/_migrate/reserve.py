@@ -28,8 +28,9 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documen
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import host_lock_name, host_ref_from_facts
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.decide import Refuse, Start, group_reasons
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.failover import refuse_without_reserve
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.fleet_view import FleetView, fill_disks
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.fleet_view import FleetView
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.job import MoveJob, RunContext
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.known_facts import fill_disks
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.request import MoveRequest
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.storage import add_copies, copied_bytes
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.streams import choose_connections

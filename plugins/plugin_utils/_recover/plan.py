@@ -24,8 +24,8 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.referenc
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import RAN, EarlierState
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import COMPLETED, DONE, ENABLED, EVACUATION, FENCED
 
-from .._drain.plan_request import build_moves
 from .._drain.preparation import FactsOf, collect_facts, read_answers, read_unsettled, readable_facts
+from .._drain.shares import build_moves
 from .._ledger.documents import Document, DomainEntry, HostEntry
 from .._ledger.host_decisions import check_not_discarded
 from .._ledger.host_entries import list_entries

@@ -18,9 +18,9 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records 
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.drift import apply_saved_plan
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.inputs import DrainInputs, DrainOptions
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.plan import make_plan
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.plan_request import Share, build_shares
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.result import build_host_result, describe_problems
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.saved_plan import DrainPlan
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.shares import Share, build_shares
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.tables import HostDrain, result_lines
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._drain.builders import domain, facts, host_facts, record
 

@@ -2,11 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Facts over a remote connection merged with those of the host itself; and many reasons in one text."""
+"""Facts of a survey, completed by those of the host."""
 
 from __future__ import annotations
-
-import time
 
 import pytest
 
@@ -14,11 +12,9 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Internal
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import CpuFacts, DomainFacts, HostFacts, MountFacts, Platform
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests import DiskNeed, DomainRequest
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import NOT_SURVEYED, Survey
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Document
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import NOT_SURVEYED
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.decide import group_reasons
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.fleet_view import FleetView, RecentMoves, add_profile_groups, fill_disks, fill_facts
-from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._migrate.control import Control
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.known_facts import add_profile_groups, fill_disks, fill_facts
 
 SEEN = HostFacts(
     answered=True,
@@ -96,12 +92,6 @@ def test_the_store_of_a_disk_is_taken_from_the_facts_of_the_source() -> None:
     assert fill_disks(DomainRequest(1, 1), None, "d") == DomainRequest(1, 1)
 
 
-def test_facts_whose_domains_cannot_be_read_are_not_used(control: Control) -> None:
-    control.say("kvm3", domains="none")
-    view = FleetView(control.ledger, control.settings, "kvm1", Survey(HostFacts(), {}, ()), {}, RecentMoves(control.ledger))
-    assert view.build_fleet(NOT_SURVEYED, "", {}).states.keys() == {"kvm1"}
-
-
 def test_hosts_with_the_same_reason_are_listed_together() -> None:
     assert group_reasons({"kvm3": "It is full.", "kvm2": "It is full.", "kvm4": "It is off."}) == "kvm2, kvm3: It is full. kvm4: It is off."
 
@@ -127,20 +117,3 @@ def test_a_domain_without_a_profile_keeps_its_group() -> None:
 def test_a_domain_that_the_source_does_not_have_has_no_description() -> None:
     with pytest.raises(Internal, match="does not have the domain"):
         assert NOT_SURVEYED.source_info
-
-
-def test_only_a_choice_that_is_judged_again_uses_entries_that_were_just_read(control: Control, monkeypatch: pytest.MonkeyPatch) -> None:
-    reads: list[float] = []
-    now = [100.0]
-
-    def list_hosts() -> list[Document]:
-        reads.append(now[0])
-        return []
-
-    monkeypatch.setattr(control.ledger, "list_hosts", list_hosts)
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    view = FleetView(control.ledger, control.settings, "kvm1", Survey(HostFacts(), {}, ()), {}, RecentMoves(control.ledger))
-    for seconds, is_binding, count in ((0, False, 1), (0.9, False, 1), (0.1, True, 2), (0.9, False, 2), (0.2, False, 3), (0, True, 4)):
-        now[0] += seconds
-        view.build_fleet(NOT_SURVEYED, "", {}, is_binding=is_binding)
-        assert len(reads) == count

@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import UnprovedDevice
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.fleet_view import SeenStorage, find_seen_devices
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.known_facts import SeenStorage, find_seen_devices
 from ansible_collections.kvmfleet.migration.tests.simulator.facts import disk
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import UUID
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import host_entry
