@@ -12,6 +12,7 @@ import os
 import subprocess
 import typing as t
 
+from .._archive import build_archive
 from .._files import Content
 from .._model.errors import Internal
 from .._systemd import (
@@ -25,7 +26,6 @@ from .._systemd import (
     link_unit,
     run_systemctl,
 )
-from .archive import build_archive
 from .store import store_reading
 
 PROGRAM_FILE = f"{PROGRAM_FOLDER}/kvmfleet-load.pyz"

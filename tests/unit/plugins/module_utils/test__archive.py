@@ -15,7 +15,7 @@ import zipfile
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._load_timer import archive as m
+from ansible_collections.kvmfleet.migration.plugins.module_utils import _archive as m
 from ansible_collections.kvmfleet.migration.plugins.module_utils._load_timer import install
 from ansible_collections.kvmfleet.migration.plugins.module_utils._load_timer.store import store_reading
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import boot_moment

@@ -13,10 +13,10 @@ import io
 import typing as t
 import zipfile
 
-from .._model.errors import Internal
+from ._model.errors import Internal
 
 # The package of the utilities. In the archive it has only its own name, because utilities import each other relatively.
-_PACKAGE = __name__.rpartition("._load_timer")[0]
+_PACKAGE = __name__.rpartition(".")[0]
 _TOP = _PACKAGE.rpartition(".")[2]
 
 
