@@ -1,0 +1,53 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""Asks the peers of a host whether they have their leases."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import time
+import typing as t
+
+from .._model.codec import ShapeError, decode
+from .._model.leases import HELD, NONE, LeaseAnswer
+from .._time_limits import PendingAnswer
+from .config import LeasePeer
+
+ANSWER_SECONDS = 2.0
+_MAX_BYTES = 4096
+
+
+def ask_peers(peers: t.Sequence[LeasePeer], seconds: float = ANSWER_SECONDS) -> t.Dict[str, str]:
+    """Return by host_id what the peers answer, C(held) or C(none); those that do not answer in time are missing. All addresses are asked at once.
+
+    A peer that gives two answers is taken to have its lease if one of them says so.
+    """
+    asked = [(peer, PendingAnswer(_question(peer, address, seconds))) for peer in peers for address in peer.addresses]
+    deadline = time.monotonic() + seconds
+    answers: t.Dict[str, str] = {}
+    for peer, pending in asked:
+        answer = pending.wait(max(deadline - time.monotonic(), 0.0))
+        if answer is not None and answers.get(peer.host_id) != HELD:
+            answers[peer.host_id] = answer
+    return answers
+
+
+def _question(peer: LeasePeer, address: str, seconds: float) -> t.Callable[[], t.Optional[str]]:
+    return lambda: ask_peer(peer.host_id, address, peer.port, seconds)
+
+
+def ask_peer(host_id: str, address: str, port: int, seconds: float = ANSWER_SECONDS) -> t.Optional[str]:
+    """Return C(held) or C(none), as the host answers; null for another host at its address, or an answer that is none. Raises C(OSError)."""
+    with socket.create_connection((address, port), seconds) as connection:
+        connection.sendall(b"lease\n")
+        with connection.makefile("rb") as stream:
+            line = stream.readline(_MAX_BYTES)
+    with contextlib.suppress(ValueError, RecursionError, ShapeError):
+        answer = decode(LeaseAnswer, json.loads(line))
+        return answer.lease if answer.host_id == host_id and answer.lease in (HELD, NONE) else None
+    return None

@@ -1,0 +1,186 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""Installs and removes the service that renews the lease of this host."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import typing as t
+
+from .._archive import build_archive
+from .._files import Content
+from .._model.codec import encode
+from .._model.errors import Internal, Unsafe
+from .._systemd import (
+    PROGRAM_FOLDER,
+    UNIT_FOLDER,
+    choose_interpreter,
+    has_content,
+    install_file,
+    is_linked,
+    is_systemd_running,
+    link_unit,
+    run_systemctl,
+)
+from .config import CONFIG_FILE, LeaseConfig
+from .program import run_lease
+from .state import COUNT_FILE, STATE_FILE, read_reserved_count
+from .watchdog import read_watchdog
+
+PROGRAM_FILE = f"{PROGRAM_FOLDER}/kvmfleet-lease.pyz"
+SERVICE = "kvmfleet-lease.service"
+UNIT_FILE = f"{UNIT_FOLDER}/{SERVICE}"
+WANTS_LINK = f"{UNIT_FOLDER}/multi-user.target.wants/{SERVICE}"
+TLS_FILES = {"ca_file": "etc/kvmfleet/lease-ca.pem", "cert_file": "etc/kvmfleet/lease-cert.pem", "key_file": "etc/kvmfleet/lease-key.pem"}
+_CONFIG = CONFIG_FILE.lstrip("/")
+_STATE = STATE_FILE.lstrip("/")
+_MODE, _SECRET = 0o644, 0o600
+_RUN_SECONDS = 60
+
+NOT_RUN = "systemd does not run this host: the service of the lease is installed, but nothing runs it."
+_NOT_STARTED = "The files of the service are in place, but systemd does not run it: this host has no lease."
+_NOT_STOPPED = "Its files are still in place, and it may still renew the lease."
+
+
+@dataclasses.dataclass(frozen=True)
+class LeaseChange:
+    """What was changed, or would be in check mode.
+
+    :arg files: the files that were written or removed.
+    :arg systemd: whether systemd runs the service.
+    """
+
+    files: t.Tuple[str, ...]
+    systemd: bool
+
+
+def install_lease(config: LeaseConfig, tls: t.Mapping[str, str], least_count: int = 0, root: str = "/", check_mode: bool = False) -> LeaseChange:
+    """Install the service, or bring it up to date. A running service is started anew only if something changed; the lease is kept over that.
+
+    :arg config: its names of TLS files are set here.
+    :arg tls: the contents of C(ca_file), C(cert_file) and C(key_file), as far as they are needed.
+    :arg least_count: the number of the last renewal in etcd; used if the host has lost its own count.
+    :raises Internal: the host cannot run the program; then nothing has changed that runs it.
+    """
+    contents = _list_contents(choose_interpreter(), _name_files(config, tls), tls)
+    changes = [path for path, (content, mode) in contents.items() if not has_content(os.path.join(root, path), content, mode)]
+    surplus = [path for name, path in TLS_FILES.items() if name not in tls and os.path.lexists(os.path.join(root, path))]
+    is_on, is_counted = is_linked(os.path.join(root, WANTS_LINK), SERVICE), _is_count_known(root)
+    if not check_mode:
+        _attempt_write(lambda: _write_files(root, {path: contents[path] for path in changes}, surplus, is_on, None if is_counted else least_count))
+        if is_systemd_running(root):
+            _start_service(bool(changes or surplus))
+    files = [*changes, *surplus, *([] if is_on else [WANTS_LINK]), *([] if is_counted else [COUNT_FILE.lstrip("/")])]
+    return LeaseChange(tuple(f"/{path}" for path in files), is_systemd_running(root))
+
+
+def remove_lease(root: str = "/", check_mode: bool = False) -> LeaseChange:
+    """Remove the service and its configuration. The lease ends when its time is over; the host's count stays.
+
+    Raises L(Unsafe) if a watchdog is bound to the lease: it would reset the host.
+    """
+    paths = (WANTS_LINK, UNIT_FILE, _CONFIG, *TLS_FILES.values(), PROGRAM_FILE, _STATE)
+    present = [path for path in paths if os.path.lexists(os.path.join(root, path))]
+    watchdog = read_watchdog(root) if present else None
+    if watchdog and watchdog.bound:
+        raise Unsafe(
+            f"{watchdog.device} of this host is bound to the lease, and would reset the host without it.", "Remove the watchdog first. Nothing was changed."
+        )
+    if present and not check_mode:
+        if is_systemd_running(root) and UNIT_FILE in present:
+            run_systemctl("stop", SERVICE, state=_NOT_STOPPED)
+        _attempt_write(lambda: _delete_files(root, paths))
+        if is_systemd_running(root):
+            run_systemctl("daemon-reload", state="The service is stopped and its files are removed.")
+    return LeaseChange(tuple(f"/{path}" for path in present), is_systemd_running(root))
+
+
+def _name_files(config: LeaseConfig, tls: t.Mapping[str, str]) -> LeaseConfig:
+    return dataclasses.replace(config, **{name: f"/{path}" for name, path in TLS_FILES.items() if name in tls})
+
+
+def _list_contents(interpreter: str, config: LeaseConfig, tls: t.Mapping[str, str]) -> t.Dict[str, t.Tuple[Content, int]]:
+    """Return path below the root: content and mode, in the order in which the files are written; no file refers to a later one."""
+    return {
+        PROGRAM_FILE: (build_archive(run_lease), _MODE),
+        **{path: (tls[name], _SECRET) for name, path in TLS_FILES.items() if name in tls},
+        _CONFIG: (json.dumps(encode(config), indent=2) + "\n", _SECRET),
+        UNIT_FILE: (_service_unit(interpreter), _MODE),
+    }
+
+
+def _service_unit(interpreter: str) -> str:
+    return f"""\
+[Unit]
+Description=Renew the lease of this host in the ledger of the fleet
+After=network.target
+StartLimitIntervalSec=0
+
+[Service]
+ExecStart={interpreter} -I /{PROGRAM_FILE} serve
+Restart=always
+RestartSec=1
+Nice=-10
+OOMScoreAdjust=-900
+TimeoutStopSec=5
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def _is_count_known(root: str) -> bool:
+    """Whether the host knows how far its count is used up. A file that is damaged counts as lost."""
+    try:
+        return read_reserved_count(os.path.join(root, COUNT_FILE.lstrip("/"))) is not None
+    except Internal:
+        return False
+
+
+def _write_files(root: str, contents: t.Mapping[str, t.Tuple[Content, int]], surplus: t.Sequence[str], is_on: bool, least_count: t.Optional[int]) -> None:
+    """:arg least_count: written as the count of the host; null for a host that knows its own."""
+    if least_count is not None:
+        install_file(os.path.join(root, COUNT_FILE.lstrip("/")), f"{least_count}\n", _MODE)
+    for path, (content, mode) in contents.items():
+        install_file(os.path.join(root, path), content, mode)
+        if path == PROGRAM_FILE and root == "/":
+            _require_runnable()
+    _delete_files(root, surplus)
+    if not is_on:
+        link_unit(os.path.join(root, WANTS_LINK), SERVICE)
+
+
+def _delete_files(root: str, paths: t.Iterable[str]) -> None:
+    for path in paths:
+        if os.path.lexists(os.path.join(root, path)):
+            os.unlink(os.path.join(root, path))
+
+
+def _require_runnable() -> None:
+    """Prove that the host can run the program, before anything depends on it; it ends with its usage."""
+    command = [choose_interpreter(), "-I", f"/{PROGRAM_FILE}"]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=_RUN_SECONDS)
+    output = done.stderr.decode(errors="replace").strip()
+    if not output.startswith("usage: "):
+        raise Internal(f"The program of the lease does not run on this host: {output} The service is not installed.", "Repair this and run the task again.")
+
+
+def _start_service(is_changed: bool) -> None:
+    if is_changed:
+        run_systemctl("daemon-reload", state=_NOT_STARTED)
+    run_systemctl("restart" if is_changed else "start", SERVICE, state=_NOT_STARTED)
+
+
+def _attempt_write(act: t.Callable[[], None]) -> None:
+    try:
+        act()
+    except (OSError, subprocess.SubprocessError) as error:
+        raise Internal(
+            f"The service of the lease of this host cannot be written: {error}. It may be installed in part.", "Repair this and run the task again."
+        ) from error

@@ -1,0 +1,175 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""The service of the lease on a host: it renews the lease, and answers the peers."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import threading
+import time
+import typing as t
+
+from .._model.clock import BootMoment, boot_moment, utc_now
+from .._model.codec import ABSENT, Absent, encode
+from .._model.errors import Internal
+from .._model.leases import HELD, NONE, HostLease, LeaseAnswer, LeaseWatchdog
+from .._run_folder import prepare_run_folder
+from .._time_limits import answer_within
+from .answering import Answerer, log_line
+from .config import LeaseConfig, describe_fleet, read_config
+from .etcd import NotAcknowledged
+from .renewal import DIRECT, Acknowledgement, Renewer
+from .state import BLOCK, LeaseState, read_lease_state, read_reserved_count, reserve_counts, write_lease_state
+from .view import OwnView
+from .watchdog import read_watchdog
+
+_DISK_SECONDS = 1.0
+# Readers compare this with the revision at which they read another renewal: it was sent after that one.
+_ACKNOWLEDGED = "acknowledged_revision"
+
+
+def serve() -> t.NoReturn:
+    """Renew the lease for ever. Raises L(Internal) if the host cannot begin."""
+    prepare_run_folder()
+    config = read_config()
+    service = LeaseService(config, Renewer(config))
+    Answerer(config, service.answer_peer).start()
+    while True:
+        begin = boot_moment().seconds
+        service.renew()
+        time.sleep(max(begin + config.renew_seconds - boot_moment().seconds, 0.1))
+
+
+class LeaseService:
+    """The lease in one run of the service; another run in the same boot goes on where this one was.
+
+    :arg renewer: has the method C(renew) of L(Renewer).
+    """
+
+    def __init__(self, config: LeaseConfig, renewer: Renewer) -> None:
+        self._config = config
+        self._renewer = renewer
+        self._lock = threading.Lock()
+        self._state = begin_state(config)
+        # Of this run; the view may only be used together with the clock, under the lock.
+        self._view = self._state.view
+
+    @property
+    def state(self) -> LeaseState:
+        """The state as it was written last."""
+        return self._state
+
+    def answer_peer(self) -> LeaseAnswer:
+        """Return the answer to a peer."""
+        with self._lock:
+            now = boot_moment()
+            return LeaseAnswer(self._config.host_id, now.boot_id, HELD if self._view.is_held(now.seconds) else NONE)
+
+    def renew(self) -> None:
+        """Send one renewal. What goes wrong is noted in the state and in the log; the next renewal may succeed."""
+        try:
+            self._reserve_early()
+            sent = self._begin_renewal()
+            done = self._renewer.renew(functools.partial(self._describe_lease, sent))
+        except NotAcknowledged as error:
+            self._note_problem(f"The lease was not renewed: {error}.")
+        except OSError as error:
+            self._note_problem(f"The lease was not renewed, because a file of this host cannot be written: {error}.")
+        else:
+            self._note_acknowledged(sent, done)
+
+    def _reserve_early(self) -> None:
+        """Reserve the next block when half of this one is used: a disk that cannot be written now has days to be repaired."""
+        state = self._state
+        if state.reserved - state.count > BLOCK // 2:
+            return
+        reserved = answer_within(_DISK_SECONDS, lambda: reserve_counts(state.reserved))
+        if reserved is not None:
+            self._state = dataclasses.replace(state, reserved=reserved)
+        elif state.count >= state.reserved:
+            raise OSError("no number for a renewal can be reserved on disk")
+
+    def _begin_renewal(self) -> LeaseState:
+        """Note the renewal before it is sent: its number is never used again, and a host that may have promised something knows it."""
+        state = self._state
+        fleets = tuple(dict.fromkeys((*state.fleets, self._config.host_ids)))
+        sent = dataclasses.replace(state, at=boot_moment(), count=state.count + 1, fleets=fleets)
+        write_lease_state(sent)
+        self._state = sent
+        return sent
+
+    def _describe_lease(self, sent: LeaseState, path: str) -> bytes:
+        config = self._config
+        lease = HostLease(
+            config.host_id,
+            config.name,
+            sent.at.boot_id,
+            sent.count,
+            sent.view.since(sent.at.seconds),
+            config.lease_seconds,
+            config.renew_seconds,
+            describe_fleet(config.host_ids),
+            path,
+            utc_now(),
+            _describe_watchdog(sent.view),
+            {_ACKNOWLEDGED: sent.acknowledged_revision},
+        )
+        return json.dumps(encode(lease)).encode("utf-8")
+
+    def _note_acknowledged(self, sent: LeaseState, done: Acknowledgement) -> None:
+        with self._lock:
+            now = boot_moment()
+            self._view = view = self._view.acknowledge(sent.count, sent.at.seconds, now.seconds, self._config.lease_seconds)
+        fleets = (self._config.host_ids,)
+        if sent.problem or done.path != sent.path:
+            log_line("The lease is renewed." if done.path == DIRECT else f"The lease is renewed through {done.path}.")
+        self._write(now, view, path=done.path, problem="", fleets=fleets, acknowledged_revision=done.revision)
+
+    def _note_problem(self, problem: str) -> None:
+        if problem != self._state.problem:
+            log_line(problem)
+        self._write(boot_moment(), self._view, problem=problem)
+
+    def _write(self, now: BootMoment, view: OwnView, **changes: t.Any) -> None:
+        """Note the state for the watchdog's test. If that fails, the test knows less than this service, and no next renewal is sent."""
+        self._state = dataclasses.replace(self._state, at=now, held_until=view.held_until, held_since=view.held_since, **changes)
+        try:
+            write_lease_state(self._state)
+        except OSError as error:
+            log_line(f"The state of the lease cannot be written: {error}.")
+
+
+def begin_state(config: LeaseConfig) -> LeaseState:
+    """Return the state with which a run of the service begins: that of the run before in this boot, else a new one with numbers that were never used.
+
+    Raises L(Internal) or C(OSError) if no numbers can be reserved.
+    """
+    now, before = boot_moment(), _read_state_before(config)
+    if before is None:
+        least = read_reserved_count() or 0
+        return LeaseState(now, config.host_id, least, reserve_counts(least), 0.0, 0, (), 0, "", "")
+    view = before.view.shorten(now.seconds, config.lease_seconds)
+    return dataclasses.replace(before, held_until=view.held_until)
+
+
+def _read_state_before(config: LeaseConfig) -> t.Optional[LeaseState]:
+    """Return the state of the run before in this boot; null if there was none for this identity of the host, or its file is damaged."""
+    try:
+        before = read_lease_state()
+    except Internal as error:
+        log_line(str(error))
+        return None
+    return before if before and before.host_id == config.host_id else None
+
+
+def _describe_watchdog(view: OwnView) -> t.Union[LeaseWatchdog, Absent]:
+    """Return the watchdog. Before the first lease of a boot it is not bound: the watchdog's test does not end a host that never had one."""
+    found = read_watchdog()
+    if found is None:
+        return ABSENT
+    return found if view.was_held else dataclasses.replace(found, bound=False)
