@@ -20,7 +20,7 @@ from ansible_collections.kvmfleet.migration.tests.integration.support.hooks impo
 HOSTS = (1, 2, 3)
 IDENTITY = "var-lib-kvmfleet/host-id"
 # What the collection leaves on a host's disk; with it gone the host was never protected.
-OURS = ("etc-systemd-system", "usr-local-lib-kvmfleet", "var-lib-kvmfleet")
+OURS = ("etc-kvmfleet", "etc-systemd-system", "usr-local-lib-kvmfleet", "var-lib-kvmfleet")
 PLAY_SECONDS = 540
 
 Fleet = dict[int, set[str]]

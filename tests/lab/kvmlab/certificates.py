@@ -49,13 +49,14 @@ class Authority:
         """Return the path of a certificate's key."""
         return str(self.folder / f"{name}.key")
 
-    def issue(self, name: str, days: int = 2, subject: str = "/O=lab") -> None:
+    def issue(self, name: str, days: int = 2, subject: str = "/O=lab", address: str = "127.0.0.1") -> None:
         """Make a certificate for this machine, valid from now on for so many days; negative ones make one that has expired.
 
         :arg subject: without a CommonName, which etcd does not take from one who gives a password, too.
+        :arg address: of this machine, beside that of the loopback interface.
         """
         request, extension = self.folder / f"{name}.csr", self.folder / "extension"
-        extension.write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\n")
+        extension.write_text(f"subjectAltName=IP:127.0.0.1,IP:{address},DNS:localhost\n")
         run("openssl", "req", *_NEW_KEY, "-keyout", self.key(name), "-out", str(request), "-subj", subject)
         signer = ("-CA", self.certificate("ca"), "-CAkey", self.key("ca"), "-CAcreateserial")
         run("openssl", "x509", "-req", "-in", str(request), *signer, "-days", str(days), "-extfile", str(extension), "-out", self.certificate(name))

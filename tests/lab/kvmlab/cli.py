@@ -13,7 +13,25 @@ import pathlib
 import sys
 import typing as t
 
-from . import bootcode, capabilities, domainxml, etcd, etcddata, faults, fence, fleet, guest, hostfiles, inventory, releaseroot, releases, ssh, status, storage
+from . import (
+    bootcode,
+    capabilities,
+    domainxml,
+    etcd,
+    etcddata,
+    faults,
+    fence,
+    fleet,
+    guest,
+    hostfiles,
+    inventory,
+    lease,
+    releaseroot,
+    releases,
+    ssh,
+    status,
+    storage,
+)
 from . import host as hosts
 from .errors import LabError, UsageError
 from .layout import Lab
@@ -116,6 +134,8 @@ def _add_faults(verbs: t.Any) -> None:
     _verb(verbs, "heal", lambda lab, options: faults.heal(lab, lab.require_host(options.host)), "undo every cut and slowness of a host", host=True)
     daemon = _verb(verbs, "libvirtd", _libvirtd, "deal with a host's libvirtd; its guests run on", host=True)
     daemon.add_argument("action", choices=("kill", "restart", "stop", "start"))
+    service = _verb(verbs, "lease", _lease, "deal with the service of a host's lease, which runs where it is installed; or ask its test", host=True)
+    service.add_argument("action", choices=lease.ACTIONS, help="after kill and restart it comes back by itself")
     belief = _verb(verbs, "believe", _believe, "let a host's libvirtd believe in an older QEMU or processor; without options, in the one there is", host=True)
     belief.add_argument("--qemu", metavar="VERSION", help="the version of QEMU, e.g. 6.2.0")
     belief.add_argument("--without-machine", metavar="NAME", action="append", default=[], help="a machine type that is missing")
@@ -141,12 +161,15 @@ def _add_access(verbs: t.Any) -> None:
 
 def _add_etcd(verbs: t.Any) -> None:
     cluster = _verb(verbs, "etcd", _etcd, "an etcd cluster on the loopback interface, for ledgers; it needs no lab of hosts")
-    actions = ("up", "down", "status", "variables", "start", *etcd.SIGNALS, *_ETCD_DATA, *_ETCD_BACKUPS)
-    cluster.add_argument("action", choices=actions, help="variables: what a play needs, for -e @FILE")
+    actions = ("up", "down", "status", "variables", "host-users", "start", *etcd.SIGNALS, *_ETCD_DATA, *_ETCD_BACKUPS)
+    cluster.add_argument(
+        "action", choices=actions, help="variables: what a play needs, for -e @FILE; host-users: make a user a protected host, for its lease, and print them"
+    )
     cluster.add_argument("what", nargs="?", help="which member to start, kill, stop, freeze or thaw: a number, leader or all; the file of a backup")
     cluster.add_argument("--members", type=int, choices=range(1, 8), default=3, metavar="N", help="how many (3)")
     cluster.add_argument("--tls", action="store_true", help="members and clients show certificates")
     cluster.add_argument("--users", action="store_true", help=f"only the user {etcd.USER} may use the ledger's keys")
+    cluster.add_argument("--network", action="store_true", help="reached by the hosts of the lab, which is up, at the address of the control node")
     cluster.add_argument("--quota-mib", type=int, metavar="N", help="how large its database may become, so that it can be filled")
     cluster.add_argument("--as-new", action="store_true", help="what is restored is another cluster")
 
@@ -200,6 +223,12 @@ def _libvirtd(lab: Lab, options: argparse.Namespace) -> None:
     hosts.signal_libvirtd(lab, lab.require_host(options.host), options.action)
 
 
+def _lease(lab: Lab, options: argparse.Namespace) -> int:
+    code, text = lease.act(lab, lab.require_host(options.host), options.action)
+    print(text, end="")
+    return code
+
+
 def _believe(lab: Lab, options: argparse.Namespace) -> None:
     less = capabilities.Less(options.qemu, tuple(options.without_machine), tuple(options.without_feature))
     capabilities.believe(lab, lab.require_host(options.host), less)
@@ -236,9 +265,13 @@ def _etcd(lab: Lab, options: argparse.Namespace) -> None:
     cluster = etcd.Cluster(lab.etcd)
     if options.action == "up":
         quota = [f"--quota-backend-bytes={options.quota_mib * 2**20}"] if options.quota_mib else []
-        cluster.up(options.members, options.tls, etcd.PREFIX if options.users else None, quota)
+        address = lab.control_address if options.network else etcd.ADDRESS
+        cluster.up(options.members, options.tls, etcd.PREFIX if options.users else None, quota, address)
     elif options.action == "down":
         cluster.down()
+        return
+    elif options.action == "host-users":
+        print(json.dumps(lease.make_users(lab, cluster), indent=2))
         return
     elif options.action in _ETCD_DATA:
         _ETCD_DATA[options.action](cluster)

@@ -44,15 +44,16 @@ class Cluster:
 
     # -- making and ending -------------------------------------------------------------------------------------------
 
-    def up(self, members: int = 3, tls: bool = False, prefix: t.Optional[str] = None, more: t.Sequence[str] = ()) -> None:
+    def up(self, members: int = 3, tls: bool = False, prefix: t.Optional[str] = None, more: t.Sequence[str] = (), address: str = ADDRESS) -> None:
         """Make and start it; begin a cluster that is there already anew where members of it do not run.
 
         :arg tls: members and clients show certificates of one authority.
         :arg prefix: with one, a user L(USER) is made who may use only its keys, and nobody else may anything.
         :arg more: further options of each member.
+        :arg address: of this machine, where clients reach the members.
         """
         if not self._settings_file.exists():
-            self._make(members, tls, prefix, more)
+            self._make(members, tls, prefix, more, address)
         for number in self.members:
             if not self.is_running(number):
                 self.start(number)
@@ -60,15 +61,16 @@ class Cluster:
         if prefix and not self.settings.get("password"):
             self._add_user(prefix)
 
-    def _make(self, members: int, tls: bool, prefix: t.Optional[str], more: t.Sequence[str]) -> None:
+    def _make(self, members: int, tls: bool, prefix: t.Optional[str], more: t.Sequence[str], address: str) -> None:
         if not shutil.which("etcd"):
             raise LabError("etcd is missing. Install it with: apt install -y --no-install-recommends etcd-server")
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         ports = _free_ports(2 * members)
         settings = {"tls": tls, "prefix": prefix, "clients": ports[:members], "peers": ports[members:], "more": list(more), "token": os.urandom(8).hex()}
+        settings["address"] = address
         if tls:
             authority = Authority.made(self.folder / "tls")
-            authority.issue("member")
+            authority.issue("member", address=address)
             authority.issue("client")
         self._settings_file.write_text(json.dumps(settings))
 
@@ -161,7 +163,7 @@ class Cluster:
 
     @property
     def endpoints(self) -> t.List[str]:
-        return [f"{ADDRESS}:{port}" for port in self.settings["clients"]]
+        return [f"{self.settings['address']}:{port}" for port in self.settings["clients"]]
 
     def location(self, prefix: t.Optional[str] = None) -> str:
         """Return the value of C(kvmfleet_ledger) for this cluster."""
@@ -206,6 +208,24 @@ class Cluster:
         """Return a token of the user root; None where users are not asked for."""
         password = self.settings.get("root_password")
         return self.call("auth/authenticate", {"name": "root", "password": password})["token"] if password else None
+
+    def add_writer(self, user: str, key: str) -> str:
+        """Make a user that may write one key and read nothing, and return its password.
+
+        :raises LabError: the cluster asks for no users.
+        """
+        token = self.root_token()
+        if token is None:
+            raise LabError("This etcd asks for no users. Start one with: lab etcd up --users")
+        password = os.urandom(12).hex()
+        for name, payload in (
+            ("auth/role/add", {"name": user}),
+            ("auth/role/grant", {"name": user, "perm": {"permType": "WRITE", "key": coded(key)}}),
+            ("auth/user/add", {"name": user, "password": password}),
+            ("auth/user/grant", {"user": user, "role": user}),
+        ):
+            self.call(name, payload, token=token)
+        return password
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
@@ -262,7 +282,7 @@ class Cluster:
 
     def _command(self, number: int) -> t.List[str]:
         settings, founding = self.settings, self.founding(number)
-        client = f"{'https' if settings['tls'] else 'http'}://{ADDRESS}:{settings['clients'][number - 1]}"
+        client = f"{'https' if settings['tls'] else 'http'}://{self.endpoints[number - 1]}"
         options = {
             **founding,
             "listen-client-urls": client,
@@ -292,7 +312,7 @@ class Cluster:
     def _add_user(self, prefix: str) -> None:
         """Make root and L(USER), and have everyone asked who he is from here on."""
         settings = {**self.settings, "password": os.urandom(12).hex(), "root_password": os.urandom(12).hex()}
-        keys = {"key": _coded(f"{prefix}/"), "range_end": _coded(f"{prefix}0")}
+        keys = {"key": coded(f"{prefix}/"), "range_end": coded(f"{prefix}0")}
         for name, payload in (
             ("auth/user/add", {"name": "root", "password": settings["root_password"]}),
             ("auth/user/grant", {"user": "root", "role": "root"}),
@@ -311,7 +331,8 @@ def as_words(options: t.Mapping[str, str]) -> t.List[str]:
     return [word for name, value in options.items() for word in (f"--{name}", value)]
 
 
-def _coded(text: str) -> str:
+def coded(text: str) -> str:
+    """Return a text as etcd's gateway has keys and values."""
     return base64.b64encode(text.encode()).decode()
 
 

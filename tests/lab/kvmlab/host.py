@@ -66,7 +66,7 @@ def begin_power_on(lab: Lab, host: str) -> None:
     namespaces.kill_all(host)
     network.end_silence(lab, host)
     folder = lab.host_folder(host)
-    for name in ("init.pid", services.HOLD):
+    for name in ("init.pid", services.HOLD, *(path.name for path in folder.glob("*.service.hold"))):
         (folder / name).unlink(missing_ok=True)
     command = namespaces.in_network(host, "unshare", "--mount", "--uts", "--pid", "--fork", "--propagation", "private")
     command += [PYTHON, "-m", "kvmlab.boot", lab.prefix, str(lab.root), host]

@@ -15,6 +15,7 @@ from . import hostfiles, hostroot, ssh
 from .layout import Lab
 
 FOLDERS = {
+    "/etc/kvmfleet": "etc-kvmfleet",
     "/etc/libvirt": "etc-libvirt",
     "/etc/ssh": "etc-ssh",
     "/etc/sudoers.d": "etc-sudoers.d",

@@ -21,6 +21,7 @@ from .requirements import find_program
 HOLD = "libvirtd.hold"
 """While this file is in a host's folder, its libvirtd is not started again."""
 RETRY_SECONDS = 1
+RESTART_SECONDS = 1
 
 
 def main(prefix: str, root: str, host: str) -> t.NoReturn:
@@ -46,9 +47,11 @@ def _supervise(folder: pathlib.Path) -> t.NoReturn:
     }
     units.run_at_boot(log)
     retry_libvirtd = 0.0
+    restarts: t.Dict[str, float] = {}
     while True:
-        for name, service in services.items():
-            if service is not None or (name == "libvirtd" and ((folder / HOLD).exists() or time.monotonic() < retry_libvirtd)):
+        _keep_units(folder, services, restarts, log)
+        for name in commands:
+            if services[name] is not None or (name == "libvirtd" and ((folder / HOLD).exists() or time.monotonic() < retry_libvirtd)):
                 continue
             if name == "libvirtd" and not units.may_start_libvirtd(log):
                 retry_libvirtd = time.monotonic() + RETRY_SECONDS
@@ -57,6 +60,23 @@ def _supervise(folder: pathlib.Path) -> t.NoReturn:
             services[name] = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
         _reap(services)
         time.sleep(0.1)
+
+
+def _keep_units(folder: pathlib.Path, services: t.Dict[str, t.Optional[subprocess.Popen[bytes]]], restarts: t.Dict[str, float], log: t.Any) -> None:
+    """Start the units that systemd would run for ever, unless they are held, and stop those that were removed."""
+    wanted = units.list_kept()
+    for name, command in wanted.items():
+        if services.get(name) is None and time.monotonic() >= restarts.get(name, 0.0) and not hold_file(folder, name).exists():
+            restarts[name] = time.monotonic() + RESTART_SECONDS
+            services[name] = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+    for name, service in services.items():
+        if service is not None and name.endswith(units.SUFFIX) and name not in wanted:
+            service.terminate()
+
+
+def hold_file(folder: pathlib.Path, unit: str) -> pathlib.Path:
+    """Return the file in a host's folder that keeps a unit from being started."""
+    return folder / f"{unit}.hold"
 
 
 def _reap(services: t.Dict[str, t.Optional[subprocess.Popen[bytes]]]) -> None:

@@ -5,7 +5,8 @@
 """The little of systemd that a host without it needs for units installed on it: what they want to run before libvirtd is run.
 
 Of the units in C(/etc/systemd/system), C(ExecStart) of those that are linked into C(multi-user.target.wants) and name libvirtd in C(Before) is run once
-at boot, and C(ExecStartPre) of libvirtd's drop-ins before each of its starts. Where the latter fails, libvirtd is not started.
+at boot, and C(ExecStartPre) of libvirtd's drop-ins before each of its starts. Where the latter fails, libvirtd is not started. Those with
+C(Restart=always) are kept running.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import typing as t
 
 FOLDER = pathlib.Path("/etc/systemd/system")
 DAEMON = "libvirtd.service"
+SUFFIX = ".service"
 SECONDS = 120
 
 
@@ -27,6 +29,12 @@ def run_at_boot(log: t.Any) -> None:
         if any(DAEMON in value.split() for value in _values(text, "Before")):
             for command in _values(text, "ExecStart"):
                 _succeeds(command, log)
+
+
+def list_kept() -> t.Dict[str, t.List[str]]:
+    """Return the commands of the units that are kept running, by their names."""
+    texts = {unit.name: _text(FOLDER / unit.name) for unit in FOLDER.glob(f"multi-user.target.wants/*{SUFFIX}")}
+    return {name: shlex.split(_values(text, "ExecStart")[0]) for name, text in texts.items() if "always" in _values(text, "Restart")}
 
 
 def may_start_libvirtd(log: t.Any) -> bool:

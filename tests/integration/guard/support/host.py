@@ -102,7 +102,7 @@ class Host:
 
     def forget_the_guard(self) -> None:
         """Remove all of it from the disk of a host that is off, in whatever state a test left it."""
-        for folder in ("etc-systemd-system", "usr-local-lib-kvmfleet", "var-lib-kvmfleet"):
+        for folder in ("etc-kvmfleet", "etc-systemd-system", "usr-local-lib-kvmfleet", "var-lib-kvmfleet"):
             shutil.rmtree(self.disk / folder)
             (self.disk / folder).mkdir()
         for left in self.shared.glob(".kvmfleet-*"):
