@@ -191,6 +191,12 @@ def parse_lease(answer: Message) -> int:
         return _parse_number(answer["ID"])
 
 
+def parse_voters(answer: Message) -> int:
+    """Return how many members of the cluster vote. Raises L(Garbled)."""
+    with _check_form():
+        return sum(not member.get("isLearner") for member in _list_objects(answer, "members"))
+
+
 @contextlib.contextmanager
 def _check_form() -> Iterator[None]:
     try:
