@@ -316,6 +316,11 @@ def boot_guard_spec() -> Spec:
     }
 
 
+def host_lease_spec() -> Spec:
+    """Return the options of C(host_lease)."""
+    return {**libvirt_spec(), **ledger_spec(), "state": {"type": "str", "choices": ["present", "absent"], "default": "present"}, **internal_spec()}
+
+
 def protect_spec() -> Spec:
     """Return the options of C(protect)."""
     return {

@@ -153,8 +153,8 @@ class FleetAction(KeptModuleAction):
 
     @contextlib.contextmanager
     def _hide_values(self) -> Iterator[None]:
-        """Keep the connection from printing its data, which it does at high verbosity unless a task has no_log."""
-        contexts = [self._play_context, self._connection._play_context]
+        """Keep the connection from printing its data, which it does at high verbosity, and the host from logging the options, unless a task has no_log."""
+        contexts = [self._play_context, self._connection._play_context, self._task]
         before = [context.no_log for context in contexts]
         try:
             for context in contexts:

@@ -243,7 +243,7 @@ def _host_in_uri(uri: str) -> t.Optional[str]:
 
 SHARED_VARIABLES = frozenset({"kvmfleet_ledger", "kvmfleet_etcd", "kvmfleet_notices", "kvmfleet_profiles", OVERRIDE_VARIABLE})
 # Variables with secrets in them: an error shows neither the template nor its value.
-_SECRET_VARIABLES = frozenset({"kvmfleet_etcd", "kvmfleet_notices", "kvmfleet_fencing"})
+_SECRET_VARIABLES = frozenset({"kvmfleet_etcd", "kvmfleet_notices", "kvmfleet_fencing", "kvmfleet_lease"})
 _UNDEFINED_NAME = re.compile(r"'[^'{}]{1,200}' is undefined|(?:'[^'{}]{1,200}'|object of type '[^'{}]{1,200}') has no attribute '[^'{}]{1,200}'")
 _LOOP_VARIABLES = ("ansible_loop_var", "ansible_index_var", "ansible_loop")
 

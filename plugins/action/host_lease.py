@@ -1,0 +1,81 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""The control half of C(host_lease): makes the configuration of the host from inventory, ledger and etcd."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import Spec, host_lease_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, decode, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, KvmfleetError
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.leases import LEASES_FOLDER
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.messages import delete_key
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import list_entries
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.lease_config import connect, plan_lease
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import LedgerLocation
+
+
+@dataclasses.dataclass(frozen=True)
+class _LeaseTask:
+    """The options of C(host_lease)."""
+
+    uri: str
+    ledger: t.Optional[str]
+    state: str
+    extra: JsonObject = dataclasses.field(default_factory=dict)
+
+
+class ActionModule(FleetAction):
+    """Action plugin of the module of the same name."""
+
+    MODULE = "host_lease"
+
+    def argument_spec(self) -> Spec:
+        """Return the module's options."""
+        return host_lease_spec()
+
+    def run_task(self, args: Result, task_vars: Result) -> JsonObject:
+        """Install the service with the configuration for this host, or remove it."""
+        task = decode(_LeaseTask, args)
+        location = self.settings(task_vars).ledger(self.target_host(task_vars), task.ledger)
+        return self._install(task, location, task_vars) if task.state == "present" else self._remove(task, location, task_vars)
+
+    def _install(self, task: _LeaseTask, location: LedgerLocation, task_vars: Result) -> JsonObject:
+        client, options = connect(location)
+        ledger = open_ledger(*location, create=False)
+        plan = plan_lease(self.target_host(task_vars), self.settings(task_vars), ledger, client, options)
+        work = {"config": encode(plan.config), "tls": dict(plan.tls), "least_count": plan.least_count, "check": bool(self._task.check_mode)}
+        done = self.run_phase("install", work, task.uri, task_vars, is_secret=True)
+        warnings = [*plan.warnings, *t.cast("list[str]", done.get("warnings") or ()), *ledger.problems]
+        result: Result = {key: done[key] for key in ("changed", "files", "systemd")}
+        result["fleet"] = [peer.name for peer in plan.config.fleet]
+        return {**result, "warnings": warnings} if warnings else result
+
+    def _remove(self, task: _LeaseTask, location: LedgerLocation, task_vars: Result) -> JsonObject:
+        done = self.run_phase("remove", {"check": bool(self._task.check_mode)}, task.uri, task_vars)
+        result: Result = {key: done[key] for key in ("changed", "files", "systemd")}
+        if self._task.check_mode:
+            return result
+        try:
+            _forget_lease(location, self.target_host(task_vars))
+        except InvalidArgument:
+            # A ledger in a folder has no leases.
+            return result
+        except KvmfleetError as error:
+            return {**result, "warnings": [f"The lease of the host stays in etcd: {error}"]}
+        return result
+
+
+def _forget_lease(location: LedgerLocation, host: str) -> None:
+    """Remove the key of a host that renews it no more."""
+    client, _options = connect(location)
+    entries = list_entries(open_ledger(*location, create=False))
+    for host_id in (entry.host_id for entry in entries if entry.name == host and entry.host_id):
+        client.run_transaction([], [delete_key(f"{client.address.prefix}{LEASES_FOLDER}/{host_id}")], [])

@@ -1,0 +1,61 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""The host half of the module C(host_lease): installing and removing the service."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._host_identity import read_host_id
+from .._model.codec import Json, decode
+from .._model.errors import Conflict
+from .._module import Phase, Result, require_local, require_root
+from .config import LeaseConfig
+from .install import NOT_RUN, LeaseChange, install_lease, remove_lease
+
+
+class _Install(t.TypedDict):
+    """The input of L(install)."""
+
+    config: Json
+    tls: t.Dict[str, str]
+    least_count: int
+    check: bool
+
+
+class _Remove(t.TypedDict):
+    """The input of L(remove)."""
+
+    check: bool
+
+
+def install(uri: str, work: _Install) -> Result:
+    """Install the service. Raises L(Conflict) if the host has another identity than the ledger has for it."""
+    require_root()
+    require_local(uri)
+    config = decode(LeaseConfig, work["config"])
+    host_id = read_host_id()
+    if host_id != config.host_id:
+        raise Conflict(
+            f"The ledger has the host ID {config.host_id} for {config.name}, and the host itself has {host_id or 'none'}. Nothing was changed.",
+            "Run protect_host for it first.",
+        )
+    change = install_lease(config, work["tls"], work["least_count"], check_mode=work["check"])
+    return {**_describe_change(change), "warnings": [] if change.systemd else [NOT_RUN]}
+
+
+def remove(uri: str, work: _Remove) -> Result:
+    """Remove the service."""
+    require_root()
+    require_local(uri)
+    return _describe_change(remove_lease(check_mode=work["check"]))
+
+
+def _describe_change(change: LeaseChange) -> Result:
+    return {"changed": bool(change.files), "files": list(change.files), "systemd": change.systemd}
+
+
+PHASES: t.Mapping[str, Phase] = {"install": install, "remove": remove}

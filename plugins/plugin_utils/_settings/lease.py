@@ -1,0 +1,84 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""The variable C(kvmfleet_lease) of a host: as whom and how often it renews its lease in etcd."""
+
+from __future__ import annotations
+
+import os
+import typing as t
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.leases import LEASE_PORT, LEASE_SECONDS, RENEW_SECONDS
+
+from .options import read_text
+from .variables import read_port
+
+LEASE_VARIABLE = "kvmfleet_lease"
+_KEYS = ("user", "password", "lease_seconds", "renew_seconds", "port", "relay", "cert_file", "key_file")
+_LEAST_SECONDS, _MOST_SECONDS = 6, 300
+_NOTHING = "Nothing was changed."
+
+
+@dataclass(frozen=True)
+class LeaseSettings:
+    """How a host renews its lease. Files are paths on the control node.
+
+    :arg port: on which it answers the other hosts.
+    :arg relay: whether other hosts may reach etcd through it.
+    """
+
+    user: str
+    password: str = field(repr=False)
+    lease_seconds: int
+    renew_seconds: int
+    port: int
+    relay: bool
+    cert_file: t.Optional[str]
+    key_file: t.Optional[str]
+
+
+def read_lease_settings(value: Json, host: str) -> LeaseSettings:
+    """Return the settings in a value of C(kvmfleet_lease). Raises L(InvalidArgument), never showing a password."""
+    where = f"{LEASE_VARIABLE} of {host}"
+    if not isinstance(value, Mapping):
+        raise InvalidArgument(f"{where} is not set, or is not a dictionary.", f"It knows {', '.join(_KEYS)}. {_NOTHING}")
+    unknown = sorted(str(key) for key in value if key not in _KEYS)
+    if unknown:
+        raise InvalidArgument(f"{where} has unknown keys: {unknown[0]!r}.", f"It knows {', '.join(_KEYS)}. {_NOTHING}")
+    user, password, cert_file, key_file = (read_text(value.get(key), key, where) for key in ("user", "password", "cert_file", "key_file"))
+    if not user or not password:
+        raise InvalidArgument(
+            f"{where} has no {'password' if user else 'user'}: without a user of etcd that may write its own lease only, a host could write the ledger.",
+            f"Make the user as docs/etcd.md describes, and give user and password. {_NOTHING}",
+        )
+    if bool(cert_file) != bool(key_file):
+        raise InvalidArgument(f"{where} has only one of cert_file and key_file.", f"Give both, or neither. {_NOTHING}")
+    lease_seconds = _read_seconds(value.get("lease_seconds", LEASE_SECONDS), "lease_seconds", where, _LEAST_SECONDS)
+    renew_seconds = _read_seconds(value.get("renew_seconds", RENEW_SECONDS), "renew_seconds", where, 1)
+    if renew_seconds * 3 > lease_seconds:
+        raise InvalidArgument(
+            f"{where}: with renew_seconds {renew_seconds}, a lease of {lease_seconds} s could end although only two renewals were late.",
+            f"Give lease_seconds of at least {renew_seconds * 3}, or renew more often. {_NOTHING}",
+        )
+    port = read_port(value.get("port", LEASE_PORT), f"port of {where}")
+    relay = _read_switch(value.get("relay", False), where)
+    return LeaseSettings(user, password, lease_seconds, renew_seconds, port, relay, *(os.path.expanduser(f) if f else None for f in (cert_file, key_file)))
+
+
+def _read_seconds(value: Json, key: str, where: str, least: int) -> int:
+    text = str(value).strip()
+    if isinstance(value, bool) or not (text.isascii() and text.isdecimal() and len(text) < 6 and least <= int(text) <= _MOST_SECONDS):
+        raise InvalidArgument(f"{key} of {where} is {text[:40]!r}.", f"Give a whole number from {least} to {_MOST_SECONDS}. {_NOTHING}")
+    return int(text)
+
+
+def _read_switch(value: Json, where: str) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidArgument(f"relay of {where} is neither true nor false.", _NOTHING)
+    return value
