@@ -180,4 +180,4 @@ def forget_collection(lab: Lab, hosts: int) -> None:
     """Bring all hosts up, and take away what the collection has left on them."""
     lab("up", "--hosts", str(hosts))
     for number in range(1, hosts + 1):
-        lab.on(number, "sh", "-c", "rm -rf /var/lib/kvmfleet/* /run/kvmfleet /etc/systemd/system/*kvmfleet* /etc/systemd/system/*/*kvmfleet*")
+        lab.on(number, "sh", "-c", "rm -rf /var/lib/kvmfleet/* /run/kvmfleet /etc/kvmfleet/* /etc/systemd/system/*kvmfleet* /etc/systemd/system/*/*kvmfleet*")

@@ -31,7 +31,7 @@ GROUPS = (
     ("storage", "firmware"),
     ("lab", "facts"),
     ("shutdown", "policy", "cold"),
-    ("awx", "contract"),
+    ("awx", "contract", "lease"),
     ("evacuate", "fencing", "ledger"),
     ("faults", "protect", "cleanup", "guides"),
 )
