@@ -102,7 +102,8 @@ def remove_lease(root: str = "/", check_mode: bool = False) -> LeaseChange:
 
 
 def _name_files(config: LeaseConfig, tls: t.Mapping[str, str]) -> LeaseConfig:
-    return dataclasses.replace(config, **{name: f"/{path}" for name, path in TLS_FILES.items() if name in tls})
+    named: t.Dict[str, t.Any] = {name: f"/{path}" for name, path in TLS_FILES.items() if name in tls}
+    return dataclasses.replace(config, **named)
 
 
 def _list_contents(interpreter: str, config: LeaseConfig, tls: t.Mapping[str, str]) -> t.Dict[str, t.Tuple[Content, int]]:

@@ -104,6 +104,8 @@ def test_a_boot_begins_with_numbers_that_were_never_used_and_may_run_before_its_
 
 @pytest.mark.long
 def test_the_service_is_installed_once_and_removed(site: LeasedSite) -> None:
+    # The role installs it as the module does.
+    assert not site.changes_by_protecting()
     again = site.task(3, "host_lease", {})
     assert (again.code, again.changed, again.result["files"]) == (0, False, []), again.text
     removed = site.task(3, "host_lease", {"state": "absent"})
@@ -112,3 +114,27 @@ def test_the_service_is_installed_once_and_removed(site: LeasedSite) -> None:
     installed = site.task(3, "host_lease", {})
     assert (installed.code, installed.changed) == (0, True), installed.text
     eventually(lambda: 3 in site.leases(), "the lease is back")
+
+
+@pytest.mark.long
+def test_what_cannot_be_a_lease_is_refused_with_a_sentence(site: LeasedSite) -> None:
+    """What was installed stays as it was."""
+    own = site.variables_of(3)["kvmfleet_lease"]
+    wrong = {
+        "has no password": {**own, "password": ""},
+        "a lease of 6 s could end although only two renewals were late": {**own, "renew_seconds": 3},
+        "'70000'": {**own, "port": 70000},
+        "have the same user": {**own, "user": site.variables_of(1)["kvmfleet_lease"]["user"]},
+        "which may write the whole ledger": {**own, "user": site.etcd["kvmfleet_etcd"]["user"]},
+        "etcd would refuse the host": {key: value for key, value in own.items() if key not in ("cert_file", "key_file")},
+    }
+    try:
+        for sentence, value in wrong.items():
+            site.variable(3, "kvmfleet_lease", value)
+            refused = site.task(3, "host_lease", {})
+            assert refused.refused() == "invalid_argument", refused.text
+            assert sentence in refused.msg
+            assert own["password"] not in refused.text
+    finally:
+        site.variable(3, "kvmfleet_lease", own)
+    assert site.task(3, "host_lease", {}).changed is False

@@ -17,7 +17,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.le
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab, eventually
-from ansible_collections.kvmfleet.migration.tests.integration.support.site import HOSTS, Site
+from ansible_collections.kvmfleet.migration.tests.integration.support.site import HOSTS, PLAY_SECONDS, Site
 
 SETTINGS = "etcd.json"
 
@@ -44,7 +44,7 @@ class LeasedSite(Site):
         return self.ledger
 
     def lease_hosts(self, **settings: t.Any) -> None:
-        """Protect all hosts, which makes their identities; make their users of etcd; and protect them again, which gives them leases.
+        """Protect all hosts, which makes their identities; make their users of etcd; and give them leases.
 
         :arg settings: further keys of C(kvmfleet_lease).
         """
@@ -53,7 +53,10 @@ class LeasedSite(Site):
         users = json.loads(self.lab("etcd", "host-users"))
         for number in HOSTS:
             self.variable(number, "kvmfleet_lease", {**users[self.lab.host(number)], **tls, **settings})
-        self.protect()
+        command = ["ansible", "-i", self.inventory, "kvmfleet_hosts", "-m", "kvmfleet.migration.host_lease", *self.options]
+        process = self.popen(command)
+        text, dummy = process.communicate(timeout=PLAY_SECONDS)
+        assert process.returncode == 0, text
         eventually(lambda: all(lease.held_since for lease in self.leases().values()) and len(self.leases()) == len(HOSTS), "all hosts have leases")
 
     def leases(self) -> dict[int, HostLease]:

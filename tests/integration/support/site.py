@@ -78,6 +78,10 @@ class Site(Control):
         self._variables[number][name] = value
         self._write_inventory()
 
+    def variables_of(self, number: int) -> dict[str, t.Any]:
+        """Return the variables that were given to a host."""
+        return dict(self._variables[number])
+
     def agent(self, number: int, agent: str, **more: t.Any) -> dict[str, t.Any]:
         """Return a configuration of this agent for a host."""
         options = {"plug": self.lab.host(number), **more.pop("options", {})}
