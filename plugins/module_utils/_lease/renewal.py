@@ -87,16 +87,16 @@ class Renewer:
         return f"no answer within {self._seconds:g} s" if outcome is None else outcome
 
     def _order_ways(self) -> t.List[Way]:
-        is_relay_first = 0 < self._relayed_renewals <= _RELAYED_RENEWALS
         relayed = self._relayed[:_RELAYS]
-        return [*relayed[:1], *self._direct, *relayed[1:]] if is_relay_first else [*self._direct, *relayed]
+        return [*relayed[:1], *self._direct, *relayed[1:]] if self._relayed_renewals else [*self._direct, *relayed]
 
     def _prefer(self, way: Way) -> None:
         """Try the way that worked first the next time."""
         ways = self._direct if way.name == DIRECT else self._relayed
         ways.remove(way)
         ways.insert(0, way)
-        self._relayed_renewals = 0 if way.name == DIRECT else self._relayed_renewals % _RELAYED_RENEWALS + 1
+        is_direct_next = way.name == DIRECT or self._relayed_renewals >= _RELAYED_RENEWALS
+        self._relayed_renewals = 0 if is_direct_next else self._relayed_renewals + 1
 
     def _rotate_relays(self) -> None:
         self._relayed = [*self._relayed[_RELAYS:], *self._relayed[:_RELAYS]]

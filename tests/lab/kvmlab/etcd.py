@@ -204,10 +204,10 @@ class Cluster:
         except urllib.error.HTTPError as exc:
             raise LabError(f"etcd refused {name}: {exc.read().decode('utf-8', 'replace')}") from exc
 
-    def root_token(self) -> t.Optional[str]:
-        """Return a token of the user root; None where users are not asked for."""
+    def root_token(self, number: int = 1) -> t.Optional[str]:
+        """Return a token of the user root, by a member; None where users are not asked for."""
         password = self.settings.get("root_password")
-        return self.call("auth/authenticate", {"name": "root", "password": password})["token"] if password else None
+        return self.call("auth/authenticate", {"name": "root", "password": password}, number)["token"] if password else None
 
     def add_writer(self, user: str, key: str) -> str:
         """Make a user that may write one key and read nothing, and return its password.
@@ -271,7 +271,7 @@ class Cluster:
     def founding(self, number: int) -> t.Dict[str, str]:
         """Return the options that make a data folder that member's of this cluster; the cluster's own id comes of them."""
         settings = self.settings
-        everyone = ",".join(f"member{one}=http://{ADDRESS}:{port}" for one, port in zip(self.members, settings["peers"], strict=True))
+        everyone = ",".join(f"member{one}=http://{ADDRESS}:{port}" for one, port in enumerate(settings["peers"], 1))
         return {
             "name": f"member{number}",
             "data-dir": str(self.data(number)),

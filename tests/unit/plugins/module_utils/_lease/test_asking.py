@@ -1,0 +1,82 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Asking peers: each answer counts for its own host only, and the time is bounded."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import socket
+import threading
+import time
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._lease import asking as m
+from ansible_collections.kvmfleet.migration.plugins.module_utils._lease.config import LeasePeer
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.leases import HELD, NONE
+
+from .conftest import OWN, PEER, THIRD
+
+
+@contextlib.contextmanager
+def answering(line: t.Optional[bytes], address: str = "127.0.0.1") -> t.Iterator[int]:
+    """A service that answers every connection with this line; with none it accepts and says nothing."""
+    with socket.create_server((address, 0)) as server:
+        kept: t.List[socket.socket] = []
+
+        def serve() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    connection, _address = server.accept()
+                    kept.append(connection)
+                    if line is not None:
+                        connection.sendall(line)
+                        connection.close()
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield int(server.getsockname()[1])
+
+
+def line_of(host_id: str, lease: str) -> bytes:
+    return json.dumps({"host_id": host_id, "boot_id": "boot", "lease": lease}).encode("ascii") + b"\n"
+
+
+def peer_at(port: int, host_id: str = PEER, *addresses: str) -> LeasePeer:
+    return LeasePeer(host_id, "kvm2", addresses or ("127.0.0.1",), port, False)
+
+
+def test_the_answers_of_peers_are_listed_by_host() -> None:
+    with answering(line_of(PEER, NONE)) as one, answering(line_of(THIRD, HELD)) as other:
+        assert m.ask_peers([peer_at(one), peer_at(other, THIRD)]) == {PEER: NONE, THIRD: HELD}
+
+
+@pytest.mark.parametrize(
+    "line", [line_of(OWN, NONE), line_of(PEER, "perhaps"), b"{}\n", b"\n", b"", b"not json\n", b'{"host_id": 1}\n', b"[" * 3000, b"x" * 10_000, b"\xff\n"]
+)
+def test_what_is_no_answer_of_that_host_does_not_count(line: bytes) -> None:
+    with answering(line) as port:
+        assert m.ask_peers([peer_at(port)]) == {}
+
+
+def test_peers_that_say_nothing_or_are_off_cost_the_time_limit_once() -> None:
+    with answering(None) as silent, answering(line_of(THIRD, NONE)) as port:
+        peers = [peer_at(silent, f"{number:08d}-0000-4000-8000-000000000000") for number in range(10, 20)]
+        begun = time.monotonic()
+        assert m.ask_peers([*peers, peer_at(1), peer_at(port, THIRD)], seconds=0.5) == {THIRD: NONE}
+        assert time.monotonic() - begun < 2
+
+
+def test_a_lease_on_one_of_two_addresses_counts() -> None:
+    with answering(line_of(PEER, HELD)) as port, socket.create_server(("127.0.0.2", port)) as other:
+        threading.Thread(target=lambda: other.accept()[0].sendall(line_of(PEER, NONE)), daemon=True).start()
+        assert m.ask_peers([peer_at(port, PEER, "127.0.0.2", "127.0.0.1")]) == {PEER: HELD}
+
+
+def test_a_second_address_answers_for_a_host_whose_first_one_does_not() -> None:
+    with answering(line_of(PEER, NONE), "127.0.0.2") as port:
+        assert m.ask_peers([dataclasses.replace(peer_at(port), addresses=("127.0.0.1", "127.0.0.2"))]) == {PEER: NONE}

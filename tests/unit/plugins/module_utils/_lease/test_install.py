@@ -1,0 +1,119 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The service of the lease, below a folder that stands for the root of a host."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import typing as t
+import zipfile
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._archive import build_archive
+from ansible_collections.kvmfleet.migration.plugins.module_utils._lease import install as m
+from ansible_collections.kvmfleet.migration.plugins.module_utils._lease.program import run_lease
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Internal, Unsafe
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.leases import LeaseWatchdog
+
+from .conftest import make_config
+
+TLS = {"ca_file": "ca", "cert_file": "certificate", "key_file": "key"}
+CONFIG, COUNT = "etc/kvmfleet/lease.json", "var/lib/kvmfleet/lease-count"
+INSTALLED = {m.PROGRAM_FILE, CONFIG, m.UNIT_FILE, m.WANTS_LINK, *m.TLS_FILES.values()}
+
+
+def tree(root: pathlib.Path) -> t.Set[str]:
+    return {str(path.relative_to(root)) for path in root.rglob("*") if path.is_symlink() or path.is_file()}
+
+
+def install(root: pathlib.Path, tls: t.Mapping[str, str] = TLS, **options: t.Any) -> t.Set[str]:
+    changes = {name: options.pop(name) for name in tuple(options) if name not in ("least_count", "check_mode")}
+    return {path.lstrip("/") for path in m.install_lease(make_config(**changes), tls, root=str(root), **options).files}
+
+
+def test_a_second_installation_changes_nothing(tmp_path: pathlib.Path) -> None:
+    assert install(tmp_path) == tree(tmp_path) == INSTALLED | {COUNT}
+    assert install(tmp_path) == set()
+    assert os.readlink(tmp_path / m.WANTS_LINK) == f"/{m.UNIT_FILE}"
+
+
+def test_secrets_are_for_root_only_and_the_files_are_named(tmp_path: pathlib.Path) -> None:
+    install(tmp_path)
+    for path in (CONFIG, *m.TLS_FILES.values()):
+        assert (tmp_path / path).stat().st_mode & 0o777 == 0o600
+    config = json.loads((tmp_path / CONFIG).read_text())
+    assert (config["password"], config["ca_file"], config["key_file"]) == ("secret", "/etc/kvmfleet/lease-ca.pem", "/etc/kvmfleet/lease-key.pem")
+
+
+def test_only_what_differs_is_written(tmp_path: pathlib.Path) -> None:
+    install(tmp_path)
+    assert install(tmp_path, password="another") == {CONFIG}
+    assert install(tmp_path, {**TLS, "ca_file": "another"}, password="another") == {m.TLS_FILES["ca_file"]}
+    # Without certificates their files go.
+    assert install(tmp_path, {}, password="another") == {CONFIG, *m.TLS_FILES.values()}
+    assert tree(tmp_path) == (INSTALLED | {COUNT}) - set(m.TLS_FILES.values())
+
+
+@pytest.mark.parametrize("lost", sorted(INSTALLED))
+def test_an_interrupted_installation_is_completed(tmp_path: pathlib.Path, lost: str) -> None:
+    install(tmp_path)
+    (tmp_path / lost).unlink()
+    assert install(tmp_path) == {lost}
+    assert tree(tmp_path) == INSTALLED | {COUNT}
+
+
+@pytest.mark.parametrize("content", [None, "damaged"])
+def test_a_host_that_lost_its_count_goes_on_above_the_last_renewal_in_etcd(tmp_path: pathlib.Path, content: t.Optional[str]) -> None:
+    install(tmp_path)
+    path = tmp_path / COUNT
+    path.unlink() if content is None else path.write_text(content)
+    assert install(tmp_path, least_count=777) == {COUNT}
+    assert path.read_text() == "777\n"
+    assert install(tmp_path, least_count=999) == set()
+    assert path.read_text() == "777\n"
+
+
+def test_removing_leaves_the_count_alone(tmp_path: pathlib.Path) -> None:
+    install(tmp_path)
+    assert {path.lstrip("/") for path in m.remove_lease(str(tmp_path)).files} == INSTALLED
+    assert tree(tmp_path) == {COUNT}
+    assert m.remove_lease(str(tmp_path)) == m.LeaseChange((), systemd=False)
+
+
+def test_a_lease_to_which_a_watchdog_is_bound_is_not_removed(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(tmp_path)
+    monkeypatch.setattr(m, "read_watchdog", lambda root: LeaseWatchdog("/dev/watchdog0", "i6300ESB timer", 10, True, True, 30))
+    with pytest.raises(Unsafe, match="would reset the host"):
+        m.remove_lease(str(tmp_path))
+    assert tree(tmp_path) == INSTALLED | {COUNT}
+
+
+def test_check_mode_predicts_both_and_changes_neither(tmp_path: pathlib.Path) -> None:
+    assert install(tmp_path, check_mode=True) == INSTALLED | {COUNT}
+    assert tree(tmp_path) == set()
+    install(tmp_path)
+    assert {path.lstrip("/") for path in m.remove_lease(str(tmp_path), check_mode=True).files} == INSTALLED
+    assert tree(tmp_path) == INSTALLED | {COUNT}
+
+
+def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "etc").write_text("a file")
+    with pytest.raises(Internal, match="cannot be written"):
+        install(tmp_path)
+
+
+def test_the_program_runs_without_the_collection_and_without_libvirt(tmp_path: pathlib.Path) -> None:
+    archive = build_archive(run_lease)
+    assert not [name for name in zipfile.ZipFile(io.BytesIO(archive)).namelist() if "_libvirt/" in name]
+    program = tmp_path / "lease.pyz"
+    program.write_bytes(archive)
+    done = subprocess.run([sys.executable, "-I", str(program)], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr.strip()) == (1, "", "usage: kvmfleet-lease.pyz serve|test|status")
