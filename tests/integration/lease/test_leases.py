@@ -104,16 +104,18 @@ def test_a_boot_begins_with_numbers_that_were_never_used_and_may_run_before_its_
 
 @pytest.mark.long
 def test_the_service_is_installed_once_and_removed(site: LeasedSite) -> None:
-    # The role installs it as the module does.
-    assert not site.changes_by_protecting()
     again = site.task(3, "host_lease", {})
     assert (again.code, again.changed, again.result["files"]) == (0, False, []), again.text
     removed = site.task(3, "host_lease", {"state": "absent"})
     assert (removed.code, removed.changed) == (0, True), removed.text
     eventually(lambda: 3 not in site.leases(), "the lease is gone")
-    installed = site.task(3, "host_lease", {})
-    assert (installed.code, installed.changed) == (0, True), installed.text
+    checked = site.task(3, "host_lease", {}, "--check")
+    assert (checked.code, checked.changed) == (0, True), checked.text
+    assert 3 not in site.leases()
+    # The role installs it as the module does.
+    site.protect()
     eventually(lambda: 3 in site.leases(), "the lease is back")
+    assert site.task(3, "host_lease", {}).changed is False
 
 
 @pytest.mark.long

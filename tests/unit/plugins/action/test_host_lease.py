@@ -1,0 +1,122 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""C(host_lease)'s control half with a fake host: what the host gets, and what a task returns."""
+
+from __future__ import annotations
+
+import types
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.action import host_lease as m
+from ansible_collections.kvmfleet.migration.plugins.module_utils._lease.config import LeaseConfig, LeasePeer
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument, NotFound, Unreachable
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.lease_config import LeasePlan
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.task import task_vars
+
+FLEET = tuple(LeasePeer(f"id{number}", f"kvm{number}", (f"192.0.2.{number}",), 16516, False) for number in (1, 2, 3))
+CONFIG = LeaseConfig("id1", "kvm1", "12", ("etcd1:2379",), "/fleet/", True, "lease-kvm1", "s3cret-word", 15, 3, 16516, False, FLEET)
+
+
+class Node:
+    """A control node, and the host that its tasks run on."""
+
+    def __init__(self) -> None:
+        self.check_mode = False
+        self.works: list[dict[str, t.Any]] = []
+        self.answer: dict[str, t.Any] = {"changed": True, "files": ["/etc/kvmfleet/lease.json"], "systemd": True}
+        self.hidden: list[tuple[bool, ...]] = []
+        self.forgotten: list[str] = []
+
+    def task(self, **args: t.Any) -> t.Any:
+        action = m.ActionModule.__new__(m.ActionModule)
+        contexts = [types.SimpleNamespace(no_log=False) for _number in range(2)]
+        task = types.SimpleNamespace(args=args, async_val=0, check_mode=self.check_mode, diff=False, delegate_to=None, no_log=False)
+        action._loader, action._task, action._play_context = None, task, contexts[0]
+        action._connection = types.SimpleNamespace(_play_context=contexts[1])
+
+        def run(module_name: str, module_args: dict[str, t.Any], task_vars: object) -> dict[str, t.Any]:
+            assert module_name == "kvmfleet.migration.host_lease"
+            self.works.append(module_args["_work"])
+            self.hidden.append(tuple(one.no_log for one in (*contexts, task)))
+            return self.answer
+
+        action._execute_module = run
+        return action.run_with_options(task_vars("kvm1", {"kvmfleet_ledger": "etcd://etcd1:2379/fleet"}))
+
+
+@pytest.fixture
+def node(monkeypatch: pytest.MonkeyPatch) -> Node:
+    node = Node()
+    plan = LeasePlan(config=CONFIG, tls={"ca_file": "ca"}, least_count=777, warnings=("One member is missing.",))
+    monkeypatch.setattr(m, "connect", lambda location: (None, None))
+    monkeypatch.setattr(m, "open_ledger", lambda *location, create: types.SimpleNamespace(problems=[]))
+    monkeypatch.setattr(m, "plan_lease", lambda host, settings, ledger, client, options: plan)
+    monkeypatch.setattr(m, "_forget_lease", lambda location, host: node.forgotten.append(host))
+    return node
+
+
+def test_the_host_gets_its_configuration_and_nothing_of_it_is_logged(node: Node) -> None:
+    result = node.task()
+    (work,) = node.works
+    assert (work["phase"], decode(LeaseConfig, work["config"]), work["tls"], work["least_count"], work["check"]) == (
+        "install",
+        CONFIG,
+        {"ca_file": "ca"},
+        777,
+        False,
+    )
+    assert node.hidden == [(True, True, True)]
+    assert result == {
+        "changed": True,
+        "files": ["/etc/kvmfleet/lease.json"],
+        "systemd": True,
+        "fleet": ["kvm1", "kvm2", "kvm3"],
+        "warnings": ["One member is missing."],
+    }
+
+
+def test_check_mode_is_passed_to_the_host_and_removes_no_lease(node: Node) -> None:
+    node.check_mode = True
+    node.task()
+    node.task(state="absent")
+    assert [(work["phase"], work["check"]) for work in node.works] == [("install", True), ("remove", True)]
+    assert node.forgotten == []
+
+
+def test_a_lease_that_is_renewed_no_more_is_removed_from_etcd(node: Node) -> None:
+    assert node.task(state="absent") == {"changed": True, "files": ["/etc/kvmfleet/lease.json"], "systemd": True}
+    assert node.forgotten == ["kvm1"]
+
+
+@pytest.mark.parametrize(
+    ("error", "warns"), [(InvalidArgument("A ledger in a folder."), False), (Unreachable("No member answers."), True), (NotFound("No ledger."), True)]
+)
+def test_a_service_is_removed_although_the_ledger_cannot_be_used(node: Node, monkeypatch: pytest.MonkeyPatch, error: Exception, warns: bool) -> None:
+    def refuse(_location: object, _host: str) -> None:
+        raise error
+
+    monkeypatch.setattr(m, "_forget_lease", refuse)
+    result = node.task(state="absent")
+    assert result["changed"]
+    assert ("warnings" in result) == warns
+
+
+def test_what_the_host_refuses_leaves_its_lease_in_etcd(node: Node) -> None:
+    node.answer = {"failed": True, "msg": "bound", "error_code": "unsafe"}
+    with pytest.raises(Exception, match="bound"):
+        node.task(state="absent")
+    assert node.forgotten == []
+    node.answer = {"failed": True, "msg": "another host", "error_code": "conflict"}
+    with pytest.raises(Conflict, match="another host"):
+        node.task()
+
+
+def test_a_state_that_does_not_exist_is_refused(node: Node) -> None:
+    with pytest.raises(InvalidArgument):
+        node.task(state="released")
+    assert node.works == []
