@@ -241,6 +241,49 @@ guard:
       description: What does not work, in words; empty if everything does.
       type: str
       sample: ''
+watchdog:
+  description:
+    - The hardware watchdog to which the lease of the host is bound; null for a host without one.
+    - It is also in the host's entry in the ledger. A reset of the host by its watchdog is evidence only in the boot in which all of this was seen.
+  returned: success
+  type: dict
+  contains:
+    boot_id:
+      description: The boot of the host in which this was seen.
+      type: str
+      sample: 3b0c7a52-4a5f-4e0f-9a3f-8c7d1d0e5a03
+    held_at_boot:
+      description: Whether the boot guard holds the next boot.
+      type: bool
+      sample: true
+    armed:
+      description: Whether the device counts.
+      type: bool
+      sample: true
+    device:
+      description: The device.
+      type: str
+      sample: /dev/watchdog0
+    identity:
+      description: What the device calls itself.
+      type: str
+      sample: i6300ESB timer
+    timeout_seconds:
+      description: How long after the last ping the device resets the host.
+      type: int
+      sample: 10
+    nowayout:
+      description: Whether the armed device cannot be disarmed.
+      type: bool
+      sample: true
+    bound:
+      description: Whether the daemon that pings the device asks for the lease, and nothing else would ping it in its place.
+      type: bool
+      sample: true
+    reset_seconds:
+      description: How long after the end of its lease the host has been reset, at the latest.
+      type: int
+      sample: 34
 error_code:
   description: Stable code of the error.
   returned: failure

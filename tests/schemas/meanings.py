@@ -172,6 +172,7 @@ MEANINGS = {
         "unproved": "Disks and other files that no other host was proved to see.",
         "notes": "Notes for the operator, one sentence each.",
         "guard": "The boot guard of the host; null if the host did not come that far.",
+        "watchdog": "The hardware watchdog to which the lease of the host is bound; null for none.",
         "error": "Why the host was not protected, empty if it was.",
     },
     "ListedDocument": {
@@ -187,6 +188,17 @@ MEANINGS = {
         "held_at_boot": "Whether the next boot is held, which requires both of the above.",
         "held": "Whether this boot is held now.",
         "note": "What does not work, in words; empty if everything does.",
+    },
+    "ProtectedWatchdog": {
+        "boot_id": "The boot of the host in which this was seen.",
+        "held_at_boot": "Whether the boot guard holds the next boot.",
+        "armed": "Whether the device counts.",
+        "device": "For example `/dev/watchdog0`.",
+        "identity": "What the device calls itself.",
+        "timeout_seconds": "How long after the last ping the device resets the host.",
+        "nowayout": "Whether the armed device cannot be disarmed.",
+        "bound": "Whether the daemon that pings the device asks for the lease, and nothing else would ping it in its place.",
+        "reset_seconds": "How long after the end of its lease the host has been reset, at the latest.",
     },
     "FleetStatus": {
         "attention": "What needs a person, each with what to do.",

@@ -11,6 +11,7 @@ import typing as t
 from collections.abc import Mapping
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.leases import ProtectedWatchdog
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord, Progress
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.protect_documents import UnprovedImage
@@ -99,6 +100,7 @@ class HostProtection:
     unproved: tuple[UnprovedImage, ...]
     notes: tuple[str, ...]
     guard: t.Union[BootGuardState, None]
+    watchdog: t.Union[ProtectedWatchdog, None]
     error: str
 
 

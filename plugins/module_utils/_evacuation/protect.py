@@ -19,6 +19,7 @@ from .._facts.mounts import LocalStores
 from .._facts.own_moves import list_remembered
 from .._facts.request import build_request
 from .._host_identity import HOST_ID_FILE, check_ledger_id, create_host_id, read_host_id, remember_ledger_id
+from .._lease.watchdog import read_protected_watchdog
 from .._libvirt.host import open_host
 from .._libvirt.interface import Host
 from .._libvirt.reading import parse_domain_xml, read_domain_info
@@ -141,7 +142,7 @@ def report_guard(uri: str, work: _InstallGuard) -> Result:
 
     :arg work: C(grant), the grant for clean-shutdown tokens (C(grant), C(host_id), C(folders)), or null; C(taken_back), IDs of grants that this
         host must never accept again.
-    Returns also C(revoked_in), the folders in which a person has revoked that grant.
+    Returns also C(revoked_in), the folders in which a person has revoked that grant, and C(watchdog), null for a host without one.
     """
     require_root()
     require_local(uri)
@@ -159,6 +160,7 @@ def report_guard(uri: str, work: _InstallGuard) -> Result:
             "held": bool(now.boot.held),
             "note": "" if now.systemd or not installed else NOT_HELD,
         },
+        "watchdog": encode(read_protected_watchdog(held_at_boot=installed and now.systemd)),
     }
 
 

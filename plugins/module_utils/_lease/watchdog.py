@@ -3,36 +3,157 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""The hardware watchdog of a host, as its lease names it."""
+"""The hardware watchdog of a host, as the kernel shows it, and whether it resets the host when the host has lost its lease.
+
+The watchdog daemon of the distribution pings the device, and asks a test of ours before it goes on: see C(watchdog_install).
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import typing as t
 
-from .._model.leases import LeaseWatchdog
-from .state import TESTED_FILE, seconds_since_test
+from .._model.clock import BootMoment, boot_moment, read_moment
+from .._model.leases import LeaseWatchdog, ProtectedWatchdog
 
-DEVICE = "/dev/watchdog0"
-_FOLDER = "sys/class/watchdog/watchdog0"
-# The daemon asks at least that often; see watchdog(8).
-_LONGEST_PAUSE_SECONDS = 10
+CLASS_FOLDER = "sys/class/watchdog"
+CONFIG_FILE = "etc/kvmfleet/watchdog.conf"
+MASKED_UNITS = ("etc/systemd/system/watchdog.service", "etc/systemd/system/wd_keepalive.service")
+"""The distribution's own units. Either would ping the device without our test when our daemon has ended."""
+TESTED_FILE = "run/kvmfleet/lease-tested"
+SOFTDOG = "Software Watchdog"
+
+INTERVAL_SECONDS = 1
+ASK_SECONDS = 4
+"""The limit for the program that asks the peers."""
+TEST_SECONDS = ASK_SECONDS + 1
+"""The limit for the whole test, after which the daemon kills it."""
+TESTED_WITHIN_SECONDS = 2 * (TEST_SECONDS + INTERVAL_SECONDS)
+"""The daemon counts whole seconds, so a test that it kills may have taken two more."""
 
 
 def read_watchdog(root: str = "/") -> t.Optional[LeaseWatchdog]:
-    """Return the watchdog of the host; null for a host without one."""
-    identity, timeout = _read_text(root, "identity"), _read_text(root, "timeout")
-    if identity is None or timeout is None or not timeout.isdecimal():
+    """Return the watchdog to which the lease of this host is bound, or was to be; null if the host has none. Reads files only."""
+    device = read_config(root).get("watchdog-device")
+    if not device:
         return None
-    asked = seconds_since_test(os.path.join(root, TESTED_FILE.lstrip("/")))
-    is_bound = _read_text(root, "state") == "active" and asked is not None and asked <= _LONGEST_PAUSE_SECONDS
-    seconds = int(timeout)
-    return LeaseWatchdog(DEVICE, identity, seconds, _read_text(root, "nowayout") == "1", is_bound, seconds + _LONGEST_PAUSE_SECONDS)
+    identity, timeout = _read_attribute(root, device, "identity"), _read_attribute(root, device, "timeout")
+    if not identity or not timeout.isdecimal():
+        return None
+    return LeaseWatchdog(
+        device=device,
+        identity=identity,
+        timeout_seconds=int(timeout),
+        nowayout=_read_attribute(root, device, "nowayout") == "1",
+        bound=is_hardware(identity) and is_armed(root, device) and _is_tested(root, device) and all(is_masked(root, unit) for unit in MASKED_UNITS),
+        reset_seconds=compute_reset_seconds(int(timeout)),
+    )
 
 
-def _read_text(root: str, name: str) -> t.Optional[str]:
+def read_protected_watchdog(held_at_boot: bool, root: str = "/") -> t.Optional[ProtectedWatchdog]:
+    """Return what C(protect) records of the watchdog in this boot; null if the host has none.
+
+    :arg held_at_boot: whether the boot guard holds the next boot.
+    """
+    found = read_watchdog(root)
+    if found is None:
+        return None
+    return ProtectedWatchdog(
+        boot_id=boot_moment().boot_id,
+        held_at_boot=held_at_boot,
+        armed=is_armed(root, found.device),
+        device=found.device,
+        identity=found.identity,
+        timeout_seconds=found.timeout_seconds,
+        nowayout=found.nowayout,
+        bound=found.bound,
+        reset_seconds=found.reset_seconds,
+    )
+
+
+def compute_reset_seconds(timeout_seconds: int) -> int:
+    """Return the longest time between the end of the lease and the reset.
+
+    A test that began just before the end permits the host to run, and takes as long as the daemon lets it, which counts whole seconds: two more. The next
+    one begins after a pause, takes until the limit for asking the peers, and its answer is read after another pause. Then the daemon, which may be busy with
+    writing to a storage that does not answer, pings no more: the device resets the host. Once in this time, the host may stall for as long as the device
+    tolerates it. One second is for a device that counts in steps.
+
+    :arg timeout_seconds: of the device.
+    """
+    return TEST_SECONDS + 2 + INTERVAL_SECONDS + ASK_SECONDS + INTERVAL_SECONDS + 2 * timeout_seconds + 1
+
+
+def list_devices(root: str = "/") -> t.Dict[str, str]:
+    """Return what each watchdog of the host calls itself, by its device, e.g. C(/dev/watchdog0)."""
     try:
-        with open(os.path.join(root, _FOLDER, name), encoding="ascii", errors="replace") as stream:
-            return stream.read(256).strip()
+        names = sorted(os.listdir(os.path.join(root, CLASS_FOLDER)))
     except OSError:
+        return {}
+    return {f"/dev/{name}": _read_attribute(root, f"/dev/{name}", "identity") for name in names}
+
+
+def is_hardware(identity: str) -> bool:
+    """Whether a device is no program in the kernel that it should reset."""
+    return identity not in ("", SOFTDOG)
+
+
+def is_armed(root: str, device: str) -> bool:
+    """Whether a device counts."""
+    return _read_attribute(root, device, "state") == "active"
+
+
+def is_masked(root: str, unit: str) -> bool:
+    """Whether systemd never starts the unit of that path."""
+    path = os.path.join(root, unit)
+    return os.path.islink(path) and os.readlink(path) == "/dev/null"
+
+
+def read_config(root: str = "/") -> t.Dict[str, str]:
+    """Return the options of the daemon, of each the last one; empty without its file."""
+    try:
+        with open(os.path.join(root, CONFIG_FILE), encoding="utf-8") as stream:
+            lines = stream.read().splitlines()
+    except (OSError, ValueError):
+        return {}
+    pairs = (line.partition("=") for line in lines if line.strip() and not line.lstrip().startswith("#"))
+    return {key.strip(): value.strip() for key, _equals, value in pairs}
+
+
+def _is_tested(root: str, device: str) -> bool:
+    """Whether the process that pings the device has asked for the lease lately."""
+    noted = _read_test(root)
+    elapsed = boot_moment().seconds_since(noted) if noted else None
+    if noted is None or elapsed is None or not 0 <= elapsed <= TESTED_WITHIN_SECONDS:
+        return False
+    return _has_open(root, noted.extra.get("daemon"), device)
+
+
+def _read_test(root: str) -> t.Optional[BootMoment]:
+    """Return when the test was run last, with the process that ran it in C(daemon) of its extra keys."""
+    try:
+        with open(os.path.join(root, TESTED_FILE), encoding="utf-8") as stream:
+            return read_moment(json.load(stream))
+    except (OSError, ValueError):
         return None
+
+
+def _has_open(root: str, process: object, device: str) -> bool:
+    """Whether a process has the device open. No two processes can at once."""
+    if not isinstance(process, int):
+        return False
+    folder = os.path.join(root, f"proc/{process}/fd")
+    try:
+        return any(os.readlink(os.path.join(folder, name)) == device for name in os.listdir(folder))
+    except OSError:  # it has ended
+        return False
+
+
+def _read_attribute(root: str, device: str, name: str) -> str:
+    """Return an attribute of a device as the kernel shows it; empty if there is none."""
+    try:
+        with open(os.path.join(root, CLASS_FOLDER, os.path.basename(device), name), encoding="ascii", errors="replace") as stream:
+            return stream.read().strip()
+    except OSError:
+        return ""

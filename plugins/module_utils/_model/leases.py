@@ -58,6 +58,32 @@ class LeaseWatchdog:
 
 
 @dataclasses.dataclass(frozen=True)
+class ProtectedWatchdog:
+    """What C(protect) saw of the watchdog of a host, in one boot of it.
+
+    Only for a host that had this boot when it fell silent, and all of these, does a reset by the watchdog prove that its guests have ended and will not start.
+
+    :arg boot_id: the boot in which this was seen.
+    :arg held_at_boot: whether the boot guard holds the next boot, so that the host starts no guests after the reset.
+    :arg armed: whether the device counts.
+    :arg device: as in L(LeaseWatchdog), like the others.
+    """
+
+    IS_LENIENT: t.ClassVar[bool] = True
+
+    boot_id: str
+    held_at_boot: bool
+    armed: bool
+    device: str
+    identity: str
+    timeout_seconds: int
+    nowayout: bool
+    bound: bool
+    reset_seconds: int
+    extra: JsonObject = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
 class HostLease:
     """What a host writes at each renewal.
 

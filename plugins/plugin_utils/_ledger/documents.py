@@ -19,6 +19,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.balance_
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, Json, JsonObject, Maybe, ShapeError
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import ForeignAct
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.evidence import FENCING_IMPOSSIBLE, FenceAttempt
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.leases import ProtectedWatchdog
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import MaintenanceRun
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord, read_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
@@ -50,6 +51,7 @@ class HostProtection:
     :arg at: when this was written; L(ProtectTime) has when the host was protected last.
     :arg token_id: of the grant for clean-shutdown tokens; null for none.
     :arg token_folders: path to nonce, where a token of that grant can be revoked.
+    :arg watchdog: null for a host whose lease is not bound to a hardware watchdog.
     """
 
     IS_LENIENT: t.ClassVar[bool] = True
@@ -59,6 +61,7 @@ class HostProtection:
     guard: Maybe[GuardStatus] = ABSENT
     token_id: Maybe[str] = ABSENT
     token_folders: Maybe[t.Mapping[str, str]] = ABSENT
+    watchdog: Maybe[ProtectedWatchdog] = ABSENT
     extra: JsonObject = field(default_factory=dict)
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, JsonObject, Maybe, decode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Unreachable
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.leases import ProtectedWatchdog
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef, IdentityAnswer
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource_maps import NO_MAPS, HostNames, Renaming, ResourceMaps, rename_folders
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import ENABLED
@@ -108,18 +109,20 @@ class ReportedGuard:
 
 @dataclass(frozen=True)
 class GuardResult:
-    """The result of the step that sets up the boot guard."""
+    """The result of the step that sets up the boot guard. C(watchdog): null for a host without one."""
 
     changed: bool
     guard: ReportedGuard
+    watchdog: t.Optional[ProtectedWatchdog]
 
 
 @dataclass(frozen=True)
 class _GuardAnswer:
-    """The answer of a host about its boot guard. C(revoked_in): the folders in which a person has revoked its grant."""
+    """The answer of a host about its boot guard and its watchdog. C(revoked_in): the folders in which a person has revoked its grant."""
 
     changed: bool
     guard: ReportedGuard
+    watchdog: Maybe[ProtectedWatchdog] = ABSENT
     revoked_in: Maybe[tuple[str, ...]] = ABSENT
     extra: JsonObject = field(default_factory=dict)
 
@@ -206,7 +209,7 @@ class ProtectSteps:
         before = recorded_grant(own)
         if not install:
             answer = self._run_guard_phase(own, before, install=False)
-            return GuardResult(answer.changed, answer.guard)
+            return GuardResult(answer.changed, answer.guard, answer.watchdog or None)
         folders = self._revocable_folders(own) if with_token else {}
         if before and not (folders and before.folders == folders):
             self._take_back(own, before)
@@ -222,16 +225,17 @@ class ProtectSteps:
             return self.set_up_guard(install, with_token)
         note = NOT_REVOCABLE if with_token and not folders else ""
         guard = replace(answer.guard, note=" ".join(filter(None, (answer.guard.note, note))))
-        return GuardResult(answer.changed or grant != recorded_grant(own), guard)
+        return GuardResult(answer.changed or grant != recorded_grant(own), guard, answer.watchdog or None)
 
     def _run_guard_phase(self, own: t.Optional[HostEntry], grant: t.Optional[Grant], install: bool) -> _GuardAnswer:
-        """Run the phase on the host, write the guard's state and the grant into the host's entry, and return the answer."""
+        """Run the phase on the host, write the state of guard and watchdog and the grant into the host's entry, and return the answer."""
         work: JsonObject = {"install": install, "grant": grant.for_host() if grant else None, "taken_back": [], "check": self.check}
         answer, now = decode(_GuardAnswer, self.phase("guard", work)), utc_now()
         guard = GuardStatus(answer.guard.installed, answer.guard.systemd, answer.guard.held_at_boot)
 
         def changed(entry: HostEntry) -> HostEntry:
-            kept = with_grant(replace(entry, protected=replace(entry.protected or HostProtection(), guard=guard)), grant)
+            protected = replace(entry.protected or HostProtection(), guard=guard, watchdog=answer.watchdog)
+            kept = with_grant(replace(entry, protected=protected), grant)
             # The entry of a large host is not written for its time alone.
             return entry if entry == kept else replace(kept, protected=replace(kept.protected or HostProtection(), at=now, by=self.by))
 

@@ -38,6 +38,8 @@ from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._rec
     reported_domain,
 )
 
+DEVICE = {"device": "/dev/watchdog0", "identity": "i6300ESB timer", "timeout_seconds": 10, "reset_seconds": 34}
+
 
 class Host:
     """The module's half. C(meanwhile) is called once, after the host was asked for its domains and before it answers."""
@@ -49,6 +51,7 @@ class Host:
         self.remembered: list[Body] = []
         self.meanwhile: t.Callable[[], None] = lambda: None
         self.asked: list[tuple[str, Body]] = []
+        self.watchdog: t.Optional[Body] = None
 
     def phase(self, phase: str, work: Body) -> Body:
         self.asked.append((phase, work))
@@ -73,7 +76,8 @@ class Host:
         return {"domains": wanted, "arriving": [], "unreadable": [], "remembered": self.remembered}
 
     def guard(self, work: Body) -> Body:
-        return {"changed": False, "guard": {"installed": work["install"], "systemd": True, "held_at_boot": work["install"], "held": False, "note": ""}}
+        guard = {"installed": work["install"], "systemd": True, "held_at_boot": work["install"], "held": False, "note": ""}
+        return {"changed": False, "guard": guard, "watchdog": self.watchdog}
 
 
 @pytest.fixture
@@ -114,6 +118,24 @@ def test_a_second_run_of_protect_changes_nothing(ledger: FileLedger, steps: Prot
     entry = ledger.list_hosts()[0].body
     assert (entry["host_id"], entry["state"], entry["folders"], entry["addresses"]) == (ID1, "enabled", {FOLDER: NONCE}, {"ssh_port": 22})
     assert entry["protected"]["guard"] == {"installed": True, "systemd": True, "held_at_boot": True}
+
+
+def test_the_watchdog_that_was_seen_is_in_the_entry_of_the_host(ledger: FileLedger, host: Host, steps: ProtectSteps) -> None:
+    steps.leave_tokens({})
+    assert "watchdog" not in find_protected(ledger)
+    host.watchdog = {"boot_id": ID1, "held_at_boot": True, "armed": True, "nowayout": True, "bound": True, **DEVICE}
+    assert encode(steps.set_up_guard(install=False, with_token=False).watchdog) == host.watchdog
+    assert find_protected(ledger)["watchdog"] == host.watchdog
+    host.watchdog = {**host.watchdog, "boot_id": OTHER, "bound": False}
+    steps.set_up_guard(install=True, with_token=False)
+    assert find_protected(ledger)["watchdog"] == host.watchdog
+    host.watchdog = None
+    steps.set_up_guard(install=True, with_token=False)
+    assert find_protected(ledger)["watchdog"] is None
+
+
+def find_protected(ledger: FileLedger) -> Body:
+    return t.cast("Body", ledger.list_hosts()[0].body.get("protected") or {})
 
 
 def test_tokens_are_read_where_the_host_has_the_folders_of_others(ledger: FileLedger, host: Host) -> None:
