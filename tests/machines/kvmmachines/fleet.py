@@ -74,6 +74,7 @@ def _up(fleet: Fleet, machines: t.List[Machine], cold: bool) -> Fleet:
 def boot(fleet: Fleet, machines: t.Sequence[Machine]) -> None:
     """Give these machines empty layers over their images, and boot them."""
     require_room(fleet.cache, ROOM_GIB)
+    qemu.create_shared_disk(fleet)
     for machine in machines:
         qemu.create_disk(fleet.image(machine) / "disk.qcow2", fleet.folder(machine) / "disk.qcow2")
         qemu.start(fleet, machine)
@@ -106,10 +107,11 @@ def warm_digest(fleet: Fleet) -> str:
 
 
 def load(fleet: Fleet, folder: pathlib.Path) -> None:
-    """Bring the fleet to the state of a snapshot; then its clocks are right, and its NFS and its libvirt answer."""
+    """Bring the fleet to the state of a snapshot; then its clocks are right, its NFS and its libvirt answer, and the shared disk of the hosts is empty."""
     for machine in fleet.machines:
         network.plug_in(fleet, machine)
     access.close_connections(fleet)
+    qemu.create_shared_disk(fleet)
     snapshot.load(fleet, folder)
     start_bmcs(fleet)
     greet_all(fleet)

@@ -102,6 +102,11 @@ class Fleet:
         return self.state / "ssh"
 
     @property
+    def shared_disk(self) -> pathlib.Path:
+        """The raw disk that all hosts have: C(/dev/disk/by-id/virtio-shared) in each of them."""
+        return self.state / "shared.raw"
+
+    @property
     def snapshots(self) -> pathlib.Path:
         return self.state / "snapshots"
 

@@ -23,6 +23,7 @@ from .sockets import Agent, Monitor, Unreachable
 PROCESSORS = {"tcg": ("tcg,thread=multi", "max,la57=off,svm=off"), "kvm": ("kvm", "host")}
 CARD = "eth0"
 KILL_SECONDS = 20
+SHARED_MIB = 16
 
 
 def network_words(address: str, gateway: str, name: str) -> str:
@@ -68,9 +69,27 @@ def command(fleet: Fleet, machine: Machine, incoming: bool = False) -> t.List[st
     words = base_command(fleet.image(machine), fleet.folder(machine), fleet.settings["accelerator"], machine.memory_mib, kernel_arguments(machine))
     words += ["-name", f"{fleet.prefix}-{machine.name}"]
     words += ["-netdev", f"tap,id=net,ifname={machine.name},script=no,downscript=no", "-device", f"virtio-net-pci,netdev=net,mac={machine.mac}"]
+    if machine.is_host:
+        words += host_devices(fleet)
     if machine.has_uuid:
         words += ["-uuid", str(machine.uuid), "-smbios", f"type=1,manufacturer=kvmfleet,product=machine,serial={machine.name},uuid={machine.uuid}"]
     return [*words, "-incoming", "defer"] if incoming else words
+
+
+def host_devices(fleet: Fleet) -> t.List[str]:
+    """Return what a host has besides: a hardware watchdog that resets it, and a disk that all hosts share, in which each write is at once seen by all."""
+    return [
+        "-device", "i6300esb", "-action", "watchdog=reset",
+        "-drive", f"file={fleet.shared_disk},if=none,id=shared,format=raw,cache=none,file.locking=off",
+        "-device", "virtio-blk-pci,drive=shared,serial=shared,share-rw=on",
+    ]  # fmt: skip
+
+
+def create_shared_disk(fleet: Fleet) -> None:
+    """Make the disk that all hosts share empty; hosts that are on keep the old one."""
+    fleet.shared_disk.unlink(missing_ok=True)
+    with fleet.shared_disk.open("xb") as disk:
+        disk.truncate(SHARED_MIB * 2**20)
 
 
 def create_disk(backing: pathlib.Path, disk: pathlib.Path) -> None:

@@ -22,7 +22,7 @@ from . import qemu, readiness
 from .layout import UPGRADED_FILE, Fleet, Machine
 from .sockets import Monitor
 
-FORMAT = 1
+FORMAT = 2
 SECONDS = 300
 T = t.TypeVar("T")
 

@@ -11,6 +11,8 @@ set -eu
 useradd --uid 4777 --gid operator --create-home --shell /bin/bash operator
 chmod 0440 /etc/sudoers.d/operator
 systemctl -q enable systemd-networkd.service systemd-network-generator.service machine-ssh-keys.service srv-images.mount nfs-server.service
+# A machine has the packages, as a hypervisor would, but only a scenario that binds its watchdog wants one that is armed.
+systemctl -q disable watchdog.service wd_keepalive.service sbd.service sbd_remote.service
 # What takes time at each boot, and does nothing for a machine of a test.
 systemctl -q mask apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer e2scrub_reap.service fstrim.timer nfs-blkmap.service \
     logrotate.timer man-db.timer getty@tty1.service systemd-pstore.service
