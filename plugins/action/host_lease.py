@@ -51,7 +51,14 @@ class ActionModule(FleetAction):
         client, options = connect(location)
         ledger = open_ledger(*location, create=False)
         plan = plan_lease(self.target_host(task_vars), self.settings(task_vars), ledger, client, options)
-        work = {"config": encode(plan.config), "tls": dict(plan.tls), "least_count": plan.least_count, "check": bool(self._task.check_mode)}
+        watchdog = encode(plan.watchdog) if plan.watchdog else None
+        work = {
+            "config": encode(plan.config),
+            "tls": dict(plan.tls),
+            "least_count": plan.least_count,
+            "watchdog": watchdog,
+            "check": bool(self._task.check_mode),
+        }
         done = self.run_phase("install", work, task.uri, task_vars, is_secret=True)
         warnings = [*plan.warnings, *t.cast("list[str]", done.get("warnings") or ()), *ledger.problems]
         result: Result = {key: done[key] for key in ("changed", "files", "systemd")}
@@ -61,16 +68,22 @@ class ActionModule(FleetAction):
     def _remove(self, task: _LeaseTask, location: LedgerLocation, task_vars: Result) -> JsonObject:
         done = self.run_phase("remove", {"check": bool(self._task.check_mode)}, task.uri, task_vars)
         result: Result = {key: done[key] for key in ("changed", "files", "systemd")}
-        if self._task.check_mode:
-            return result
-        try:
-            _forget_lease(location, self.target_host(task_vars))
-        except InvalidArgument:
-            # A ledger in a folder has no leases.
-            return result
-        except KvmfleetError as error:
-            return {**result, "warnings": [f"The lease of the host stays in etcd: {error}"]}
-        return result
+        warnings = list(t.cast("list[str]", done.get("warnings") or ()))
+        if not self._task.check_mode:
+            warnings += _forget_lease_if_any(location, self.target_host(task_vars))
+        return {**result, "warnings": warnings} if warnings else result
+
+
+def _forget_lease_if_any(location: LedgerLocation, host: str) -> list[str]:
+    """Remove the key; return a warning if it stays in etcd."""
+    try:
+        _forget_lease(location, host)
+    except InvalidArgument:
+        # A ledger in a folder has no leases.
+        return []
+    except KvmfleetError as error:
+        return [f"The lease of the host stays in etcd: {error}"]
+    return []
 
 
 def _forget_lease(location: LedgerLocation, host: str) -> None:

@@ -17,6 +17,11 @@ description:
   - The ledger must be in an etcd of three members or more. The inventory variable C(kvmfleet_lease) of the host has C(user) and C(password) of a user of etcd
     that may write the key of this host and read nothing. It may also have C(lease_seconds) (15), C(renew_seconds) (3), C(port) (16516), C(relay) (false), and
     C(cert_file) and C(key_file) of a certificate for hosts, which are files on the control node.
+  - With the key C(watchdog) of C(kvmfleet_lease), the lease is bound to a hardware watchdog of the host. C(device) is for example C(/dev/watchdog0), and by
+    default the only hardware watchdog of the host; C(seconds) (10; 5 to 60) is how long after the last ping it resets the host. The daemon of the package
+    C(watchdog), which must be installed on the host, runs as the unit C(kvmfleet-watchdog). It asks whether the host may keep running, and resets the host at
+    once if not. The units C(watchdog) and C(wd_keepalive) of that package are masked.
+  - An armed watchdog cannot be disarmed. If the key C(watchdog) is removed, the daemon pings the device without a question until the next boot.
   - The fleet are the hosts of the group C(kvmfleet_hosts), or all hosts without that group, that have C(kvmfleet_lease) and were protected. Run this module
     for all of them together, and again when a host is added or removed, so that all of them have the same list.
   - The hosts reach each other at C(ansible_host) and, if it is set, C(kvmfleet_second_address), an address on a second network. With C(relay), other hosts may

@@ -283,7 +283,7 @@ watchdog:
     reset_seconds:
       description: How long after the end of its lease the host has been reset, at the latest.
       type: int
-      sample: 34
+      sample: 44
 error_code:
   description: Stable code of the error.
   returned: failure

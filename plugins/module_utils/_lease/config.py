@@ -86,9 +86,19 @@ class LeaseConfig:
         return tuple(peer for peer in self.fleet if peer.host_id != self.host_id)
 
     @property
+    def grace_seconds(self) -> int:
+        """How long a host runs on after its lease has ended, whatever its peers say: when etcd fails, their leases end at different moments."""
+        return grace_seconds(self.renew_seconds)
+
+    @property
     def key(self) -> str:
         """The key of the lease in etcd."""
         return f"{self.prefix}{LEASES_FOLDER}/{self.host_id}"
+
+
+def grace_seconds(renew_seconds: int) -> int:
+    """Return the grace of a host that renews its lease that often. Two renewals may be late, and the peers need time to answer."""
+    return 2 * renew_seconds + 2
 
 
 def describe_fleet(host_ids: t.Iterable[str]) -> LeaseFleet:

@@ -117,10 +117,13 @@ def _list_contents(interpreter: str, config: LeaseConfig, tls: t.Mapping[str, st
 
 
 def _service_unit(interpreter: str) -> str:
+    """Return the unit. It is not stopped at a shutdown, but ends with the last processes: guests may be shut down for longer than a lease."""
     return f"""\
 [Unit]
 Description=Renew the lease of this host in the ledger of the fleet
-After=network.target
+DefaultDependencies=no
+Requires=sysinit.target
+After=sysinit.target network.target
 StartLimitIntervalSec=0
 
 [Service]

@@ -13,14 +13,17 @@ from .._host_identity import read_host_id
 from .._model.codec import Json, decode
 from .._model.errors import Conflict
 from .._module import Phase, Result, require_local, require_root
+from .._systemd import choose_interpreter
 from .config import LeaseConfig
-from .install import NOT_RUN, LeaseChange, install_lease, remove_lease
+from .install import NOT_RUN, PROGRAM_FILE, LeaseChange, install_lease, remove_lease
+from .watchdog_install import WatchdogChange, WatchdogOptions, install_watchdog, unbind_watchdog
 
 
 class _Install(t.TypedDict):
     """The input of L(install)."""
 
     config: Json
+    watchdog: Json
     tls: t.Dict[str, str]
     least_count: int
     check: bool
@@ -33,7 +36,7 @@ class _Remove(t.TypedDict):
 
 
 def install(uri: str, work: _Install) -> Result:
-    """Install the service. Raises L(Conflict) if the host has another identity than the ledger has for it."""
+    """Install the service, and bind the watchdog if C(watchdog) has its options. Raises L(Conflict) if the host has another identity than in the ledger."""
     require_root()
     require_local(uri)
     config = decode(LeaseConfig, work["config"])
@@ -43,19 +46,31 @@ def install(uri: str, work: _Install) -> Result:
             f"The ledger has the host ID {config.host_id} for {config.name}, and the host itself has {host_id or 'none'}. Nothing was changed.",
             "Run protect_host for it first.",
         )
+    options = None if work["watchdog"] is None else decode(WatchdogOptions, work["watchdog"])
+    if options:
+        # What forbids it is found before anything is changed.
+        _bind(options, check=True)
     change = install_lease(config, work["tls"], work["least_count"], check_mode=work["check"])
-    return {**_describe_change(change), "warnings": [] if change.systemd else [NOT_RUN]}
+    bound = _bind(options, work["check"]) if options else unbind_watchdog(check_mode=work["check"])
+    return {**_describe_change(change, bound), "warnings": [*([] if change.systemd else [NOT_RUN]), *bound.warnings]}
 
 
 def remove(uri: str, work: _Remove) -> Result:
-    """Remove the service."""
+    """Remove the service, and the test of the watchdog before it."""
     require_root()
     require_local(uri)
-    return _describe_change(remove_lease(check_mode=work["check"]))
+    unbound = unbind_watchdog(check_mode=work["check"])
+    change = remove_lease(check_mode=work["check"])
+    return {**_describe_change(change, unbound), "warnings": list(unbound.warnings)}
 
 
-def _describe_change(change: LeaseChange) -> Result:
-    return {"changed": bool(change.files), "files": list(change.files), "systemd": change.systemd}
+def _bind(options: WatchdogOptions, check: bool) -> WatchdogChange:
+    return install_watchdog(options, choose_interpreter(), PROGRAM_FILE, check_mode=check)
+
+
+def _describe_change(change: LeaseChange, watchdog: WatchdogChange) -> Result:
+    files = [*change.files, *watchdog.files]
+    return {"changed": bool(files), "files": files, "systemd": change.systemd}
 
 
 PHASES: t.Mapping[str, Phase] = {"install": install, "remove": remove}

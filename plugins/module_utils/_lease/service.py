@@ -21,14 +21,16 @@ from .._model.leases import HELD, NONE, HostLease, LeaseAnswer, LeaseWatchdog
 from .._run_folder import prepare_run_folder
 from .._time_limits import answer_within
 from .answering import Answerer, log_line
+from .asking import ask_peers
 from .config import LeaseConfig, describe_fleet, read_config
 from .etcd import NotAcknowledged
 from .renewal import DIRECT, Acknowledgement, Renewer
 from .state import BLOCK, LeaseState, read_lease_state, read_reserved_count, reserve_counts, write_lease_state
-from .view import OwnView
+from .view import OwnView, judge, needs_peers
 from .watchdog import read_watchdog
 
 _DISK_SECONDS = 1.0
+_ASK_EVERY_SECONDS = 1.0
 # Readers compare this with the revision at which they read another renewal: it was sent after that one.
 _ACKNOWLEDGED = "acknowledged_revision"
 
@@ -39,6 +41,7 @@ def serve() -> t.NoReturn:
     config = read_config()
     service = LeaseService(config, Renewer(config))
     Answerer(config, service.answer_peer).start()
+    threading.Thread(target=service.keep_asking, name="asking", daemon=True).start()
     while True:
         begin = boot_moment().seconds
         service.renew()
@@ -54,7 +57,8 @@ class LeaseService:
     def __init__(self, config: LeaseConfig, renewer: Renewer) -> None:
         self._config = config
         self._renewer = renewer
-        self._lock = threading.Lock()
+        # Two threads change the state.
+        self._lock = threading.RLock()
         self._state = begin_state(config)
         # Of this run; the view may only be used together with the clock, under the lock.
         self._view = self._state.view
@@ -69,6 +73,29 @@ class LeaseService:
         with self._lock:
             now = boot_moment()
             return LeaseAnswer(self._config.host_id, now.boot_id, HELD if self._view.is_held(now.seconds) else NONE)
+
+    def keep_asking(self) -> t.NoReturn:
+        """Ask the peers again and again while the host has no lease. A renewal that waits for etcd does not delay that."""
+        while True:
+            try:
+                self.extend_run()
+            except RuntimeError as error:  # no more threads
+                log_line(f"The peers cannot be asked: {error}.")
+            time.sleep(_ASK_EVERY_SECONDS)
+
+    def extend_run(self) -> None:
+        """Let a host without a lease run on for the time of a lease, from the question on, if most hosts of its fleet have none either.
+
+        A controller that counts on a reset of this host has seen that most hosts had their leases all the time since it saw the last renewal of this host. So
+        the question was asked before that renewal was seen, and the host runs on no longer than a lease that began there.
+        """
+        with self._lock:
+            now, view, fleets = boot_moment().seconds, self._view, [*self._state.fleets, self._config.host_ids]
+        if not needs_peers(view, now):
+            return
+        answers = ask_peers(self._config.peers)
+        if judge(view, now, self._config.host_id, fleets, answers).keeps_running:
+            self._write(boot_moment(), runs_until=now + self._config.lease_seconds)
 
     def renew(self) -> None:
         """Send one renewal. What goes wrong is noted in the state and in the log; the next renewal may succeed."""
@@ -90,17 +117,19 @@ class LeaseService:
             return
         reserved = answer_within(_DISK_SECONDS, lambda: reserve_counts(state.reserved))
         if reserved is not None:
-            self._state = dataclasses.replace(state, reserved=reserved)
+            with self._lock:
+                self._state = dataclasses.replace(self._state, reserved=reserved)
         elif state.count >= state.reserved:
             raise OSError("no number for a renewal can be reserved on disk")
 
     def _begin_renewal(self) -> LeaseState:
         """Note the renewal before it is sent: its number is never used again, and a host that may have promised something knows it."""
-        state = self._state
-        fleets = tuple(dict.fromkeys((*state.fleets, self._config.host_ids)))
-        sent = dataclasses.replace(state, at=boot_moment(), count=state.count + 1, fleets=fleets)
-        write_lease_state(sent)
-        self._state = sent
+        with self._lock:
+            state = self._state
+            fleets = tuple(dict.fromkeys((*state.fleets, self._config.host_ids)))
+            sent = dataclasses.replace(state, at=boot_moment(), count=state.count + 1, fleets=fleets)
+            write_lease_state(sent)
+            self._state = sent
         return sent
 
     def _describe_lease(self, sent: LeaseState, path: str) -> bytes:
@@ -128,20 +157,23 @@ class LeaseService:
         fleets = (self._config.host_ids,)
         if sent.problem or done.path != sent.path:
             log_line("The lease is renewed." if done.path == DIRECT else f"The lease is renewed through {done.path}.")
-        self._write(now, view, path=done.path, problem="", fleets=fleets, acknowledged_revision=done.revision)
+        runs_until = view.held_until + self._config.grace_seconds if view.was_held else 0.0
+        self._write(now, runs_until=runs_until, path=done.path, problem="", fleets=fleets, acknowledged_revision=done.revision)
 
     def _note_problem(self, problem: str) -> None:
         if problem != self._state.problem:
             log_line(problem)
-        self._write(boot_moment(), self._view, problem=problem)
+        self._write(boot_moment(), problem=problem)
 
-    def _write(self, now: BootMoment, view: OwnView, **changes: t.Any) -> None:
+    def _write(self, now: BootMoment, runs_until: float = 0.0, **changes: t.Any) -> None:
         """Note the state for the watchdog's test. If that fails, the test knows less than this service, and no next renewal is sent."""
-        self._state = dataclasses.replace(self._state, at=now, held_until=view.held_until, held_since=view.held_since, **changes)
-        try:
-            write_lease_state(self._state)
-        except OSError as error:
-            log_line(f"The state of the lease cannot be written: {error}.")
+        with self._lock:
+            view, until = self._view, max(self._state.runs_until, runs_until)
+            self._state = dataclasses.replace(self._state, at=now, held_until=view.held_until, held_since=view.held_since, runs_until=until, **changes)
+            try:
+                write_lease_state(self._state)
+            except OSError as error:
+                log_line(f"The state of the lease cannot be written: {error}.")
 
 
 def begin_state(config: LeaseConfig) -> LeaseState:
@@ -152,9 +184,10 @@ def begin_state(config: LeaseConfig) -> LeaseState:
     now, before = boot_moment(), _read_state_before(config)
     if before is None:
         least = read_reserved_count() or 0
-        return LeaseState(now, config.host_id, least, reserve_counts(least), 0.0, 0, (), 0, "", "")
+        return LeaseState(now, config.host_id, least, reserve_counts(least), 0.0, 0.0, 0, (), 0, "", "")
     view = before.view.shorten(now.seconds, config.lease_seconds)
-    return dataclasses.replace(before, held_until=view.held_until)
+    until = min(before.runs_until, now.seconds + config.lease_seconds + config.grace_seconds)
+    return dataclasses.replace(before, held_until=view.held_until, runs_until=until)
 
 
 def _read_state_before(config: LeaseConfig) -> t.Optional[LeaseState]:

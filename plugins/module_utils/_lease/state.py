@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""The files of the lease on a host: its state in this boot, when the watchdog asked for it, and how far its count is used up."""
+"""The files of the lease on a host: its state in this boot, and how far its count is used up."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ import os
 import typing as t
 
 from .._files import replace_file, replace_volatile_file
-from .._model.clock import BootMoment, boot_moment, read_moment
+from .._model.clock import BootMoment, boot_moment
 from .._model.codec import Json, JsonObject, decode, encode
 from .._model.errors import Internal
 from .view import OwnView
 
 STATE_FILE = "/run/kvmfleet/lease.json"
-TESTED_FILE = "/run/kvmfleet/lease-tested"
 COUNT_FILE = "/var/lib/kvmfleet/lease-count"
 _MODE = 0o600
 BLOCK = 100_000
@@ -34,6 +33,8 @@ class LeaseState:
     :arg count: the number of the last renewal that may have been sent.
     :arg reserved: the last number that may be used without another block on disk.
     :arg held_until: as in L(OwnView), in seconds of this boot.
+    :arg runs_until: until when the host may keep running without another question, in seconds of this boot; 0 if it never had a lease in this boot. The test
+        of the watchdog reads this key without a parser of JSON.
     :arg fleets: lists of hosts, of the last renewal that was acknowledged and of those that were sent since.
     :arg acknowledged_revision: of etcd, at which the last renewal was acknowledged; 0 for none in this boot.
     :arg path: how etcd was reached last; empty if it was not reached.
@@ -45,6 +46,7 @@ class LeaseState:
     count: int
     reserved: int
     held_until: float
+    runs_until: float
     held_since: int
     fleets: t.Tuple[t.Tuple[str, ...], ...]
     acknowledged_revision: int
@@ -73,17 +75,6 @@ def read_lease_state(path: str = STATE_FILE) -> t.Optional[LeaseState]:
 def write_lease_state(state: LeaseState, path: str = STATE_FILE) -> None:
     """Replace the state. Raises C(OSError)."""
     replace_volatile_file(path, json.dumps(encode(state)) + "\n", _MODE)
-
-
-def note_test(path: str = TESTED_FILE) -> None:
-    """Note that the watchdog has asked for the lease now. Raises C(OSError)."""
-    replace_volatile_file(path, json.dumps(encode(boot_moment())) + "\n", _MODE)
-
-
-def seconds_since_test(path: str = TESTED_FILE) -> t.Optional[float]:
-    """Return how long ago the watchdog asked for the lease; null if it did not in this boot."""
-    noted = read_moment(_read_json(path))
-    return boot_moment().seconds_since(noted) if noted else None
 
 
 def reserve_counts(least: int, path: str = COUNT_FILE) -> int:

@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import sys
@@ -17,13 +16,14 @@ from .._model.clock import boot_moment
 from .._model.errors import Internal
 from .asking import ask_peers
 from .config import LeaseConfig, read_config
-from .state import note_test, read_lease_state
+from .state import read_lease_state
 from .view import OwnView, Verdict, judge, needs_peers
+from .watchdog import ASK_SECONDS
 
 KEEPS_RUNNING = 0
 RESET = 254
 """For the watchdog daemon of Debian: reset the host at once."""
-LIMIT_SECONDS = 5
+LIMIT_SECONDS = ASK_SECONDS
 """The test ends within this time; without an answer by then, the host is reset."""
 # Of a host whose state cannot be read: a lease that has ended.
 _ENDED = OwnView(held_until=sys.float_info.min)
@@ -33,18 +33,19 @@ def run_test() -> int:
     """Return the exit code for the watchdog daemon, and print why."""
     signal.signal(signal.SIGALRM, _end_late)
     signal.alarm(LIMIT_SECONDS)
-    with contextlib.suppress(OSError):
-        note_test()
     verdict = decide()
     (sys.stdout if verdict.keeps_running else sys.stderr).write(f"{verdict.why}\n")
     return KEEPS_RUNNING if verdict.keeps_running else RESET
 
 
 def decide() -> Verdict:
-    """Return whether the host may keep running. The peers are asked only if its lease has ended."""
-    own, fleets = _read_own()
+    """Return whether the host may keep running. The peers are asked only if its lease and its grace have ended, and the service has not asked them lately."""
+    own, fleets, runs_until = _read_own()
+    left = runs_until - boot_moment().seconds
     if not needs_peers(own, boot_moment().seconds):
         return judge(own, boot_moment().seconds, "", fleets, {})
+    if left > 0:
+        return Verdict(True, f"The lease has ended, but the host may run on for another {left:.1f} s.")
     try:
         config = read_config()
     except Internal as error:
@@ -55,16 +56,16 @@ def decide() -> Verdict:
 def _ask(config: LeaseConfig) -> Verdict:
     answers = ask_peers(config.peers)
     # The service may have renewed the lease meanwhile.
-    own, fleets = _read_own()
+    own, fleets, _runs_until = _read_own()
     return judge(own, boot_moment().seconds, config.host_id, [*fleets, config.host_ids], answers)
 
 
-def _read_own() -> t.Tuple[OwnView, t.Sequence[t.Sequence[str]]]:
+def _read_own() -> t.Tuple[OwnView, t.Sequence[t.Sequence[str]], float]:
     try:
         state = read_lease_state()
     except Internal:
-        return _ENDED, ()
-    return (state.view, state.fleets) if state else (OwnView(), ())
+        return _ENDED, (), 0.0
+    return (state.view, state.fleets, state.runs_until) if state else (OwnView(), (), 0.0)
 
 
 def _end_late(_number: int, _frame: object) -> t.NoReturn:

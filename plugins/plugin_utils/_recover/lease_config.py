@@ -20,7 +20,7 @@ from .._ledger.etcd.connection import SCHEME, EtcdAddress, EtcdOptions, parse_ad
 from .._ledger.etcd.leases import LeaseReader
 from .._ledger.host_entries import list_entries
 from .._ledger.ledger import Ledger
-from .._settings.lease import LEASE_VARIABLE, LeaseSettings, read_lease_settings
+from .._settings.lease import LEASE_VARIABLE, LeaseSettings, WatchdogSettings, read_lease_settings
 from .._settings.options import unusable_file_error
 from .._settings.variables import LedgerLocation, Settings
 
@@ -40,6 +40,7 @@ class LeasePlan:
     config: LeaseConfig
     tls: t.Mapping[str, str]
     least_count: int
+    watchdog: t.Optional[WatchdogSettings]
     warnings: tuple[str, ...]
 
 
@@ -88,7 +89,7 @@ def plan_lease(host: str, settings: Settings, ledger: Ledger, client: Client, op
         relay=own.relay,
         fleet=fleet,
     )
-    return LeasePlan(config, _read_tls(own, options, host), seen.lease.count if seen else 0, tuple(warnings))
+    return LeasePlan(config, _read_tls(own, options, host), seen.lease.count if seen else 0, own.watchdog, tuple(warnings))
 
 
 def _check_reachable(address: EtcdAddress) -> None:

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import os
+import re
 import typing as t
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,9 +21,25 @@ from .options import read_text
 from .variables import read_port
 
 LEASE_VARIABLE = "kvmfleet_lease"
-_KEYS = ("user", "password", "lease_seconds", "renew_seconds", "port", "relay", "cert_file", "key_file")
+_KEYS = ("user", "password", "lease_seconds", "renew_seconds", "port", "relay", "cert_file", "key_file", "watchdog")
+_WATCHDOG_KEYS = ("device", "seconds")
 _LEAST_SECONDS, _MOST_SECONDS = 6, 300
+# Below, a host that is busy for a moment would be reset; above, the wait for its reset is no use.
+_LEAST_WATCHDOG, _MOST_WATCHDOG, WATCHDOG_SECONDS = 5, 60, 10
+_DEVICE = re.compile(r"/dev/watchdog\d+", re.ASCII)
 _NOTHING = "Nothing was changed."
+
+
+@dataclass(frozen=True)
+class WatchdogSettings:
+    """The watchdog to which a lease is bound.
+
+    :arg device: null for the only hardware watchdog that the host has.
+    :arg seconds: how long after the last ping the device resets the host.
+    """
+
+    device: t.Optional[str]
+    seconds: int
 
 
 @dataclass(frozen=True)
@@ -41,6 +58,7 @@ class LeaseSettings:
     relay: bool
     cert_file: t.Optional[str]
     key_file: t.Optional[str]
+    watchdog: t.Optional[WatchdogSettings] = None
 
 
 def read_lease_settings(value: Json, host: str) -> LeaseSettings:
@@ -68,13 +86,29 @@ def read_lease_settings(value: Json, host: str) -> LeaseSettings:
         )
     port = read_port(value.get("port", LEASE_PORT), f"port of {where}")
     relay = _read_switch(value.get("relay", False), where)
-    return LeaseSettings(user, password, lease_seconds, renew_seconds, port, relay, *(os.path.expanduser(f) if f else None for f in (cert_file, key_file)))
+    files = (os.path.expanduser(file) if file else None for file in (cert_file, key_file))
+    return LeaseSettings(user, password, lease_seconds, renew_seconds, port, relay, *files, _read_watchdog(value.get("watchdog"), f"watchdog of {where}"))
 
 
-def _read_seconds(value: Json, key: str, where: str, least: int) -> int:
+def _read_watchdog(value: Json, where: str) -> t.Optional[WatchdogSettings]:
+    if value is None:
+        return None
+    if not isinstance(value, Mapping):
+        raise InvalidArgument(f"{where} is not a dictionary.", f"It knows {' and '.join(_WATCHDOG_KEYS)}; {{}} takes the defaults. {_NOTHING}")
+    unknown = sorted(str(key) for key in value if key not in _WATCHDOG_KEYS)
+    if unknown:
+        raise InvalidArgument(f"{where} has unknown keys: {unknown[0]!r}.", f"It knows {' and '.join(_WATCHDOG_KEYS)}. {_NOTHING}")
+    device = read_text(value.get("device"), "device", where)
+    if device and not _DEVICE.fullmatch(device):
+        raise InvalidArgument(f"device of {where} is {device[:40]!r}.", f"Give a path such as /dev/watchdog0. {_NOTHING}")
+    seconds = _read_seconds(value.get("seconds", WATCHDOG_SECONDS), "seconds", where, _LEAST_WATCHDOG, _MOST_WATCHDOG)
+    return WatchdogSettings(device or None, seconds)
+
+
+def _read_seconds(value: Json, key: str, where: str, least: int, most: int = _MOST_SECONDS) -> int:
     text = str(value).strip()
-    if isinstance(value, bool) or not (text.isascii() and text.isdecimal() and len(text) < 6 and least <= int(text) <= _MOST_SECONDS):
-        raise InvalidArgument(f"{key} of {where} is {text[:40]!r}.", f"Give a whole number from {least} to {_MOST_SECONDS}. {_NOTHING}")
+    if isinstance(value, bool) or not (text.isascii() and text.isdecimal() and len(text) < 6 and least <= int(text) <= most):
+        raise InvalidArgument(f"{key} of {where} is {text[:40]!r}.", f"Give a whole number from {least} to {most}. {_NOTHING}")
     return int(text)
 
 

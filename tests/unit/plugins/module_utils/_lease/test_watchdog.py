@@ -13,10 +13,14 @@ import typing as t
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._lease import watchdog as m
+from ansible_collections.kvmfleet.migration.plugins.module_utils._lease.config import LeaseConfig, LeasePeer
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import boot_moment
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.leases import LeaseWatchdog, ProtectedWatchdog
 
-BOUND = LeaseWatchdog("/dev/watchdog0", "i6300ESB timer", 10, nowayout=True, bound=True, reset_seconds=34)
+PEER = LeasePeer("one", "kvm1", ("10.0.0.11",), 16516, False)
+BOUND = LeaseWatchdog("/dev/watchdog0", "i6300ESB timer", 10, nowayout=True, bound=True, reset_seconds=44)
+CONFIG = LeaseConfig("one", "kvm1", "1", ("10.0.0.1:2379",), "/fleet/", False, "lease-kvm1", "secret", 15, 3, 16516, False, (PEER,))
 CLASS = "sys/class/watchdog/watchdog0"
 DAEMON = 4711
 
@@ -28,7 +32,10 @@ class Root:
         self.path = path
         for name, value in {"identity": "i6300ESB timer", "timeout": "10", "nowayout": "1", "state": "active"}.items():
             self.write(f"{CLASS}/{name}", value)
-        self.write(m.CONFIG_FILE, "# a comment = nothing\nwatchdog-device = /dev/watchdog0\n\ninterval=1\n")
+        self.write(m.CONFIG_FILE, "# a comment = nothing\nwatchdog-device = /dev/watchdog0\n\ninterval=2\n")
+        self.write("etc/kvmfleet/lease.json", json.dumps(encode(CONFIG)))
+        self.write(m.TEST_FILE, "#!/bin/sh")
+        (path / m.TEST_FILE).chmod(0o755)
         for unit in m.MASKED_UNITS:
             self.link(unit, "/dev/null")
         self.link(f"proc/{DAEMON}/fd/3", "/dev/watchdog0")
@@ -64,18 +71,23 @@ def test_a_bound_watchdog(root: Root) -> None:
 
 def test_what_protect_records_is_of_this_boot(root: Root) -> None:
     seen = m.read_protected_watchdog(held_at_boot=True, root=str(root.path))
-    assert seen == ProtectedWatchdog(boot_moment().boot_id, True, True, "/dev/watchdog0", "i6300ESB timer", 10, True, True, 34)
+    assert seen == ProtectedWatchdog(boot_moment().boot_id, True, True, "/dev/watchdog0", "i6300ESB timer", 10, True, True, 44)
     root.write(f"{CLASS}/state", "inactive")
     seen = m.read_protected_watchdog(held_at_boot=False, root=str(root.path))
     assert seen
     assert (seen.held_at_boot, seen.armed, seen.bound) == (False, False, False)
 
 
-@pytest.mark.parametrize("file", [m.CONFIG_FILE, f"{CLASS}/identity", f"{CLASS}/timeout"])
+@pytest.mark.parametrize("file", [m.CONFIG_FILE, "etc/kvmfleet/lease.json", f"{CLASS}/identity", f"{CLASS}/timeout"])
 def test_a_host_without_a_binding_or_without_its_device_has_no_watchdog(root: Root, file: str) -> None:
     root.remove(file)
     assert root.read() is None
     assert m.read_protected_watchdog(held_at_boot=True, root=str(root.path)) is None
+
+
+def test_a_test_may_take_its_time(root: Root) -> None:
+    root.ask(seconds_ago=17)
+    assert root.read() == BOUND
 
 
 def test_a_timeout_that_is_no_number_is_no_watchdog(root: Root) -> None:
@@ -91,7 +103,7 @@ def _unbind(root: Root, why: str) -> None:
     elif why == "no test yet":
         root.remove(m.TESTED_FILE)
     elif why == "the test was not asked lately":
-        root.ask(seconds_ago=m.TESTED_WITHIN_SECONDS + 1)
+        root.ask(seconds_ago=19)
     elif why == "a test of another boot":
         root.ask(boot_id="2b0c7a52-4a5f-4e0f-9a3f-8c7d1d0e5a02")
     elif why == "a test from the future":
@@ -121,6 +133,7 @@ def _unbind(root: Root, why: str) -> None:
         "a test that does not say who ran it",
         "the daemon could not open the device",
         "garbage",
+        m.TEST_FILE,
         *m.MASKED_UNITS,
     ],
 )
@@ -147,8 +160,9 @@ def test_nowayout_is_told_as_it_is(root: Root) -> None:
 
 
 def test_the_time_until_the_reset_grows_with_the_device() -> None:
-    """Tests of at most 5 and 4 s, two more of a daemon that counts whole seconds, two pauses of 1 s, 1 s of rounding, and twice the device."""
-    assert [m.compute_reset_seconds(seconds) for seconds in (5, 10, 60)] == [24, 34, 134]
+    """A grace of 8 s, tests of at most 7 and 4 s, a pause after each, twice the device, and 1 s of rounding."""
+    assert [m.choose_interval(seconds) for seconds in (3, 5, 10, 60)] == [1, 1, 2, 12]
+    assert [m.compute_reset_seconds(seconds, m.choose_interval(seconds), 8) for seconds in (5, 10, 60)] == [32, 44, 164]
 
 
 def test_the_devices_of_a_host(root: Root) -> None:

@@ -38,7 +38,7 @@ from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._rec
     reported_domain,
 )
 
-DEVICE = {"device": "/dev/watchdog0", "identity": "i6300ESB timer", "timeout_seconds": 10, "reset_seconds": 34}
+DEVICE = {"device": "/dev/watchdog0", "identity": "i6300ESB timer", "timeout_seconds": 10, "reset_seconds": 36}
 
 
 class Host:
