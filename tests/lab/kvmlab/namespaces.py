@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import pathlib
 import signal
@@ -16,6 +17,7 @@ import typing as t
 from .errors import LabError
 
 NETNS = pathlib.Path("/run/netns")
+_CLONE_NEWNET = 0x40000000
 
 
 def exists(namespace: str) -> bool:
@@ -51,6 +53,23 @@ def kill_all(namespace: str, timeout_seconds: float = 120) -> None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.02)
+
+
+@contextlib.contextmanager
+def entered_network(namespace: str) -> t.Iterator[None]:
+    """Let this thread, and what it starts meanwhile, be in a network namespace. Raises C(OSError)."""
+    library = ctypes.CDLL(None, use_errno=True)
+    with open("/proc/thread-self/ns/net", "rb") as own, open(NETNS / namespace, "rb") as other:
+        _enter(library, other.fileno())
+        try:
+            yield
+        finally:
+            _enter(library, own.fileno())
+
+
+def _enter(library: ctypes.CDLL, namespace: int) -> None:
+    if library.setns(namespace, _CLONE_NEWNET):
+        raise OSError(ctypes.get_errno(), "The network namespace cannot be entered.")
 
 
 def in_network(namespace: str, *command: str) -> t.List[str]:

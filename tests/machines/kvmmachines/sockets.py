@@ -52,6 +52,19 @@ class Monitor:
             say.ask("qmp_capabilities", {})
             return say.ask(command, arguments)
 
+    def events(self) -> t.Iterator[t.Mapping[str, Answer]]:
+        """Yield what QEMU announces, such as a reset of the machine. Nobody else gets an answer of this monitor meanwhile.
+
+        :raises Unreachable: QEMU does not run, or has ended, or has announced nothing for the time limit of the monitor.
+        """
+        with _conversation(self._path, self._timeout) as say:
+            say.receive()
+            say.ask("qmp_capabilities", {})
+            while True:
+                answer = say.receive()
+                if "event" in answer:
+                    yield answer
+
 
 class Agent:
     """The guest agent of one machine. It needs no network, and one client at a time is served."""

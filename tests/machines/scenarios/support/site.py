@@ -38,11 +38,17 @@ class Site(Control):
         self.environment["ANSIBLE_SHOW_CUSTOM_STATS"] = "true"
         self._hosts = pathlib.Path(self.inventory).read_text(encoding="utf-8")
         self._variables: dict[str, t.Any] = {}
+        self._host_variables: dict[str, dict[str, t.Any]] = {}
         self.fence_with()
 
     def set_variables(self, variables: t.Mapping[str, t.Any]) -> None:
         """Let the inventory have these variables of all hosts."""
         self._variables = dict(variables)
+        self._write_inventory()
+
+    def set_host_variable(self, number: int, name: str, value: t.Any) -> None:
+        """Let the inventory have a variable of one host."""
+        self._host_variables.setdefault(self.name(number), {})[name] = value
         self._write_inventory()
 
     def fence_with(self, timeout_seconds: int = 120, **options: t.Any) -> None:
@@ -61,7 +67,7 @@ class Site(Control):
         folder = self.folder / "inventory"
         folder.mkdir(exist_ok=True)
         (folder / "hosts.yml").write_text(self._hosts, encoding="utf-8")
-        hosts = {name: {"kvmfleet_fencing": fencing} for name, fencing in self._fencing.items()}
+        hosts = {name: {"kvmfleet_fencing": fencing, **self._host_variables.get(name, {})} for name, fencing in self._fencing.items()}
         (folder / "site.json").write_text(json.dumps({"all": {"vars": self._variables, "hosts": hosts}}), encoding="utf-8")
         self.inventory = str(folder)
 
