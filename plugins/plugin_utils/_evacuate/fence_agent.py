@@ -130,14 +130,16 @@ class ProgramResult:
         self.output = kept[-KEPT_OUTPUT_BYTES:]
 
 
-def run_program(program: str, stdin: bytes, limit_seconds: float) -> ProgramResult:
-    """Run a program without arguments and with an environment of its own; at the limit it and its process group are killed.
+def run_program(program: str, stdin: bytes, limit_seconds: float, arguments: t.Sequence[str] = ()) -> ProgramResult:
+    """Run a program with an environment of its own; at the limit it and its process group are killed.
 
     Remaining processes of its group are killed at its end too; processes that have left the group are not waited for. Raises C(OSError) if it cannot start.
     """
     deadline = time.monotonic() + limit_seconds
     pipe = subprocess.PIPE
-    process = subprocess.Popen([program], stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT, cwd="/", env=_agent_environment(), start_new_session=True)
+    process = subprocess.Popen(
+        [program, *arguments], stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT, cwd="/", env=_agent_environment(), start_new_session=True
+    )
     finished = ProgramResult()
     try:
         with selectors.DefaultSelector() as selector:

@@ -20,6 +20,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
 
 from .._settings.options import read_text
+from .sbd_disks import SbdDisks, parse_disks
 
 MAX_OPTIONS_BYTES = 8 * 1024
 _OPTION_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
@@ -134,6 +135,7 @@ class FenceDevice:
     :arg program: the file that is run.
     :arg timeout_seconds: for all calls of one attempt to switch the host off together.
     :arg status_timeout_seconds: for one question for the status.
+    :arg disks: for an agent that writes a message to shared disks; null for all others.
     """
 
     host: str
@@ -143,11 +145,12 @@ class FenceDevice:
     timeout_seconds: int
     status_timeout_seconds: int
     options: tuple[AgentOption, ...] = field(repr=False)
+    disks: SbdDisks | None = None
 
     @property
     def is_status_evidence(self) -> bool:
         """Whether the status "off" shows that the host is off. If not, an C(off) of this run must have succeeded too."""
-        return os.path.basename(self.agent) not in _MESSAGE_AGENTS
+        return self.disks is None
 
     def secrets(self) -> tuple[str, ...]:
         """Return the secret values."""
@@ -266,7 +269,12 @@ def _parse_device(given: Json, defaults: JsonObject, host: str, where: str, plac
         timeout_seconds=timeout,
         status_timeout_seconds=_read_seconds(device, "status_timeout_seconds", status_default, where, timeout),
         options=options,
+        disks=_parse_disks(agent, options, where),
     )
+
+
+def _parse_disks(agent: str, options: tuple[AgentOption, ...], where: str) -> SbdDisks | None:
+    return parse_disks({option.name: option.value for option in options}, where) if os.path.basename(agent) in _MESSAGE_AGENTS else None
 
 
 def _check_plug(agent: str, options: tuple[AgentOption, ...], where: str) -> None:

@@ -24,6 +24,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.evidence
 
 from .fence_agent import AgentReply, FenceAction, PowerState, call_agent
 from .fence_config import FenceDevice, FenceLevel, FencingConfig
+from .sbd_message import send_off_message
 
 _POLL_SECONDS = 1
 # How long a controller may go on after the power of its host was cut, before its report counts against the cut.
@@ -195,7 +196,8 @@ def switch_device_off(device: FenceDevice, before: PowerReply | None = None) -> 
     if known.reply.power is PowerState.OFF and device.is_status_evidence:
         return DeviceAttempt(device, None, known.reply, known.at)
     left = deadline - time.monotonic()
-    sent = call_agent(device, FenceAction.OFF, max(left - device.status_timeout_seconds, left / 2))
+    limit = max(left - device.status_timeout_seconds, left / 2)
+    sent = send_off_message(device, device.disks, limit) if device.disks else call_agent(device, FenceAction.OFF, limit)
     return DeviceAttempt(device, sent, _wait_for_off(device, sent, deadline), utc_now())
 
 

@@ -18,7 +18,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError, Unreachable, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.evidence import Evidence
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate import fence_levels, power_cycle
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fence_config import FencingConfig
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fence_config import FencingConfig, parse_fencing
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fence_levels import query_host
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fencing import (
     check_evidence,
@@ -36,6 +36,7 @@ MUTE = 'while IFS= read -r line; do case "$line" in action=*) echo "${line#actio
 STUBBORN = GOOD.replace('echo off > "$0.power"; echo "Success: Powered OFF"', "exit 1")
 CYCLED = GOOD.replace("*) exit 1;;", 'on) echo on > "$0.power";;\n*) exit 1;;')
 SWITCHED = ["status", "off", "status"]
+SBD = r"""case "$*" in *dump) printf 'Timeout (watchdog) : 1\nTimeout (msgwait) : 2\n';; *message*) sleep 2;; esac"""
 
 
 def now() -> datetime.datetime:
@@ -197,15 +198,17 @@ def test_devices_that_are_only_asked_are_evidence_if_a_whole_level_says_off_and_
 
 
 def test_the_status_of_a_message_on_a_disk_is_no_evidence_without_its_off(tmp_path: pathlib.Path, bmc: Agent) -> None:
-    sbd = Agent(tmp_path, name="fence_sbd", power="off")
-    config = leveled([bmc], [sbd])
+    sbd, program = Agent(tmp_path, name="fence_sbd", power="off"), Agent(tmp_path, SBD, name="sbd")
+    options = {"devices": "/dev/a", "plug": "kvm1", "sbd_path": str(program.path)}
+    config = parse_fencing({"levels": [[bmc.entry()], [{"agent": str(sbd.path), "options": options}]]}, "kvm1")
+    assert config
     assert find_power_evidence(config, "id-1", query_host(config), BY) is None
     evidence = fence_host(config, "id-1", BY)
-    assert (evidence.action, sbd.asked()) == ("off", ["status", *SWITCHED])
+    assert (evidence.action, sbd.asked()) == ("off", ["status", "status", "status"])
     assert confirm_evidence(evidence, config, now()).action == "off"
     with pytest.raises(Unsafe, match="does not show that kvm1 is off"):
         confirm_evidence(dataclasses.replace(evidence, action="status"), config, now())
-    sbd.write(GOOD.replace('echo "Success: Powered OFF"', "exit 1"))
+    program.write(SBD.replace("sleep 2", "exit 1"))
     refusal(config, Unreachable)
 
 
