@@ -64,10 +64,11 @@ class LeasedSite(Site):
     def lease_hosts(self) -> None:
         """Protect all hosts, give each a user of etcd, a lease and a watchdog, and protect them again, which records the watchdogs."""
         self.do_everywhere("protect", guard=True)
+        tls = {name: self.cluster.options[name] for name in ("cert_file", "key_file")}
         for number in self.machines.numbers:
             user = f"lease-{self.name(number)}"
             password = self.cluster.add_writer(user, f"{PREFIX}/{LEASES_FOLDER}/{self.identity(number)}")
-            self.set_host_variable(number, "kvmfleet_lease", {"user": user, "password": password, **LEASE})
+            self.set_host_variable(number, "kvmfleet_lease", {"user": user, "password": password, **tls, **LEASE})
         self.do_everywhere("host_lease")
         eventually(lambda: len(self.bound()) == len(self.machines.numbers), "all leases are bound to watchdogs")
         self.do_everywhere("protect", guard=True)
@@ -99,7 +100,7 @@ class LeasedSite(Site):
 def begin_cluster(folder: pathlib.Path) -> Cluster:
     """Begin an etcd of three members with users, which the machines reach; called within the network of the fleet."""
     cluster = Cluster(folder)
-    cluster.up(3, prefix=PREFIX, address=CONTROL_ADDRESS)
+    cluster.up(3, tls=True, prefix=PREFIX, address=CONTROL_ADDRESS)
     return cluster
 
 
