@@ -35,13 +35,14 @@ class LeasePlan:
 
     :arg tls: the contents of C(ca_file), C(cert_file) and C(key_file), as far as they are needed.
     :arg least_count: the number of the last renewal in etcd.
+    :arg watchdog: null for a host whose lease is bound to none.
     """
 
     config: LeaseConfig
     tls: t.Mapping[str, str]
     least_count: int
-    watchdog: t.Optional[WatchdogSettings]
     warnings: tuple[str, ...]
+    watchdog: t.Optional[WatchdogSettings] = None
 
 
 def connect(location: LedgerLocation) -> tuple[Client, EtcdOptions]:
@@ -89,7 +90,7 @@ def plan_lease(host: str, settings: Settings, ledger: Ledger, client: Client, op
         relay=own.relay,
         fleet=fleet,
     )
-    return LeasePlan(config, _read_tls(own, options, host), seen.lease.count if seen else 0, own.watchdog, tuple(warnings))
+    return LeasePlan(config, _read_tls(own, options, host), seen.lease.count if seen else 0, tuple(warnings), own.watchdog)
 
 
 def _check_reachable(address: EtcdAddress) -> None:

@@ -16,6 +16,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._lease.config i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument, NotFound, Unreachable
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.lease_config import LeasePlan
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.lease import WatchdogSettings
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.task import task_vars
 
 FLEET = tuple(LeasePeer(f"id{number}", f"kvm{number}", (f"192.0.2.{number}",), 16516, False) for number in (1, 2, 3))
@@ -70,6 +71,7 @@ def test_the_host_gets_its_configuration_and_nothing_of_it_is_logged(node: Node)
         777,
         False,
     )
+    assert work["watchdog"] is None
     assert node.hidden == [(True, True, True)]
     assert result == {
         "changed": True,
@@ -78,6 +80,18 @@ def test_the_host_gets_its_configuration_and_nothing_of_it_is_logged(node: Node)
         "fleet": ["kvm1", "kvm2", "kvm3"],
         "warnings": ["One member is missing."],
     }
+
+
+def test_the_host_gets_the_watchdog_of_its_lease(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = LeasePlan(config=CONFIG, tls={}, least_count=0, warnings=(), watchdog=WatchdogSettings(None, 30))
+    monkeypatch.setattr(m, "plan_lease", lambda host, settings, ledger, client, options: plan)
+    assert "warnings" not in node.task()
+    assert node.works[0]["watchdog"] == {"device": None, "seconds": 30}
+
+
+def test_a_watchdog_that_stays_armed_is_a_warning(node: Node) -> None:
+    node.answer = {**node.answer, "warnings": ["It cannot be disarmed."]}
+    assert node.task(state="absent")["warnings"] == ["It cannot be disarmed."]
 
 
 def test_check_mode_is_passed_to_the_host_and_removes_no_lease(node: Node) -> None:

@@ -28,6 +28,13 @@ def test_values_from_templates_are_texts() -> None:
     assert (settings.lease_seconds, settings.renew_seconds, settings.port, settings.relay) == (30, 10, 17000, True)
 
 
+def test_a_lease_is_bound_to_a_watchdog_only_on_demand() -> None:
+    assert m.read_lease_settings(OWN, "kvm1").watchdog is None
+    assert m.read_lease_settings({**OWN, "watchdog": {}}, "kvm1").watchdog == m.WatchdogSettings(None, 10)
+    own = {**OWN, "watchdog": {"device": "/dev/watchdog1", "seconds": "30"}}
+    assert m.read_lease_settings(own, "kvm1").watchdog == m.WatchdogSettings("/dev/watchdog1", 30)
+
+
 @pytest.mark.parametrize(
     ("value", "words"),
     [
@@ -51,6 +58,12 @@ def test_values_from_templates_are_texts() -> None:
         ({**OWN, "port": 65536}, "Give the number of a TCP port"),
         ({**OWN, "relay": "yes"}, "neither true nor false"),
         ({**OWN, "cert_file": "/etc/lease.pem"}, "only one of cert_file and key_file"),
+        ({**OWN, "watchdog": True}, "watchdog of kvmfleet_lease of kvm1 is not a dictionary"),
+        ({**OWN, "watchdog": {"timeout": 10}}, "unknown keys: 'timeout'"),
+        ({**OWN, "watchdog": {"device": "/dev/watchdog"}}, "Give a path such as /dev/watchdog0"),
+        ({**OWN, "watchdog": {"device": "/dev/sda"}}, "device of watchdog of kvmfleet_lease of kvm1 is '/dev/sda'"),
+        ({**OWN, "watchdog": {"seconds": 4}}, "seconds of watchdog of kvmfleet_lease of kvm1 is '4'"),
+        ({**OWN, "watchdog": {"seconds": 61}}, "from 5 to 60"),
     ],
 )
 def test_what_cannot_be_is_refused_without_the_password(value: t.Any, words: str) -> None:
