@@ -34,6 +34,7 @@ from .messages import (
     Unanswered,
     parse_lease,
     parse_page,
+    parse_renewal,
     parse_result,
 )
 
@@ -166,6 +167,10 @@ class Client:
     def keep_alive(self, lease: int) -> None:
         """Renew a lease for its full time."""
         self.send_request("lease/keepalive", {"ID": str(lease)}, _ignore_answer)
+
+    def renew_lease(self, lease: int) -> bool:
+        """Renew a lease for its full time; return false if it has ended."""
+        return self.send_request("lease/keepalive", {"ID": str(lease)}, parse_renewal) > 0
 
     def revoke_lease(self, lease: int) -> None:
         """End a lease. Raises L(Refused) if it has ended."""

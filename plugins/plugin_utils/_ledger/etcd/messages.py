@@ -191,6 +191,12 @@ def parse_lease(answer: Message) -> int:
         return _parse_number(answer["ID"])
 
 
+def parse_renewal(answer: Message) -> int:
+    """Return for how many seconds a lease was renewed; 0 if it has ended. Raises L(Garbled)."""
+    with _check_form():
+        return _parse_number(_get_object(answer, "result").get("TTL", 0))
+
+
 def parse_voters(answer: Message) -> int:
     """Return how many members of the cluster vote. Raises L(Garbled)."""
     with _check_form():

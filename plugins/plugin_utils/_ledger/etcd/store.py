@@ -87,7 +87,7 @@ def hold_lock(client: Client, name: str, timeout_seconds: float) -> Iterator[Fen
         lease.end_lease()
 
 
-def _enter_queue(client: Client, queue: str, key: str, lease: int) -> QueueState:
+def enter_queue(client: Client, queue: str, key: str, lease: int) -> QueueState:
     """Enter the queue; return the own entry and the first one. The key belongs to this process alone, so this can be sent any number of times."""
     reads = _queue_reads(queue, key)
     try:
@@ -97,6 +97,11 @@ def _enter_queue(client: Client, queue: str, key: str, lease: int) -> QueueState
         return None, None
 
 
+def read_queue(client: Client, queue: str, key: str) -> QueueState:
+    """Return the own entry and the first one."""
+    return _queue_state(client.run_transaction([], _queue_reads(queue, key), []))
+
+
 def _queue_state(done: TransactionResult) -> QueueState:
     own, first = done.found
     return own[0] if own else None, first[0] if first else None
@@ -104,7 +109,7 @@ def _queue_state(done: TransactionResult) -> QueueState:
 
 def _wait_in_queue(client: Client, queue: str, key: str, lease: int, name: str, timeout_seconds: float) -> KeyValue:
     """Return the own entry in the queue once it is the first."""
-    own, first = _enter_queue(client, queue, key, lease)
+    own, first = enter_queue(client, queue, key, lease)
     deadline, wait = time.monotonic() + timeout_seconds, _FIRST_WAIT_SECONDS
     while own is not None and first is not None and first.key != key:
         if time.monotonic() >= deadline:
@@ -115,7 +120,7 @@ def _wait_in_queue(client: Client, queue: str, key: str, lease: int, name: str, 
             )
         time.sleep(wait * random.uniform(0.5, 1))  # noqa: S311  spreads those that wait
         wait = min(wait * 2, _LONGEST_WAIT_SECONDS)
-        own, first = _queue_state(client.run_transaction([], _queue_reads(queue, key), []))
+        own, first = read_queue(client, queue, key)
     if own is None or first is None:
         raise Conflict(
             f"The place in the queue for the lock {name} of the ledger {client.address} was lost: this process was suspended for too long.",
