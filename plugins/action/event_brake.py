@@ -3,23 +3,29 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""C(event_brake) runs on the control node alone, which has the folder of the brake."""
+"""C(event_brake) runs on the control node alone: the state of the brake is in the ledger."""
 
 from __future__ import annotations
 
 import dataclasses
 import datetime
+import operator
 import typing as t
 from collections.abc import Mapping
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import Spec, event_brake_spec
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, JsonObject, Maybe, SignedInt, decode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, NotFound
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe import brake
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import ENABLED
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result, describe_actor
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.brake_document import BrakeDocument
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_if_any
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe import brake, brake_folder
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.options import readable_results
 
 _NOTHING_DONE = "Nothing was done."
+TAKEN, RELEASED, ARMED, DISARMED = "taken", "released", "armed", "disarmed"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,13 +57,52 @@ class _BrakeTask:
 
     KEYS: t.ClassVar[Mapping[str, str]] = {"work": "_work"}
 
-    host: str
+    ledger: t.Optional[str]
+    host: t.Optional[str]
     reaction: str
     hosts: SignedInt
     window_minutes: SignedInt
+    silent: t.Optional[tuple[str, ...]]
+    isolated: t.Optional[str]
     folder: t.Optional[str]
     state: str
     work: t.Optional[_Work]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Run:
+    """A task with everything that its decision needs.
+
+    :arg request: None for a task about all reactions.
+    :arg host_id: of the host, if the ledger knows it.
+    :arg old: slots that an earlier version kept in the folder.
+    """
+
+    task: _BrakeTask
+    request: t.Optional[brake.SlotRequest]
+    host_id: t.Optional[str]
+    folder: str
+    old: t.Sequence[brake.Slot]
+    now: datetime.datetime
+    by: str
+
+    def decide(self, before: BrakeDocument) -> brake.BrakeDecision:
+        """Return the decision about the brake as it is now."""
+        document = brake.with_slots(before, brake_folder.join_slots(brake.read_slots(before), self.old)) if self.old else before
+        if self.request is None:
+            return self._decide_arming(document)
+        if self.task.state == RELEASED:
+            return brake.return_slot(document, self.request)
+        if self.task.isolated is not None:
+            return brake.note_isolation(document, self.request, self.now, self.by, self.task.isolated, str(self.host_id))
+        brake_folder.check_armed(self.folder, self.request.host)
+        decision = brake.request_slot(document, self.request, self.now, self.by)
+        return decision if self.task.state == TAKEN or decision.refusal else brake.BrakeDecision(document)
+
+    def _decide_arming(self, document: BrakeDocument) -> brake.BrakeDecision:
+        if self.task.state == DISARMED:
+            return brake.disarm_reactions(document, self.now, self.by)
+        return brake.BrakeDecision(dataclasses.replace(document, disarmed=ABSENT))
 
 
 class ActionModule(FleetAction):
@@ -70,20 +115,60 @@ class ActionModule(FleetAction):
         return event_brake_spec()
 
     def run_task(self, args: Result, task_vars: Result) -> JsonObject:
-        """Take a slot for the host, or release it. Changes of other processes are seen, because the file is read under its lock."""
+        """Take a slot for the host, or release it, or arm or disarm all reactions. Raises L(Conflict) if the brake holds."""
         with readable_results():
             task = decode(_BrakeTask, args)
         if task.work:
-            task.work.check_request(task.host)
+            task.work.check_request(task.host or "")
             return {"changed": False, "places": []}
-        wanted = brake.SlotRequest(task.reaction, task.host, task.hosts, task.window_minutes)
-        path = task.folder or brake.default_folder()
-        now = datetime.datetime.now(datetime.UTC)
+        location = self.settings(task_vars).ledger(self.target_host(task_vars), task.ledger)
+        is_writing = not self._task.check_mode
+        ledger = open_if_any(*location, create=is_writing)
+        if ledger and is_writing:
+            self.attach_notifier(ledger, self.settings(task_vars), self.target_host(task_vars), location)
+        return self._change_brake(ledger, self._prepare_run(task, ledger, task_vars))
 
-        def take(before: t.Sequence[brake.Slot]) -> list[brake.Slot]:
-            brake.check_armed(path, wanted.host)
-            return brake.take_slot(before, wanted, now)
+    def _prepare_run(self, task: _BrakeTask, ledger: t.Optional[Ledger], task_vars: Result) -> _Run:
+        folder = task.folder or brake_folder.default_folder()
+        now, by = datetime.datetime.now(datetime.UTC), describe_actor(task_vars)
+        request = _read_request(task, ledger)
+        host_id = _find_host_id(ledger, request.host) if request and task.isolated is not None else None
+        return _Run(task, request, host_id, folder, brake_folder.read_old_slots(folder), now, by)
 
-        change = take if task.state == "taken" else lambda before: brake.release_slot(before, wanted)
-        before, after = brake.change_slots(path, change, write=not self._task.check_mode)
-        return {"changed": before != after, "places": [place.as_dict() for place in brake.slots_in_window(after, wanted, now)]}
+    def _change_brake(self, ledger: t.Optional[Ledger], run: _Run) -> JsonObject:
+        if ledger and not self._task.check_mode:
+            before, decision = brake.change_brake(ledger, run.decide, may_begin_anew=run.task.state == ARMED)
+            if run.old:
+                brake_folder.retire_old_slots(run.folder)
+        else:
+            before = brake.read_brake(ledger)
+            decision = run.decide(before)
+        if decision.refusal:
+            raise decision.refusal
+        return _make_result(run, before, decision.after)
+
+
+def _read_request(task: _BrakeTask, ledger: t.Optional[Ledger]) -> t.Optional[brake.SlotRequest]:
+    """Return the request; None for a task about all reactions. Raises L(InvalidArgument) for invalid options."""
+    if task.state in (ARMED, DISARMED):
+        return None
+    # Hosts that are known to be off, or that somebody is working on, are silent for a known cause.
+    known = {entry.name for entry in map(operator.attrgetter("host"), ledger.list_hosts()) if entry.state != ENABLED} if ledger and task.silent else set()
+    silent = tuple(host for host in task.silent or () if host not in known)
+    return brake.SlotRequest(task.reaction, task.host or "", task.hosts, task.window_minutes, silent)
+
+
+def _find_host_id(ledger: t.Optional[Ledger], host: str) -> str:
+    found = ledger.find_host(name=host) if ledger else None
+    if not found or not found.host.host_id:
+        raise NotFound(f"{host} is not in the ledger.", f"Set kvmfleet_ledger to the ledger under which the host was protected. {_NOTHING_DONE}")
+    return found.host.host_id
+
+
+def _make_result(run: _Run, before: BrakeDocument, after: BrakeDocument) -> Result:
+    is_armed = not after.disarmed and not brake_folder.is_disarmed(run.folder)
+    slots = brake.slots_in_window(brake.read_slots(after), run.request, run.now) if run.request else brake.read_slots(after)
+    result: Result = {"changed": before != after, "places": [slot.as_dict() for slot in slots], "armed": is_armed}
+    if run.task.state == ARMED and not is_armed:
+        result["warnings"] = [f"The reactions stay disarmed, because there is a file {brake_folder.DISARMING_FILE} in {run.folder}."]
+    return result

@@ -518,13 +518,16 @@ def metrics_spec() -> Spec:
 def event_brake_spec() -> Spec:
     """Return the options of C(event_brake)."""
     return {
+        **ledger_spec(),
         **internal_spec(),
-        "host": {"type": "str", "required": True},
+        "host": {"type": "str"},
         "reaction": {"type": "str", "default": "evacuate"},
         "hosts": {"type": "int", "default": 1},
         "window_minutes": {"type": "int", "default": 60},
+        "silent": {"type": "list", "elements": "str"},
+        "isolated": {"type": "str"},
         "folder": {"type": "path"},
-        "state": {"type": "str", "default": "taken", "choices": ["taken", "released"]},
+        "state": {"type": "str", "default": "taken", "choices": ["taken", "checked", "released", "armed", "disarmed"]},
     }
 
 

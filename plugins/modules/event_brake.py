@@ -13,15 +13,17 @@ version_added: 0.1.0
 description:
   - Rate-limits automatic reactions. A playbook runs this module before it acts. The module takes a slot for a host, and fails if no slot is free in the time
     window, or if someone has disarmed all reactions.
-  - Its state is in a folder on the control node, written durably and under a lock. It persists across restarts, and is shared by concurrent runs.
+  - If more hosts are silent at once than the reaction may act on, nothing is done for any of them, because the cause is then rather a switch. The first run
+    that finds this out sends one notice (C(brake.held)), also if several control nodes run this module.
+  - Its state is a document of the ledger, which all control nodes of the fleet share. It persists across restarts, and is shared by concurrent runs.
   - A host that has a slot keeps it, so that an interrupted run can be repeated. A reaction that failed keeps its slot, too.
-  - A file C(disarmed) in the folder disarms all reactions at once, whatever its contents.
-  - If a state file cannot be read, no reaction may act.
+  - If the state cannot be read, no reaction may act.
 options:
   host:
-    description: The host on which the reaction acts. The module does not connect to it.
+    description:
+      - The host on which the reaction acts. The module does not connect to it.
+      - Required unless O(state) is V(armed) or V(disarmed).
     type: str
-    required: true
   reaction:
     description: The kind of reaction. Each kind is counted separately.
     type: str
@@ -34,23 +36,37 @@ options:
     description: How many minutes a slot counts; at most 31 days.
     type: int
     default: 60
+  silent:
+    description:
+      - The hosts that are silent at this moment, as the event C(host_gone) names them. If these and O(host) are more than O(hosts), the module fails and no
+        slot is taken. Hosts that are C(fenced) or in C(maintenance) according to the ledger do not count. A host that has a slot keeps it.
+    type: list
+    elements: str
+  isolated:
+    description:
+      - What is known about a host that does not answer, but is not dead. No slot is taken; one notice (C(host.isolated)) is sent within the window.
+    type: str
   folder:
     description:
-      - Folder of the brake on the control node. The default is C(kvmfleet/events) in the XDG state directory. All reactions for one fleet must use the same
-        folder.
+      - Folder on the control node in which a file C(disarmed) disarms all reactions of this control node at once, whatever its contents. The default is
+        C(kvmfleet/events) in the XDG state directory.
+      - Slots that an earlier version has left in this folder are moved into the ledger.
     type: path
   state:
     description:
       - V(taken) takes a slot for the host. Check mode only tests whether this is possible.
+      - V(checked) tests whether a slot is free, and takes none. Outside of check mode, it notes that too many hosts are silent at once, and sends the notice.
       - V(released) releases the slot of the host. Only a person should do this.
+      - V(disarmed) disarms all reactions on all control nodes, and V(armed) arms them again.
     type: str
-    choices: [taken, released]
+    choices: [taken, checked, released, armed, disarmed]
     default: taken
 extends_documentation_fragment:
   - kvmfleet.migration._attributes
   - kvmfleet.migration._attributes.action
   - kvmfleet.migration._attributes.actiongroup
   - kvmfleet.migration._internal
+  - kvmfleet.migration._ledger
 attributes:
   diff_mode:
     support: none
@@ -71,11 +87,15 @@ EXAMPLES = r"""
   kvmfleet.migration.event_brake:
     host: kvm1
     state: released
+
+- name: No reaction acts any more, on any control node
+  kvmfleet.migration.event_brake:
+    state: disarmed
 """
 
 RETURN = r"""
 places:
-  description: The slots of this reaction that count in the window after the task.
+  description: The slots of this reaction that count in the window after the task; all slots if O(state) is V(armed) or V(disarmed).
   returned: success
   type: list
   elements: dict
@@ -92,9 +112,15 @@ places:
       description: The time at which the slot was taken.
       type: str
       sample: '2026-11-21T03:00:00.000Z'
+armed:
+  description: Whether reactions may act, as far as the ledger and the folder of this control node say.
+  returned: success
+  type: bool
+  sample: true
 error_code:
   description:
-    - Stable code of the error. It is V(conflict) if no slot is free, V(forbidden) if reactions are disarmed, V(unsafe) if the state file cannot be read.
+    - Stable code of the error. It is V(conflict) if no slot is free or too many hosts are silent, V(forbidden) if reactions are disarmed, V(unsafe) if the
+      state cannot be read.
   returned: failure
   type: str
   sample: conflict

@@ -392,5 +392,6 @@ MEANINGS = {
     },
     "RunNotice": {"type": "`io.github.kvmfleet.migration.maintenance.` and the name of the event.", "subject": "The ID of the run."},
     "HostNotice": {"type": "`io.github.kvmfleet.migration.host.` and the name of the event.", "subject": "The ID of the host."},
+    "BrakeNotice": {"type": "`io.github.kvmfleet.migration.brake.` and the name of the event.", "subject": "The ID of the ledger."},
     "NoticeData": {"generation": "Generation of the record.", "source": "The source of the record.", "destination": "The destination of the record."},
 }

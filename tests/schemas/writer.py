@@ -35,6 +35,8 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.plan_ent
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.saved_plan import PLAN_SCHEMA, DrainPlan
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.tables import HostDrain
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.result import EvacuationPlan, EvacuationResult
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.brake_document import ISOLATED, SILENT_TOGETHER, BrakeDocument, BrakeIncident
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.brake_notices import BrakeNotice
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.cloud_events import EVENT_TYPE_PREFIX
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.host_notices import HostNotice
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.record_notices import Notice, NoticeData
@@ -73,7 +75,9 @@ DOCUMENTS: dict[str, tuple[type, bool, str]] = {
     "recovery-result.json": (HostRecovery, True, "The result of a recovery, by host"),
     "notice.json": (Notice, False, "A notice: a CloudEvents event of a change of a record, or of an act of others"),
     "maintenance-notice.json": (RunNotice, False, "A notice of a maintenance run"),
-    "host-notice.json": (HostNotice, False, "A notice of a host that could not be fenced"),
+    "host-notice.json": (HostNotice, False, "A notice of a host that could not be fenced, or that is isolated"),
+    "brake-notice.json": (BrakeNotice, False, "A notice of the brake on reactions"),
+    "brake.json": (BrakeDocument, False, "The brake on reactions to events"),
 }
 
 FORCED = ["FORCED_MIGRATE", "FORCED_REBUILD", None]
@@ -88,7 +92,7 @@ _POLICY_FIELD: Schema = {
     "required": ["value", "source"],
 }
 # By the kind of notice, the names of its events.
-_NOTICES: dict[type, str] = {Notice: "[a-z_.]+", RunNotice: "maintenance\\.[a-z_]+", HostNotice: "host\\.[a-z_]+"}
+_NOTICES: dict[type, str] = {Notice: "[a-z_.]+", RunNotice: "maintenance\\.[a-z_]+", HostNotice: "host\\.[a-z_]+", BrakeNotice: "brake\\.[a-z_]+"}
 # What the values of a field are, where its annotation permits more.
 VALUES: dict[tuple[type, str], Schema] = {
     (MoveRecord, "schema"): {"const": SCHEMA},
@@ -110,6 +114,8 @@ VALUES: dict[tuple[type, str], Schema] = {
     **{(kind, "source"): {"type": "string", "pattern": "^urn:uuid:[0-9a-f-]{36}$"} for kind in _NOTICES},
     **{(kind, "type"): {"type": "string", "pattern": f"^{re.escape(EVENT_TYPE_PREFIX)}\\.{names}$"} for kind, names in _NOTICES.items()},
     **{(kind, "datacontenttype"): {"const": "application/json"} for kind in _NOTICES},
+    (BrakeDocument, "schema"): {"const": SCHEMA},
+    (BrakeIncident, "kind"): {"enum": [SILENT_TOGETHER, ISOLATED]},
     (NoticeData, "record_type"): {"enum": [*_TYPES, None]},
     (NoticeData, "forced"): {"enum": FORCED},
 }

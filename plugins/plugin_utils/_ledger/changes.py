@@ -27,9 +27,11 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 
 from .audit import AuditEntry, audit_foreign_act, audit_transition
+from .brake_document import BrakeDocument
 from .documents import Document, DomainEntry, DomainRestart, HostEntry, LedgerSettings, Stored
 from .host_parts import HostSights, ProtectTime
 from .rules import (
+    BRAKE,
     DOMAINS,
     HOSTS,
     OPEN,
@@ -53,7 +55,7 @@ class DocumentWrite(t.NamedTuple):
 
     path: DocumentPath
     version: int
-    content: t.Union[MoveRecord, HostEntry, HostSights, ProtectTime, DomainEntry, LedgerSettings, MaintenanceRun, BalanceRun, JsonObject]
+    content: t.Union[MoveRecord, HostEntry, HostSights, ProtectTime, DomainEntry, LedgerSettings, MaintenanceRun, BalanceRun, BrakeDocument, JsonObject]
 
 
 class Transaction(abc.ABC):
@@ -338,6 +340,17 @@ def write_settings(transaction: Transaction, settings: LedgerSettings, version: 
         raise document_overtaken_error("the settings of the ledger", present.body if present else None)
     document = Document(encode(settings), (version or 0) + 1)
     transaction.write_document(DocumentWrite(path, document.version, settings))
+    return document
+
+
+def write_brake(transaction: Transaction, brake: BrakeDocument, version: t.Optional[int]) -> Document:
+    """Write the state of the brake. See L(Ledger.put_brake)."""
+    path = document_path(BRAKE, brake.ledger_id)
+    present = transaction.read_document(path)
+    if (present.version if present else None) != version:
+        raise document_overtaken_error("the brake of the ledger", present.body if present else None)
+    document = Document(encode(brake), (version or 0) + 1)
+    transaction.write_document(DocumentWrite(path, document.version, brake))
     return document
 
 

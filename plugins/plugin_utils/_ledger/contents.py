@@ -22,6 +22,7 @@ from .document_bytes import Damaged, Newer, Unreadable, decode_document
 from .identity import LedgerIdentity
 from .rules import (
     BALANCES,
+    BRAKE,
     CLOSED,
     DOMAINS,
     HOSTS,
@@ -36,7 +37,7 @@ from .rules import (
     is_document_path,
 )
 
-DOCUMENT_FOLDERS = (OPEN, CLOSED, DOMAINS, HOSTS, *SIGHT_FOLDERS, PROTECTED, SETTINGS, MAINTENANCE, BALANCES)
+DOCUMENT_FOLDERS = (OPEN, CLOSED, DOMAINS, HOSTS, *SIGHT_FOLDERS, PROTECTED, SETTINGS, BRAKE, MAINTENANCE, BALANCES)
 
 
 class RawDocument(t.NamedTuple):

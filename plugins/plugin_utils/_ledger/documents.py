@@ -26,6 +26,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.referenc
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import DomainProtection
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import HOST_STATES
 
+from .brake_document import BrakeDocument
 from .host_parts import HostSights, ProtectTime
 
 
@@ -298,6 +299,11 @@ class Document:
     def settings(self) -> LedgerSettings:
         """The settings in this document. Raises L(ShapeError) for any other document."""
         return codec.decode(LedgerSettings, self.body)
+
+    @functools.cached_property
+    def brake(self) -> BrakeDocument:
+        """The state of the brake in this document. Raises L(ShapeError) for any other document."""
+        return codec.decode(BrakeDocument, self.body)
 
     @functools.cached_property
     def maintenance_run(self) -> MaintenanceRun:

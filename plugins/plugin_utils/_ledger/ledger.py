@@ -23,6 +23,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records 
 
 from . import changes
 from .balances import BALANCE_RUNS
+from .brake_document import BrakeDocument
 from .changes import Transaction
 from .contents import LedgerContents
 from .documents import Document, DomainEntry, HostEntry, LedgerSettings, Stored
@@ -30,7 +31,7 @@ from .host_parts import HostSights, ProtectTime
 from .identity import LedgerIdentity
 from .maintenance import MAINTENANCE_RUNS
 from .parsed import ParsedDocuments
-from .rules import DOMAINS, HOSTS, PROTECTED, SETTINGS, SIGHT_FOLDERS, SIGHTS, check_domain, check_uuid, document_path
+from .rules import BRAKE, DOMAINS, HOSTS, PROTECTED, SETTINGS, SIGHT_FOLDERS, SIGHTS, check_domain, check_uuid, document_path
 from .run_documents import RunDocuments
 from .selection import Selection, make_selection
 
@@ -52,6 +53,10 @@ class Witness:
 
     def watch_host(self, after: HostEntry, detail: str) -> contextlib.AbstractContextManager[None]:
         """Return a context for the write of a host that has come into a state of which people have to know."""
+        return contextlib.nullcontext()
+
+    def watch_brake(self, before: t.Optional[BrakeDocument], after: BrakeDocument) -> contextlib.AbstractContextManager[None]:
+        """Return a context for the write of the brake over C(before); None if the document is new."""
         return contextlib.nullcontext()
 
     def report_event(self, record: MoveRecord, event: str, by: str, detail: str = "") -> None:
@@ -238,8 +243,22 @@ class Ledger(abc.ABC):
 
     def has_damaged_settings(self) -> bool:
         """Whether settings were set aside; those that were written afterwards do not count."""
-        names = self._run_reading(lambda transaction: transaction.aside_names())
-        return any(name.startswith(f"{SETTINGS[0]}-{self.ledger_id}-") for name in names)
+        return self._has_set_aside(SETTINGS)
+
+    def read_brake(self) -> t.Optional[Document]:
+        """Return the state of the brake on reactions to events, or None."""
+        path = document_path(BRAKE, self.ledger_id)
+        return self._run_reading(lambda transaction: transaction.read_document(path))
+
+    def put_brake(self, brake: BrakeDocument, before: t.Optional[Document]) -> Document:
+        """Write the state of the brake as successor of the document that was read (None for the first one). Raises L(Conflict) if it was overtaken."""
+        kept = replace(brake, ledger_id=self.ledger_id, schema=SCHEMA if brake.schema is ABSENT else brake.schema)
+        with self.witness.watch_brake(before.brake if before else None, kept):
+            return self._run_change(lambda transaction: changes.write_brake(transaction, kept, before.version if before else None))
+
+    def has_damaged_brake(self) -> bool:
+        """Whether a state of the brake was set aside; one that was written afterwards does not count."""
+        return self._has_set_aside(BRAKE)
 
     def damaged_domains(self) -> list[str]:
         """Return the UUIDs of domains whose document was set aside and not replaced."""
@@ -331,6 +350,11 @@ class Ledger(abc.ABC):
     @abc.abstractmethod
     def _select_records(self, selection: Selection) -> Iterator[Document]:
         """Yield the documents of the selected records, each once."""
+
+    def _has_set_aside(self, folder: Sequence[str]) -> bool:
+        """Whether the document of that kind under the ID of the ledger was set aside."""
+        names = self._run_reading(lambda transaction: transaction.aside_names())
+        return any(name.startswith(f"{folder[0]}-{self.ledger_id}-") for name in names)
 
     def _by_name(self, folder: Sequence[str]) -> list[Document]:
         documents = self._run_reading(lambda transaction: list(transaction.read_all(folder)))

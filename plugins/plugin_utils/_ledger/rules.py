@@ -62,12 +62,14 @@ SIGHT_FOLDERS = tuple((*SIGHTS, digit) for digit in "0123456789abcdef")
 PROTECTED = ("protected",)
 # One document, under the ID of the ledger.
 SETTINGS = ("settings",)
+# One document, under the ID of the ledger.
+BRAKE = ("brake",)
 MAINTENANCE = ("maintenance",)
 BALANCES = ("balances",)
 SET_ASIDE = ("set_aside",)
 
 _PATH = re.compile(
-    r"(migrations/open|migrations/closed/[0-9]{4}/[0-9]{2}|domains|hosts|sights/[0-9a-f]|protected|settings|maintenance|balances)/[0-9a-f-]{36}\.json"
+    r"(migrations/open|migrations/closed/[0-9]{4}/[0-9]{2}|domains|hosts|sights/[0-9a-f]|protected|settings|brake|maintenance|balances)/[0-9a-f-]{36}\.json"
 )
 _ID_KEYS = {
     "migrations": "id",
@@ -76,6 +78,7 @@ _ID_KEYS = {
     "sights": "host_id",
     "protected": "host_key",
     "settings": "ledger_id",
+    "brake": "ledger_id",
     "maintenance": "id",
     "balances": "id",
 }
@@ -144,6 +147,8 @@ def _read_content(kind: str, document: Document) -> None:
         _time = document.protect_time
     elif kind == "settings":
         _settings = document.settings
+    elif kind == "brake":
+        _brake = document.brake
     elif kind == "maintenance":
         _run = document.maintenance_run
     elif kind == "balances":

@@ -3,28 +3,37 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""The brake on reactions to events: a limit on the number of hosts within a time window.
+"""The brake on reactions to events: a limit on the number of hosts within a time window, and on the number of hosts that are silent at once.
 
-Slots are written to a folder on the control node, under a lock and before a reaction acts. A file in that folder disarms all reactions.
+Its state is a document of the ledger, which all control nodes share. It is written before a reaction acts.
 """
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
 import datetime
-import json
-import os
+import random
+import time
 import typing as t
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Forbidden, Internal, InvalidArgument, Unsafe, printable_line
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.folder import Folder, hold_file_lock
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import state_path
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Forbidden, InvalidArgument, Unsafe, printable_line
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.brake_document import (
+    ISOLATED,
+    SILENT_TOGETHER,
+    BrakeDisarming,
+    BrakeDocument,
+    BrakeIncident,
+    BrakeSlot,
+    new_brake,
+)
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 
-# Older slots are removed, so that the file stays small.
+# Older slots and incidents are removed, so that the document stays small.
 LONGEST_WINDOW_MINUTES = 31 * 24 * 60
+# A reaction that another process overtakes decides again.
+_MOST_TRIES = 50
+_LONGEST_PAUSE_SECONDS = 0.2
 
 
 class Slot(t.NamedTuple):
@@ -38,40 +47,62 @@ class Slot(t.NamedTuple):
     at: datetime.datetime
 
     def as_dict(self) -> dict[str, str]:
-        """Return the slot as the file and the task's result have it."""
-        return {"reaction": self.reaction, "host": self.host, "at": self.at.isoformat(timespec="milliseconds").replace("+00:00", "Z")}
+        """Return the slot as the task's result has it."""
+        return {"reaction": self.reaction, "host": self.host, "at": write_time(self.at)}
 
 
-@dataclasses.dataclass(frozen=True)
+def write_time(at: datetime.datetime) -> str:
+    """Return a time in UTC as RFC 3339 with milliseconds."""
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def read_time(text: str) -> datetime.datetime:
+    """Return the time in a text of RFC 3339. Raises C(ValueError), also for one without a time zone."""
+    at = datetime.datetime.fromisoformat(text)
+    if at.tzinfo is None:
+        raise ValueError(f"{text} has no time zone")
+    return at
+
+
+@dataclass(frozen=True)
 class SlotRequest:
     """The request for an action.
 
     :arg hosts: on how many different hosts the reaction may act within the window, this one included.
+    :arg silent: the hosts that are silent at this moment, as far as is known.
     """
 
     reaction: str
     host: str
     hosts: int
     window_minutes: int
+    silent: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Raise L(InvalidArgument) for an invalid limit, and for names that cannot be printed in a message."""
-        for name in ("host", "reaction"):
-            value = getattr(self, name)
-            if not value.strip() or not value.isprintable():
-                raise InvalidArgument(f"{name} is {value!r}.", "Give a name. Nothing was changed.")
+        for name, values in (("host", (self.host,)), ("reaction", (self.reaction,)), ("silent", self.silent)):
+            for value in values:
+                if not value.strip() or not value.isprintable():
+                    raise InvalidArgument(f"{name} is {value!r}.", "Give a name. Nothing was changed.")
         if self.hosts < 1:
-            raise InvalidArgument(
-                f"hosts is {self.hosts}.", "Give at least 1; to prevent all reactions, create the file that disarms them. Nothing was changed."
-            )
+            raise InvalidArgument(f"hosts is {self.hosts}.", "Give at least 1; state: disarmed prevents all reactions. Nothing was changed.")
         if not 1 <= self.window_minutes <= LONGEST_WINDOW_MINUTES:
             raise InvalidArgument(f"window_minutes is {self.window_minutes}.", f"Give 1 to {LONGEST_WINDOW_MINUTES}. Nothing was changed.")
+
+    @property
+    def window(self) -> datetime.timedelta:
+        """The length of the window."""
+        return datetime.timedelta(minutes=self.window_minutes)
+
+    @property
+    def silent_hosts(self) -> tuple[str, ...]:
+        """The hosts that are silent at once, this one included."""
+        return tuple(sorted({self.host, *self.silent}))
 
 
 def slots_in_window(slots: Sequence[Slot], request: SlotRequest, now: datetime.datetime) -> list[Slot]:
     """Return the slots of this reaction in the window. Slots in the future count, too: setting the clock back frees nothing."""
-    since = now - datetime.timedelta(minutes=request.window_minutes)
-    return [slot for slot in slots if slot.reaction == request.reaction and slot.at > since]
+    return [slot for slot in slots if slot.reaction == request.reaction and slot.at > now - request.window]
 
 
 def take_slot(slots: Sequence[Slot], request: SlotRequest, now: datetime.datetime) -> list[Slot]:
@@ -84,10 +115,10 @@ def take_slot(slots: Sequence[Slot], request: SlotRequest, now: datetime.datetim
         return list(slots)
     others = {slot.host for slot in within}
     if len(others) >= request.hosts:
-        free = max(min(slot.at for slot in within) + datetime.timedelta(minutes=request.window_minutes), now)
+        free = max(min(slot.at for slot in within) + request.window, now)
         raise Conflict(
             f"The brake holds: '{request.reaction}' has acted on {', '.join(sorted(map(printable_line, others)))} within {request.window_minutes} minutes, "
-            f"and may act on {request.hosts} host{'s' if request.hosts > 1 else ''} in that time. Nothing was done for {request.host}.",
+            f"and may act on {_count_hosts(request.hosts)} in that time. Nothing was done for {request.host}.",
             f"Find out what is wrong with the fleet, and handle by hand what {request.host} needs; the brake releases at {free:%Y-%m-%d %H:%M} UTC.",
         )
     young = now - datetime.timedelta(minutes=LONGEST_WINDOW_MINUTES)
@@ -100,75 +131,140 @@ def release_slot(slots: Sequence[Slot], request: SlotRequest) -> list[Slot]:
     return [slot for slot in slots if (slot.reaction, slot.host) != (request.reaction, request.host)]
 
 
-STATE_FILE = "brake.json"
-LOCK_FILE = "brake.lock"
-DISARMING_FILE = "disarmed"
-_LOCK_SECONDS = 30.0
-
-Change = Callable[[Sequence[Slot]], list[Slot]]
+def _count_hosts(number: int) -> str:
+    return f"{number} host{'s' if number > 1 else ''}"
 
 
-def default_folder() -> str:
-    """Return the folder of the user who runs this: C(kvmfleet/events)."""
-    return state_path("events")
+def read_slots(document: BrakeDocument) -> list[Slot]:
+    """Return the slots in the document. Raises L(Unsafe) for a time that is none."""
+    try:
+        return [Slot(slot.reaction, slot.host, read_time(slot.at)) for slot in document.slots]
+    except ValueError as error:
+        raise Unsafe(f"The brake in the ledger has a slot without a time ({error}). Nothing was done.", "Check the document, or restore it.") from error
 
 
-def change_slots(path: str, change: Change, write: bool) -> tuple[list[Slot], list[Slot]]:
-    """Return the slots before and after a change; a change is on disk when this returns.
+def with_slots(document: BrakeDocument, slots: Sequence[Slot]) -> BrakeDocument:
+    """Return the document with these slots; those that it has already keep what a later version wrote into them."""
+    known = {(slot.reaction, slot.host, slot.at): slot for slot in document.slots}
+    written = (slot.as_dict() for slot in slots)
+    return replace(document, slots=tuple(known.get((one["reaction"], one["host"], one["at"])) or BrakeSlot(**one) for one in written))
 
-    Raises what C(change) raises, L(Unsafe) for a file that cannot be read, L(Forbidden) or L(Internal) for a folder that cannot be used,
-    L(TimedOut) if another process holds the lock.
+
+class BrakeDecision(t.NamedTuple):
+    """The document after the decision, and why the reaction must not act, if it must not."""
+
+    after: BrakeDocument
+    refusal: t.Optional[Conflict] = None
+
+
+def request_slot(document: BrakeDocument, request: SlotRequest, now: datetime.datetime, by: str) -> BrakeDecision:
+    """Decide about a slot. Raises L(Forbidden) if the reactions are disarmed, L(Conflict) if no slot is free.
+
+    If too many hosts are silent at once, the incident is in the document, and nothing is done for any of them: the cause is then rather a switch than that
+    many dead hosts. A host that has a slot keeps it.
     """
-    with _translate_errors(path):
-        if write:
-            os.makedirs(path, mode=0o700, exist_ok=True)
-        elif not os.path.isdir(path):
-            return [], change([])
-        with Folder.open_path(path) as folder, hold_file_lock(folder, LOCK_FILE, exclusive=True, timeout_seconds=_LOCK_SECONDS):
-            before = _read_slots(folder)
-            after = change(before)
-            if write and after != before:
-                folder.write_file(STATE_FILE, json.dumps({"places": [slot.as_dict() for slot in after]}, indent=1).encode() + b"\n")
-            return before, after
+    refuse_disarmed(document, request.host)
+    slots = read_slots(document)
+    has_slot = any(slot.host == request.host for slot in slots_in_window(slots, request, now))
+    if not has_slot and len(request.silent_hosts) > request.hosts:
+        return BrakeDecision(_note_silence(document, request, now, by), _silence_error(request))
+    after = with_slots(document, take_slot(slots, request, now))
+    return BrakeDecision(replace(after, incidents=_without_host(document, request)))
 
 
-def check_armed(path: str, host: str) -> None:
-    """Raise L(Forbidden) if the file that disarms exists, whatever its type and permissions."""
-    where = os.path.join(path, DISARMING_FILE)
-    if os.path.lexists(where):
-        raise Forbidden(f"Reactions to events are disarmed: there is {where}. Nothing was done for {host}.", "Remove the file to arm them again.")
+def return_slot(document: BrakeDocument, request: SlotRequest) -> BrakeDecision:
+    """Release the slot of the host, and end its incidents."""
+    after = with_slots(document, release_slot(read_slots(document), request))
+    return BrakeDecision(replace(after, incidents=_without_host(document, request)))
 
 
-def _read_slots(folder: Folder) -> list[Slot]:
-    try:
-        data = folder.read_file(STATE_FILE)
-    except FileNotFoundError:
-        return []
-    try:
-        return [_parse_slot(item) for item in json.loads(data)["places"]]
-    except (ValueError, TypeError, KeyError) as error:
-        raise Unsafe(
-            f"{os.path.join(folder.path, STATE_FILE)} cannot be read ({error}), so the hosts of earlier reactions are not known. Nothing was done.",
-            "Check the file, and remove it when you know those hosts.",
-        ) from error
+def note_isolation(document: BrakeDocument, request: SlotRequest, now: datetime.datetime, by: str, detail: str, host_id: str) -> BrakeDecision:
+    """Note that the host does not answer and is not dead."""
+    new = BrakeIncident(ISOLATED, request.reaction, (request.host,), write_time(now), write_time(now), by, detail, host_id)
+    return BrakeDecision(_with_incident(document, new, request, now))
 
 
-def _parse_slot(item: JsonObject) -> Slot:
-    at = datetime.datetime.fromisoformat(str(item["at"]))
-    if at.tzinfo is None:
-        raise ValueError(f"{item['at']} has no time zone")
-    return Slot(str(item["reaction"]), str(item["host"]), at)
+def refuse_disarmed(document: BrakeDocument, host: str) -> None:
+    """Raise L(Forbidden) if a person has disarmed the reactions."""
+    if document.disarmed:
+        raise Forbidden(
+            f"Reactions to events are disarmed: {document.disarmed.by} disarmed them at {document.disarmed.at}. Nothing was done for {host}.",
+            "The module event_brake with state: armed arms them again.",
+        )
 
 
-@contextlib.contextmanager
-def _translate_errors(path: str) -> Iterator[None]:
-    try:
-        yield
-    except PermissionError as error:
-        raise Forbidden(_cannot_use(path, error), "Set 'folder' to a folder that you may write.") from error
-    except OSError as error:
-        raise Internal(_cannot_use(path, error), "Repair it, or set 'folder' to another one.") from error
+def disarm_reactions(document: BrakeDocument, now: datetime.datetime, by: str) -> BrakeDecision:
+    """Disarm all reactions; those that are disarmed already stay as they are."""
+    return BrakeDecision(document if document.disarmed else replace(document, disarmed=BrakeDisarming(write_time(now), by)))
 
 
-def _cannot_use(path: str, error: OSError) -> str:
-    return f"Failed to use the brake's folder {path}: {error.strerror}. Nothing was done."
+def _silence_error(request: SlotRequest) -> Conflict:
+    names = ", ".join(map(printable_line, request.silent_hosts))
+    return Conflict(
+        f"The brake holds: {len(request.silent_hosts)} hosts are silent at once ({names}), and '{request.reaction}' may act on "
+        f"{_count_hosts(request.hosts)}. Nothing was done for any of them.",
+        "Check the network between the control node and these hosts first. Evacuate a host that is really dead by hand, "
+        f"for example: ansible-playbook kvmfleet.migration.evacuate -e source={request.host}",
+    )
+
+
+def _note_silence(document: BrakeDocument, request: SlotRequest, now: datetime.datetime, by: str) -> BrakeDocument:
+    error = _silence_error(request)
+    new = BrakeIncident(SILENT_TOGETHER, request.reaction, request.silent_hosts, write_time(now), write_time(now), by, f"{error.message} {error.next_step}")
+    return _with_incident(document, new, request, now)
+
+
+def _with_incident(document: BrakeDocument, new: BrakeIncident, request: SlotRequest, now: datetime.datetime) -> BrakeDocument:
+    """Return the document with the incident. One that has a host in common with it, and was reported within the window, continues."""
+    young = write_time(now - datetime.timedelta(minutes=LONGEST_WINDOW_MINUTES))
+    kept = [one for one in document.incidents if one.at > young]
+    for index, old in enumerate(kept):
+        if (old.kind, old.reaction) == (new.kind, new.reaction) and set(old.hosts) & set(new.hosts) and old.at > write_time(now - request.window):
+            kept[index] = replace(old, hosts=tuple(sorted({*old.hosts, *new.hosts})), at=new.at)
+            return replace(document, incidents=tuple(kept))
+    return replace(document, incidents=(*kept, new))
+
+
+def _without_host(document: BrakeDocument, request: SlotRequest) -> tuple[BrakeIncident, ...]:
+    """Return the incidents without those of this reaction that the host is in: they have ended."""
+    return tuple(one for one in document.incidents if one.reaction != request.reaction or request.host not in one.hosts)
+
+
+def read_brake(ledger: t.Optional[Ledger]) -> BrakeDocument:
+    """Return the state of the brake; None is a ledger that does not exist yet. Raises L(Unsafe) if the document was damaged."""
+    if ledger is None:
+        return new_brake("")
+    found = ledger.read_brake()
+    if found is None and ledger.has_damaged_brake():
+        raise _damaged_error(ledger)
+    return found.brake if found else new_brake(ledger.ledger_id)
+
+
+def change_brake(ledger: Ledger, decide: Callable[[BrakeDocument], BrakeDecision], may_begin_anew: bool = False) -> tuple[BrakeDocument, BrakeDecision]:
+    """Return the state before, and the decision, which is in the ledger when this returns. If another process came first, it is made again.
+
+    Raises what C(decide) raises; L(Unsafe) if the document was damaged, and it may not be begun anew.
+    """
+    for tries_left in range(_MOST_TRIES, -1, -1):
+        found = ledger.read_brake()
+        if found is None and not may_begin_anew and ledger.has_damaged_brake():
+            raise _damaged_error(ledger)
+        before = found.brake if found else new_brake(ledger.ledger_id)
+        decision = decide(before)
+        if decision.after == before and (found or not may_begin_anew):
+            return before, decision
+        try:
+            ledger.put_brake(decision.after, found)
+            return before, decision
+        except Conflict:
+            if not tries_left:
+                raise
+        time.sleep(_LONGEST_PAUSE_SECONDS * random.random())  # noqa: S311  spreads those that write
+    raise AssertionError("unreachable")
+
+
+def _damaged_error(ledger: Ledger) -> Unsafe:
+    return Unsafe(
+        f"The brake in the ledger {ledger.name} was damaged and set aside, so the hosts of earlier reactions are not known. Nothing was done.",
+        "Find out on which hosts reactions have acted. Then the module event_brake with state: armed begins with an empty brake.",
+    )

@@ -3,124 +3,62 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""The event source for rulebooks: its options, the presence of each host, the queue of waiting events, and many hosts in one event loop."""
+"""The event source for rulebooks: many hosts in one event loop, when to connect to each of them, and which of their changes are reported."""
 
 from __future__ import annotations
 
 import asyncio
-import collections
 import dataclasses
+import getpass
+import os
+import socket
 import time
 import typing as t
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.connection import OPEN_TIMEOUT_SECONDS
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.libvirt_formats import check_uri
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_before, utc_now
 
-from .libvirt_events import EVENTS, HOST_BACK, HOST_GONE, MIGRATION_ITERATION, POST_COPY_FAILED, Event, EventWords, HostLink, LinkReporter, events_lost
-
-_GONE_AFTER_SECONDS = 30
-_QUEUE_SIZE = 1000
-_KNOWN_OPTIONS = ("hosts", "gone_after_seconds", "queue_size", "events")
-
-
-class SourceOptions(t.NamedTuple):
-    """Checked options.
-
-    :arg hosts: URIs by name in the inventory.
-    :arg events: names of the events that are wanted.
-    """
-
-    hosts: dict[str, str]
-    gone_after_seconds: float
-    queue_size: int
-    events: frozenset[str]
-
-
-def parse_options(args: JsonObject) -> SourceOptions:
-    """Return the options in a source's arguments. Raises L(InvalidArgument), which names the invalid option."""
-    unknown = sorted(set(args) - set(_KNOWN_OPTIONS))
-    if unknown:
-        raise InvalidArgument(f"The event source libvirt has no option {', '.join(unknown)}.", f"It has: {', '.join(_KNOWN_OPTIONS)}.")
-    return SourceOptions(
-        _read_hosts(args.get("hosts")),
-        _read_number("gone_after_seconds", args.get("gone_after_seconds", _GONE_AFTER_SECONDS), 1),
-        int(_read_number("queue_size", args.get("queue_size", _QUEUE_SIZE), 10)),
-        _read_events(args.get("events")),
-    )
-
-
-def _read_hosts(hosts: Json) -> dict[str, str]:
-    if not isinstance(hosts, Mapping) or not hosts:
-        raise InvalidArgument(f"hosts is {hosts!r}.", "Give URIs by the names of hosts, such as {kvm1: qemu+ssh://root@kvm1/system?no_tty=1}.")
-    return {str(name): check_uri(uri, f"The URI of {name} in hosts") for name, uri in hosts.items()}
-
-
-def _read_number(name: str, value: Json, least: int) -> float:
-    try:
-        number = float(t.cast("float", value))
-    except (TypeError, ValueError, OverflowError):
-        number = -1.0
-    # Values that are not numbers compare as false, too.
-    if not least <= number < float("inf"):
-        raise InvalidArgument(f"{name} is {value!r}.", f"Give a number, at least {least}.")
-    return number
-
-
-def _read_events(events: Json) -> frozenset[str]:
-    if events is None:
-        return frozenset(EVENTS)
-    if not isinstance(events, list) or not set(map(str, events)) <= set(EVENTS):
-        raise InvalidArgument(f"events is {events!r}.", f"Give a list of these: {', '.join(EVENTS)}.")
-    return frozenset(map(str, events))
-
+from .detection import GONE, ISOLATED, SECOND_ADDRESS, SSH, SUSPECT, UP, Change, HostDetection
+from .event_backlog import Backlog
+from .event_options import SourceOptions
+from .libvirt_events import (
+    HOST_BACK,
+    HOST_GONE,
+    HOST_ISOLATED,
+    HOST_SUSPECT,
+    Event,
+    EventWords,
+    HostLink,
+    LinkReporter,
+)
+from .signs_of_life import PROBE_SECONDS, LeasesByName, LedgerServices, ProbeAnswer, probe_port
 
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 60.0
 
 
-class Presence:
-    """The state of a host, which answers, is silent, or is gone. Each change to gone and back is reported once.
+class Retries:
+    """When to try to connect to a host again. All times are of one monotonic clock, in seconds."""
 
-    All times are of one monotonic clock, in seconds.
-
-    :arg gone_after_seconds: the silence after which the host counts as gone.
-    :arg now: the start of following; the host counts as heard from until then.
-    """
-
-    def __init__(self, gone_after_seconds: float, now: float) -> None:
-        self._gone_after = gone_after_seconds
-        self._heard_at = now
+    def __init__(self, now: float) -> None:
         self._there = False
-        self._is_reported = False
-        self._why = "it has not answered yet"
         self._tries = 0
         self._next_try = now
 
-    def note_answer(self, now: float) -> t.Optional[float]:
-        """Note an answer; return how many seconds the host was silent if it was reported as gone."""
-        silent = now - self._heard_at
-        was_reported, self._is_reported = self._is_reported, False
-        self._there, self._heard_at, self._tries = True, now, 0
-        return silent if was_reported else None
+    def note_answer(self) -> None:
+        """Note a connection."""
+        self._there, self._tries = True, 0
 
-    def note_loss(self, now: float, why: str, silent_seconds: float = 0.0) -> None:
-        """Note a lost connection; the next try comes soon.
+    def note_loss(self, now: float) -> None:
+        """Note a lost connection; the next try comes soon."""
+        self._there, self._next_try = False, now + FIRST_PAUSE_SECONDS
 
-        :arg silent_seconds: for how long nothing had been heard by then.
-        """
-        self._there, self._heard_at, self._why = False, now - silent_seconds, why
-        self._next_try = now + FIRST_PAUSE_SECONDS
-
-    def note_failed_try(self, now: float, why: str, hanging: int = 0) -> None:
+    def note_failed_try(self, now: float, hanging: int = 0) -> None:
         """Note a failed try to connect; tries become rarer, and even rarer while earlier ones hang.
 
         :arg hanging: how many tries have never come back.
         """
-        self._why = why
         pause = min(FIRST_PAUSE_SECONDS * 2**self._tries, LONGEST_PAUSE_SECONDS) * (1 + hanging)
         self._tries = min(self._tries + 1, 16)
         self._next_try = now + pause
@@ -129,62 +67,16 @@ class Presence:
         """Whether it is time to connect."""
         return not self._there and now >= self._next_try
 
-    def report_gone(self, now: float) -> t.Optional[tuple[str, float]]:
-        """Return why and for how many seconds the host was silent, if that has to be reported now."""
-        silent = now - self._heard_at
-        if self._there or self._is_reported or silent < self._gone_after:
-            return None
-        self._is_reported = True
-        return self._why, silent
-
-
-_LEAST_IMPORTANT = frozenset({MIGRATION_ITERATION})
-_MOST_IMPORTANT = frozenset({HOST_GONE, HOST_BACK, POST_COPY_FAILED})
-
-
-class Backlog:
-    """A queue with one reader in one event loop; adding an event never waits.
-
-    :arg size: the maximum number of waiting events.
-    :arg clock: returns the time of day as text.
-    """
-
-    def __init__(self, size: int, clock: t.Callable[[], str]) -> None:
-        self._size = size
-        self._clock = clock
-        self._waiting: collections.deque[Event] = collections.deque()
-        self._lost = 0
-        self._there = asyncio.Event()
-
-    def put(self, event: Event) -> None:
-        """Add an event; in a full queue, the oldest of the least important ones is dropped."""
-        self._waiting.append(event)
-        if len(self._waiting) > self._size:
-            del self._waiting[self._find_least_important()]
-            self._lost += 1
-        self._there.set()
-
-    async def get(self) -> Event:
-        """Return the next event; after a loss, first the number of lost events. Wait for an event if necessary."""
-        await self._there.wait()
-        if self._lost:
-            lost, self._lost = self._lost, 0
-            return events_lost(lost, self._clock())
-        event = self._waiting.popleft()
-        if not self._waiting:
-            self._there.clear()
-        return event
-
-    def _find_least_important(self) -> int:
-        ranks = [0 if event["event"] in _LEAST_IMPORTANT else 2 if event["event"] in _MOST_IMPORTANT else 1 for event in self._waiting]
-        return ranks.index(min(ranks))
-
 
 _TICK_SECONDS = 0.5
 # How long links may take to close their connections; one that hangs is abandoned.
 _GOODBYE_SECONDS = 2.0
+# Leases that were not read for so long say nothing.
+_UNREAD_SECONDS = 10.0
+_EVENT_NAMES = {UP: HOST_BACK, SUSPECT: HOST_SUSPECT, ISOLATED: HOST_ISOLATED, GONE: HOST_GONE}
 
 LinkFactory = Callable[[str, EventWords, LinkReporter], HostLink]
+Probe = Callable[[str, int], Coroutine[t.Any, t.Any, ProbeAnswer]]
 
 
 class EventQueue(t.Protocol):
@@ -196,31 +88,54 @@ class EventQueue(t.Protocol):
 
 @dataclasses.dataclass
 class _FollowedHost:
+    name: str
     uri: str
     words: EventWords
-    presence: Presence
+    detection: HostDetection
+    retries: Retries
     link: t.Optional[HostLink] = None
     is_connected: bool = False
     begun_at: float = 0.0
     hanging: list[HostLink] = dataclasses.field(default_factory=list)
+    probe: t.Optional[asyncio.Task[None]] = None
+    probed_at: float = float("-inf")
 
 
 class HostFollower:
     """Follows the hosts of these options until its task is cancelled.
 
     :arg make_link: makes the connection to a host.
+    :arg services: of the ledger; None for what the options say.
     """
 
-    def __init__(self, options: SourceOptions, make_link: LinkFactory = HostLink, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        options: SourceOptions,
+        make_link: LinkFactory = HostLink,
+        clock: Callable[[], float] = time.monotonic,
+        services: t.Optional[LedgerServices] = None,
+        probe: Probe = probe_port,
+    ) -> None:
         self._options = options
         self._make_link = make_link
         self._clock = clock
+        self._probe = probe
         self._backlog = Backlog(options.queue_size, utc_now)
         self._loop = asyncio.get_running_loop()
-        self._hosts = [_FollowedHost(uri, EventWords(name, uri, utc_now), Presence(options.gone_after_seconds, clock())) for name, uri in options.hosts.items()]
+        self._services = services or (LedgerServices(options.etcd, options.election, self.note_leases) if options.etcd else None)
+        self._leads = False
+        self._read_at = clock()
+        self._by = f"{getpass.getuser()}@{socket.gethostname()} pid {os.getpid()}"
+        self._hosts = [self._make_host(name, uri) for name, uri in options.hosts.items()]
+
+    def _make_host(self, name: str, uri: str) -> _FollowedHost:
+        now = self._clock()
+        return _FollowedHost(name, uri, EventWords(name, uri, utc_now), HostDetection(self._options.gone_after_seconds, now), Retries(now))
 
     async def run(self, queue: EventQueue) -> None:
         """Deliver events until cancelled."""
+        if self._services:
+            self._services.start()
         try:
             await asyncio.gather(self._tick_on(), self._hand_over(queue))
         finally:
@@ -228,7 +143,13 @@ class HostFollower:
 
     async def _hand_over(self, queue: EventQueue) -> None:
         while True:
-            await queue.put(await self._backlog.get())
+            event = await self._backlog.get()
+            # The lock may have been lost while the rulebook was busy.
+            if event["event"] not in _EVENT_NAMES.values() or self._is_leader():
+                await queue.put(event)
+
+    def _is_leader(self) -> bool:
+        return self._services is None or self._services.is_leader
 
     # -- what links report, from their threads
 
@@ -244,6 +165,10 @@ class HostFollower:
         """A link has ended, or could not be connected."""
         self._call_soon(lambda: self._on_ended(link, why, silent_seconds))
 
+    def note_leases(self, leases: LeasesByName) -> None:
+        """The leases of all hosts were read."""
+        self._call_soon(lambda: self._on_leases(leases))
+
     def _call_soon(self, act: Callable[[], None]) -> None:
         try:
             self._loop.call_soon_threadsafe(act)
@@ -256,18 +181,37 @@ class HostFollower:
         for host in self._hosts:
             if host.link is link:
                 host.is_connected = True
-                seconds = host.presence.note_answer(self._clock())
-                if seconds is not None:
-                    self._on_event(host.words.host_back(seconds))
+                host.retries.note_answer()
+                host.detection.note_connection(self._clock())
+                self._judge_host(host, self._clock())
 
     def _on_ended(self, link: HostLink, why: str, silent_seconds: float) -> None:
         for host in self._hosts:
             if host.link is link:
+                now = self._clock()
                 if host.is_connected:
-                    host.presence.note_loss(self._clock(), why, silent_seconds)
+                    host.retries.note_loss(now)
+                    host.detection.note_loss(now, why, silent_seconds)
                 else:
-                    host.presence.note_failed_try(self._clock(), why)
+                    host.retries.note_failed_try(now)
+                    host.detection.note_failed_try(why)
                 host.link, host.is_connected = None, False
+
+    def _on_leases(self, leases: LeasesByName) -> None:
+        now = self._clock()
+        if now - self._read_at >= _UNREAD_SECONDS:
+            self._forget_leases()
+        self._read_at = now
+        for host in self._hosts:
+            seen = leases.get(host.name)
+            if seen:
+                host.detection.note_lease(seen.revision, seen.lease.lease_seconds, seen.lease.renew_seconds, now)
+            else:
+                host.detection.forget_lease()
+
+    def _forget_leases(self) -> None:
+        for host in self._hosts:
+            host.detection.forget_lease()
 
     def _on_event(self, event: Event) -> None:
         if event["event"] in self._options.events:
@@ -275,31 +219,82 @@ class HostFollower:
 
     async def _tick_on(self) -> None:
         while True:
+            now = self._clock()
+            if now - self._read_at >= _UNREAD_SECONDS:
+                self._forget_leases()
+            self._follow_leadership(now)
             for host in self._hosts:
-                self._tick_host(host, self._clock())
+                self._tick_host(host, now)
             await asyncio.sleep(_TICK_SECONDS)
+
+    def _follow_leadership(self, now: float) -> None:
+        """Report the hosts that are gone again once this source leads: the one before may have died while its rulebook handled them."""
+        led, self._leads = self._leads, self._is_leader()
+        if self._leads and not led:
+            for host in self._hosts:
+                change = host.detection.report_again(now)
+                if change:
+                    self._report_change(host, change, now)
 
     def _tick_host(self, host: _FollowedHost, now: float) -> None:
         if host.link and not host.is_connected and now - host.begun_at > OPEN_TIMEOUT_SECONDS:
             self._leave_behind(host, host.link, now)
-        if host.link is None and host.presence.wants_to_try(now):
+        if host.link is None and host.retries.wants_to_try(now):
             host.link, host.begun_at = self._make_link(host.uri, host.words, self), now
             host.link.start()
-        gone = host.presence.report_gone(now)
-        if gone:
-            self._on_event(host.words.host_gone(*gone))
+        self._probe_host(host, now)
+        self._judge_host(host, now)
+
+    def _judge_host(self, host: _FollowedHost, now: float) -> None:
+        change = host.detection.judge(now)
+        # Asked again: the lock may have been lost since the last tick.
+        if change and self._is_leader():
+            self._report_change(host, change, now)
+
+    def _report_change(self, host: _FollowedHost, change: Change, now: float) -> None:
+        detection = host.detection
+        signs = f"; but {detection.describe_signs_of_life(now)}" if change.state == ISOLATED else ""
+        facts = {
+            "was": change.was,
+            "silent": [other.name for other in self._hosts if other.detection.is_silent(now)],
+            "silent_since": utc_before(round(change.seconds * 1000)),
+            "signals": detection.describe_signals(now),
+            "by": self._by,
+        }
+        self._on_event(host.words.host_changed(_EVENT_NAMES[change.state], "" if change.state == UP else f"{detection.why}{signs}", change.seconds, facts))
 
     def _leave_behind(self, host: _FollowedHost, link: HostLink, now: float) -> None:
         """Abandon an attempt that hangs: libvirt's own call may hang for minutes, or forever."""
         link.stop()
         host.hanging = [one for one in (*host.hanging, link) if one.is_alive()]
-        host.presence.note_failed_try(now, f"its libvirt did not answer within {OPEN_TIMEOUT_SECONDS:.0f} s", len(host.hanging))
+        host.retries.note_failed_try(now, len(host.hanging))
+        host.detection.note_failed_try(f"its libvirt did not answer within {OPEN_TIMEOUT_SECONDS:.0f} s")
         host.link = None
 
+    def _probe_host(self, host: _FollowedHost, now: float) -> None:
+        ports = [(path, given[host.name]) for path, given in self._probed_paths() if host.name in given]
+        if ports and host.detection.wants_probes and host.probe is None and now - host.probed_at >= PROBE_SECONDS:
+            host.probe, host.probed_at = self._loop.create_task(self._probe_ports(host, ports)), now
+
+    def _probed_paths(self) -> tuple[tuple[str, dict[str, tuple[str, int]]], ...]:
+        return (SSH, self._options.ssh_ports), (SECOND_ADDRESS, self._options.second_addresses)
+
+    async def _probe_ports(self, host: _FollowedHost, ports: list[tuple[str, tuple[str, int]]]) -> None:
+        try:
+            for path, (address, port) in ports:
+                answer = await (self._probe)(address, port)
+                now = self._clock()
+                host.detection.note_probe(path, now if answer.answers else None, answer.says)
+        finally:
+            host.probe = None
+
     async def _say_goodbye(self) -> None:
+        if self._services:
+            self._services.stop()
         links = [host.link for host in self._hosts if host.link]
         for link in links:
             link.stop()
+        ending = [*links, *([self._services] if self._services else [])]
         until = self._loop.time() + _GOODBYE_SECONDS
-        while any(link.is_alive() for link in links) and self._loop.time() < until:
+        while any(one.is_alive() for one in ending) and self._loop.time() < until:
             await asyncio.sleep(0.05)

@@ -27,7 +27,8 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 
 Event = JsonObject
 
-HOST_GONE, HOST_BACK, EVENTS_LOST = "host_gone", "host_back", "events_lost"
+HOST_SUSPECT, HOST_ISOLATED, HOST_GONE, HOST_BACK = "host_suspect", "host_isolated", "host_gone", "host_back"
+EVENTS_LOST = "events_lost"
 JOB_COMPLETED, MIGRATION_ITERATION, POST_COPY_FAILED = "job_completed", "migration_iteration", "post_copy_failed"
 SOURCE, DESTINATION = "source", "destination"
 
@@ -48,7 +49,7 @@ _SIDES = {_SUSPENDED: SOURCE, _RESUMED: DESTINATION}
 # virDomainState and virDomainPausedReason, virDomainRunningReason: the state of a domain whose post-copy broke while no link was listening.
 _POST_COPY_FAILED_STATES = {(3, 13): SOURCE, (1, 11): DESTINATION}
 
-EVENTS = (*(name for name, _details in _LIFECYCLE), JOB_COMPLETED, MIGRATION_ITERATION, POST_COPY_FAILED, HOST_GONE, HOST_BACK)
+EVENTS = (*(name for name, _details in _LIFECYCLE), JOB_COMPLETED, MIGRATION_ITERATION, POST_COPY_FAILED, HOST_SUSPECT, HOST_ISOLATED, HOST_GONE, HOST_BACK)
 
 # Names of virDomainGetJobStats and of events, for a job that has ended.
 _JOB_FIGURES = (
@@ -98,13 +99,14 @@ class EventWords:
         """Return the event of another iteration of a migration."""
         return self._make_event(MIGRATION_ITERATION, "", domain, uuid, iteration=iteration)
 
-    def host_gone(self, why: str, seconds: float) -> Event:
-        """Return the event of a host that was silent for that number of seconds."""
-        return self._make_event(HOST_GONE, why, seconds=round(seconds))
+    def host_changed(self, name: str, why: str, seconds: float, facts: JsonObject) -> Event:
+        """Return the event of a change of the host.
 
-    def host_back(self, seconds: float) -> Event:
-        """Return the event of a host that answers again, after that number of seconds."""
-        return self._make_event(HOST_BACK, "", seconds=round(seconds))
+        :arg name: e.g. L(HOST_GONE).
+        :arg seconds: since when it has been so, or for how long it was away.
+        :arg facts: further keys of the event.
+        """
+        return self._make_event(name, why, seconds=round(seconds), **facts)
 
     def _make_event(self, name: str, detail: str, domain: str = "", uuid: str = "", **more: Json) -> Event:
         # A domain can have any name; rulebooks print it.

@@ -24,10 +24,12 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintena
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import HistoryLine
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 
+from .._ledger.brake_document import BrakeDocument
 from .._ledger.documents import DomainEntry, HostEntry
 from .._ledger.ledger import Ledger, Witness
 from .._ledger.locate import state_path
 from .._settings.variables import Settings
+from .brake_notices import BRAKE_KINDS, is_in_brake, make_brake_events
 from .cloud_events import data_of_event, kind_of_event
 from .host_notices import FENCING_KIND, is_in_entry, make_host_events
 from .notice_delivery import Sender, Spool, SpooledNotice, count_spooled
@@ -76,6 +78,12 @@ class Notices(Witness):
     def watch_host(self, after: HostEntry, detail: str) -> Iterator[None]:
         """Keep the event of the host, and send it after its document was written."""
         with self._keep_events(make_host_events(after, detail, self._ledger_id)):
+            yield
+
+    @contextlib.contextmanager
+    def watch_brake(self, before: BrakeDocument | None, after: BrakeDocument) -> Iterator[None]:
+        """Keep the events of new incidents of the brake, and send them after it was written."""
+        with self._keep_events(make_brake_events(before, after, self._ledger_id)):
             yield
 
     @contextlib.contextmanager
@@ -178,6 +186,9 @@ def _is_confirmed(kept: SpooledNotice, ledger: Ledger) -> bool:
         if kind == FENCING_KIND:
             host = ledger.read_host(subject)
             return host is not None and is_in_entry(at, host.host)
+        if kind in BRAKE_KINDS:
+            brake = ledger.read_brake()
+            return brake is not None and is_in_brake(kind, at, brake.brake)
         record_id = data["record"]
         if record_id is not None:
             return has_happened(event, ledger.read_record(str(record_id)).record)

@@ -37,7 +37,7 @@ from ansible_collections.kvmfleet.migration.plugins.lookup.ledger import LookupM
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, KvmfleetError
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.event_source import parse_options
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.event_options import parse_options
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.task import task_vars
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import host_entry
 

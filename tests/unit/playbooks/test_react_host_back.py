@@ -39,13 +39,13 @@ class Control:
         self.before = self.stored()
 
     def stored(self) -> dict[str, bytes]:
-        """Return the documents of the ledger."""
-        return {str(path): path.read_bytes() for path in sorted(self.ledger.rglob("*.json"))}
+        """Return the documents of the ledger but the brake."""
+        return {str(path): path.read_bytes() for path in sorted(self.ledger.rglob("*.json")) if path.parent.name != "brake"}
 
     def slots(self) -> list[tuple[str, str]]:
         """Return the slots of the brake that are taken: the reaction and the host of each."""
-        path = self.events / "brake.json"
-        return [(place["reaction"], place["host"]) for place in json.loads(path.read_text())["places"]] if path.exists() else []
+        found = open_ledger(str(self.ledger)).read_brake()
+        return [(slot.reaction, slot.host) for slot in found.brake.slots] if found else []
 
     def run(self, playbook: str, *arguments: str) -> tuple[int, str]:
         """Run the playbook; return its exit code, and what it wrote as one line."""

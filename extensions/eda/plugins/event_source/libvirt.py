@@ -23,8 +23,11 @@ description:
     included if libvirt has them. C(migration_iteration) has C(iteration).
   - C(post_copy_failed) is a domain whose post-copy migration has failed. C(detail) states whether this host is the C(source) or the C(destination). The
     event is repeated after each new connection until the migration is recovered.
-  - C(host_gone) is sent once for a host that has been silent for O(gone_after_seconds), C(host_back) once when the host answers again. Both have the
-    duration in C(seconds), and the cause in C(detail).
+  - C(host_suspect), C(host_isolated), C(host_gone) and C(host_back) are sent once for each change of a host. A host is C(suspect) when its libvirt does not
+    answer or its lease in etcd was not renewed in time; C(isolated) when its libvirt has been silent for O(gone_after_seconds), but its lease is renewed or one
+    of its ports answers; C(gone) when it has been silent on every path for O(gone_after_seconds). C(host_back) is sent when libvirt answers again.
+  - These four have the duration in C(seconds), the cause in C(detail), the state before in C(was), the hosts that are silent at this moment in C(silent), the
+    beginning of the silence in C(silent_since), what is known about each path in C(signals), and in C(by) who sends the event.
   - C(events_lost) has in C(count) how many events were dropped because the rulebook was too slow.
 options:
   hosts:
@@ -32,9 +35,32 @@ options:
     type: dict
     required: true
   gone_after_seconds:
-    description: How long a host must be silent before it is reported as gone. A host that stops answering is noticed after 20 seconds.
+    description:
+      - How long a host must be silent before it is reported as gone. A host that stops answering is noticed after 20 seconds.
+      - A host with a lease is not gone before the time of its lease and of one renewal.
     type: float
     default: 30
+  ledger:
+    description: The ledger, as in C(kvmfleet_ledger). If it is in etcd, the leases of the hosts there are read; a ledger in a folder has no leases.
+    type: str
+  etcd:
+    description: The connection to etcd, as in C(kvmfleet_etcd).
+    type: dict
+  election:
+    description:
+      - With a ledger in etcd, sources that have the same name elect one of them, which alone reports changes of hosts. Another one takes over when it ends, and
+        reports hosts that are gone again. By default there is no election.
+    type: str
+  ssh_ports:
+    description:
+      - Addresses of SSH by name of the host, such as V(10.0.0.11) or V(10.0.0.11:2222). They are probed only while libvirt is silent. A refused connection
+        is an answer.
+    type: dict
+  second_addresses:
+    description:
+      - Addresses on a second network by name of the host, such as V(10.0.1.11) or V(10.0.1.11:22). They are probed as O(ssh_ports). The default port is that
+        of the lease service, 16516.
+    type: dict
   queue_size:
     description: Maximum number of events that wait for a busy rulebook. Beyond that, iterations are dropped first, events of hosts and failed post-copies last.
     type: int
@@ -69,11 +95,8 @@ _make_importable()
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.connection import libvirt_binding  # noqa: E402
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import NotSupported  # noqa: E402
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.event_source import (  # noqa: E402
-    EventQueue,
-    HostFollower,
-    parse_options,
-)
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.event_options import parse_options  # noqa: E402
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.event_source import EventQueue, HostFollower  # noqa: E402
 
 
 async def main(queue: EventQueue, args: dict[str, t.Any]) -> None:

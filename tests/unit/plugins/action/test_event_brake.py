@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import datetime
+import json
 import pathlib
 import types
 import typing as t
@@ -13,7 +15,11 @@ import typing as t
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.action.event_brake import ActionModule
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Forbidden, InvalidArgument, KvmfleetError, NotFound
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Forbidden, InvalidArgument, KvmfleetError, NotFound, Unsafe
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.brake_document import BrakeDocument
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.task import task_vars
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import host_entry
 
 Task = t.Callable[..., dict[str, t.Any]]
 
@@ -25,21 +31,28 @@ def task(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Task:
 
     def run(check_mode: bool = False, **args: t.Any) -> dict[str, t.Any]:
         action = ActionModule.__new__(ActionModule)
+        action._loader = None
         action._task = types.SimpleNamespace(args=args, async_val=0, check_mode=check_mode, diff=False, delegate_to=None)
-        return action.run_with_options({"inventory_hostname": "localhost", "hostvars": {}})
+        return action.run_with_options(task_vars("localhost", {}))
 
     return run
+
+
+def read_brake(folder: pathlib.Path) -> BrakeDocument:
+    found = FileLedger(str(folder / "kvmfleet" / "ledger")).read_brake()
+    assert found
+    return found.brake
 
 
 def test_a_slot_is_taken_once_and_can_be_released(task: Task, tmp_path: pathlib.Path) -> None:
     first = task(host="kvm1")
     assert (first["changed"], [place["host"] for place in first["places"]]) == (True, ["kvm1"])
-    assert task(host="kvm1") == {"changed": False, "places": first["places"]}
+    assert task(host="kvm1") == {"changed": False, "places": first["places"], "armed": True}
     with pytest.raises(Conflict):
         task(host="kvm2")
-    assert task(host="kvm1", state="released") == {"changed": True, "places": []}
+    assert task(host="kvm1", state="released") == {"changed": True, "places": [], "armed": True}
     assert task(host="kvm2")["changed"]
-    assert (tmp_path / "kvmfleet" / "events" / "brake.json").stat().st_mode & 0o777 == 0o600
+    assert [slot.host for slot in read_brake(tmp_path).slots] == ["kvm2"]
 
 
 def test_check_mode_predicts_and_writes_nothing(task: Task, tmp_path: pathlib.Path) -> None:
@@ -50,8 +63,75 @@ def test_check_mode_predicts_and_writes_nothing(task: Task, tmp_path: pathlib.Pa
         task(check_mode=True, host="kvm2")
 
 
+def test_a_check_takes_no_slot_and_notes_silent_hosts(task: Task, tmp_path: pathlib.Path) -> None:
+    assert task(host="kvm1", state="checked")["places"] == []
+    task(host="kvm9", reaction="other")
+    for check_mode, noted in ((True, 0), (False, 1)):
+        with pytest.raises(Conflict, match="2 hosts are silent at once"):
+            task(check_mode=check_mode, host="kvm1", state="checked", silent=["kvm2"])
+        assert (len(read_brake(tmp_path).incidents), len(read_brake(tmp_path).slots)) == (noted, 1)
+
+
+def test_hosts_that_are_silent_for_a_known_cause_do_not_count(task: Task, tmp_path: pathlib.Path) -> None:
+    ledger = FileLedger(str(tmp_path / "kvmfleet" / "ledger"))
+    for number, state in enumerate(("fenced", "maintenance", "enabled"), 1):
+        host_id = f"11111111-0000-4000-8000-00000000000{number}"
+        ledger.put_host(host_entry({"host_id": host_id, "host_uuid": host_id, "name": f"kvm{number}", "state": state}), None)
+    assert task(host="kvm4", silent=["kvm1", "kvm2", "kvm4"], reaction="evacuate")["changed"]
+    with pytest.raises(Conflict):
+        task(host="kvm5", silent=["kvm3"], reaction="other")
+
+
+def test_an_isolated_host_must_be_in_the_ledger(task: Task, tmp_path: pathlib.Path) -> None:
+    with pytest.raises(NotFound):
+        task(host="kvm1", isolated="its lease is renewed")
+    host_id = "11111111-0000-4000-8000-000000000001"
+    ledger = FileLedger(str(tmp_path / "kvmfleet" / "ledger"))
+    ledger.put_host(host_entry({"host_id": host_id, "host_uuid": host_id, "name": "kvm1", "state": "enabled"}), None)
+    assert task(host="kvm1", isolated="its lease is renewed") == {"changed": True, "places": [], "armed": True}
+    assert read_brake(tmp_path).incidents[0].host_id == host_id
+
+
+def test_slots_of_an_earlier_version_count_and_are_moved_once(task: Task, tmp_path: pathlib.Path) -> None:
+    events = tmp_path / "kvmfleet" / "events"
+    events.mkdir(parents=True)
+    at = datetime.datetime.now(datetime.UTC).isoformat()
+    (events / "brake.json").write_text(json.dumps({"places": [{"reaction": "evacuate", "host": "kvm9", "at": at}]}))
+    with pytest.raises(Conflict, match="kvm9"):
+        task(host="kvm1")
+    assert (events / "brake.json").exists()
+    assert [place["host"] for place in task(host="kvm1", hosts=2)["places"]] == ["kvm9", "kvm1"]
+    assert [path.name for path in events.iterdir()] == ["brake.json.moved"]
+    assert task(host="kvm9", state="released")["places"]
+    assert [slot.host for slot in read_brake(tmp_path).slots] == ["kvm1"]
+
+
+def test_a_damaged_brake_blocks_all_reactions_until_a_person_arms_them(task: Task, tmp_path: pathlib.Path) -> None:
+    task(host="kvm1")
+    (document,) = (tmp_path / "kvmfleet" / "ledger" / "brake").iterdir()
+    document.write_text("{")
+    for check_mode in (True, False):
+        with pytest.raises(Unsafe, match="was damaged"):
+            task(check_mode=check_mode, host="kvm1")
+    assert task(state="armed") == {"changed": False, "places": [], "armed": True}
+    assert task(host="kvm2")["changed"]
+
+
+def test_reactions_are_disarmed_and_armed_in_the_ledger(task: Task, tmp_path: pathlib.Path) -> None:
+    assert task(state="disarmed") == {"changed": True, "places": [], "armed": False}
+    assert not task(state="disarmed")["changed"]
+    with pytest.raises(Forbidden, match="disarmed them at"):
+        task(host="kvm1")
+    assert task(state="armed") == {"changed": True, "places": [], "armed": True}
+    (tmp_path / "kvmfleet" / "events").mkdir()
+    (tmp_path / "kvmfleet" / "events" / "disarmed").touch()
+    still = task(state="armed")
+    assert (still["armed"], len(still["warnings"])) == (False, 1)
+
+
 def test_a_disarmed_brake_refuses_slots_and_still_releases_them(task: Task, tmp_path: pathlib.Path) -> None:
     task(host="kvm1")
+    (tmp_path / "kvmfleet" / "events").mkdir()
     (tmp_path / "kvmfleet" / "events" / "disarmed").touch()
     for check_mode in (False, True):
         with pytest.raises(Forbidden, match="disarmed"):

@@ -2,81 +2,271 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""When a host is gone, and when it is back."""
+"""When a host is suspect, isolated, gone, and back."""
 
 from __future__ import annotations
 
+import typing as t
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.event_source import LONGEST_PAUSE_SECONDS, Presence
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.detection import (
+    GONE,
+    ISOLATED,
+    LEASE,
+    LIBVIRT,
+    SECOND_ADDRESS,
+    SSH,
+    SUSPECT,
+    UP,
+    HostDetection,
+)
 
-GONE_AFTER = 30.0
-
-
-def test_a_restart_of_the_daemon_is_not_reported_as_gone() -> None:
-    presence = Presence(GONE_AFTER, 0)
-    assert presence.note_answer(1) is None
-    presence.note_loss(100, "closed")
-    assert not presence.wants_to_try(100.5)
-    assert presence.wants_to_try(101)
-    assert presence.report_gone(102) is None
-    assert presence.note_answer(103) is None
-
-
-def test_the_time_before_the_silence_was_noticed_counts() -> None:
-    presence = Presence(GONE_AFTER, 0)
-    presence.note_answer(1)
-    presence.note_loss(100, "silent", silent_seconds=20)
-    assert presence.report_gone(109) is None
-    assert presence.report_gone(110) == ("silent", 30)
-    assert presence.note_answer(400) == 320
+GONE_AFTER = 60.0
 
 
-def test_a_host_that_never_answered_is_reported_gone() -> None:
-    presence = Presence(GONE_AFTER, 0)
-    presence.note_failed_try(1, "no route")
-    assert presence.report_gone(29) is None
-    assert presence.report_gone(30) == ("no route", 30)
+class Host:
+    """A host, and what is heard of it, second by second."""
+
+    def __init__(self, gone_after: float = GONE_AFTER, has_lease: bool = False) -> None:
+        self.now, self.revision = 0.0, 0
+        self.detection = HostDetection(gone_after, 0.0)
+        self.has_lease = has_lease
+        self.told: list[tuple[float, str, float]] = []
+        self.connect()
+        self.live(1)
+
+    def connect(self) -> None:
+        self.detection.note_connection(self.now)
+
+    def lose_libvirt(self, silent_seconds: float = 0.0) -> None:
+        self.detection.note_loss(self.now, "it stopped answering", silent_seconds)
+
+    def live(self, seconds: int, lease: bool = True, reads: bool = True, probes: t.Sequence[str] = (), asked: t.Sequence[str] = ()) -> None:
+        """Let time pass.
+
+        :arg lease: whether the host renews its lease, every three seconds.
+        :arg probes: the ports that answer.
+        :arg asked: the ports that are probed and do not.
+        """
+        for _second in range(seconds):
+            self.now += 1
+            self.revision += lease and self.now % 3 == 0
+            if self.has_lease and reads:
+                self.detection.note_lease(self.revision, 15, 3, self.now)
+            for path in probes:
+                self.detection.note_probe(path, self.now, "")
+            for path in asked:
+                self.detection.note_probe(path, None, "no answer")
+            change = self.detection.judge(self.now)
+            if change:
+                self.told.append((self.now, change.state, round(change.seconds)))
+
+    @property
+    def states(self) -> list[str]:
+        return [state for _now, state, _seconds in self.told]
 
 
-def test_pauses_between_attempts_grow_and_are_longer_while_one_hangs() -> None:
-    presence, now, pauses = Presence(GONE_AFTER, 0), 0.0, []
-    for _try in range(12):
-        presence.note_failed_try(now, "no route")
-        before = now
-        while not presence.wants_to_try(now):
-            now += 0.5
-        pauses.append(now - before)
-    assert pauses == sorted(pauses)
-    assert (pauses[0], pauses[-1]) == (1, LONGEST_PAUSE_SECONDS)
-    presence.note_failed_try(now, "hangs", hanging=2)
-    assert not presence.wants_to_try(now + 2 * LONGEST_PAUSE_SECONDS)
-    assert presence.wants_to_try(now + 3 * LONGEST_PAUSE_SECONDS)
+def test_without_leases_a_silent_host_is_suspect_gone_and_back() -> None:
+    host = Host()
+    host.live(99)
+    host.lose_libvirt(silent_seconds=20)
+    host.live(60)
+    assert host.told == [(101.0, SUSPECT, 21), (140.0, GONE, 60)]
+    host.live(260)
+    host.connect()
+    host.live(1)
+    assert host.told[2:] == [(421.0, UP, 341)]
 
 
-STEPS = st.lists(st.tuples(st.sampled_from(["heard", "lost", "failed", "look"]), st.floats(0, 100)), max_size=60)
+def test_a_restart_of_the_daemon_is_not_reported() -> None:
+    host = Host()
+    host.lose_libvirt()
+    host.live(9)
+    host.connect()
+    host.live(100)
+    assert host.told == []
+
+
+def test_a_host_that_never_answered_is_gone() -> None:
+    detection = HostDetection(30.0, 0.0)
+    detection.note_failed_try("no route")
+    assert detection.judge(9) is None
+    assert detection.judge(10) == (SUSPECT, UP, 10)
+    assert detection.judge(30) == (GONE, SUSPECT, 30)
+    assert detection.why == "no route"
+
+
+def test_a_power_cut_is_first_seen_by_the_lease() -> None:
+    host = Host(has_lease=True)
+    host.live(99)
+    # The lease was renewed at 99; libvirt's keepalive notices after 20 s.
+    host.live(20, lease=False)
+    assert host.told == [(115.0, SUSPECT, 16)]
+    assert "lease" in host.detection.why
+    assert not host.detection.is_silent(host.now)
+    host.lose_libvirt(silent_seconds=20)
+    host.live(60, lease=False)
+    assert host.states == [SUSPECT, GONE]
+    assert host.told[1] == (160.0, GONE, 60)
+    assert host.detection.is_silent(host.now)
+
+
+def test_a_host_that_renews_its_lease_is_isolated_and_never_gone() -> None:
+    host = Host(has_lease=True)
+    host.lose_libvirt()
+    host.live(1000)
+    assert host.states == [SUSPECT, ISOLATED]
+    assert not host.detection.is_silent(host.now)
+    assert "lease: renewed" in host.detection.describe_signs_of_life(host.now)
+    # Then it dies.
+    host.live(70, lease=False)
+    assert host.states == [SUSPECT, ISOLATED, GONE]
+
+
+@pytest.mark.parametrize("path", [SSH, SECOND_ADDRESS])
+def test_a_host_whose_port_answers_is_isolated(path: str) -> None:
+    host = Host()
+    host.lose_libvirt()
+    host.live(200, probes=[path])
+    assert host.states == [SUSPECT, ISOLATED]
+    assert host.detection.describe_signals(host.now)[path] == "answered 0 s ago"
+
+
+def test_a_port_that_never_answers_says_nothing() -> None:
+    host = Host()
+    host.lose_libvirt()
+    host.live(100, asked=[SSH])
+    assert host.states == [SUSPECT, GONE]
+    assert "no answer" in host.detection.describe_signals(host.now)[SSH]
+
+
+def test_a_host_that_answered_shortly_before_is_neither_isolated_nor_gone() -> None:
+    host = Host()
+    host.lose_libvirt()
+    host.live(30, probes=[SSH])
+    host.live(50, asked=[SSH])
+    assert host.states == [SUSPECT]
+    host.live(20, asked=[SSH])
+    assert host.states == [SUSPECT, GONE]
+
+
+def test_leases_that_cannot_be_read_say_nothing() -> None:
+    """All members of etcd are down: the hosts renew nothing, and nothing is read. Libvirt of all hosts answers."""
+    host = Host(has_lease=True)
+    host.live(100)
+    host.detection.forget_lease()
+    host.live(600, lease=False, reads=False)
+    assert host.told == []
+    # They are read again before the first renewal.
+    host.live(10, lease=False)
+    host.live(100)
+    assert host.told == []
+
+
+def test_a_host_without_a_lease_that_can_be_read_is_judged_by_libvirt() -> None:
+    host = Host(has_lease=True)
+    host.live(100)
+    host.detection.forget_lease()
+    host.lose_libvirt()
+    host.live(60, reads=False)
+    assert host.states == [SUSPECT, GONE]
+
+
+def test_the_first_lease_that_is_read_is_no_sign_of_life() -> None:
+    """A key that a dead host has left."""
+    detection = HostDetection(GONE_AFTER, 0.0)
+    states = []
+    for now in range(1, 100):
+        detection.note_lease(7, 15, 3, float(now))
+        change = detection.judge(float(now))
+        states += [change.state] if change else []
+    assert states == [SUSPECT, GONE]
+
+
+def test_a_host_is_not_gone_before_it_would_know_that_its_lease_ended() -> None:
+    host = Host(gone_after=5, has_lease=True)
+    host.lose_libvirt()
+    host.live(60, lease=False)
+    assert host.told[-1] == (19.0, GONE, 18)
+
+
+def test_a_host_that_boots_after_it_was_gone_is_back_and_not_isolated() -> None:
+    host = Host(has_lease=True)
+    host.lose_libvirt()
+    host.live(100, lease=False)
+    host.live(40)
+    host.connect()
+    host.live(5)
+    assert host.states == [SUSPECT, GONE, UP]
+
+
+def test_a_host_that_was_gone_and_whose_libvirt_stays_silent_is_isolated_in_the_end() -> None:
+    host = Host(has_lease=True)
+    host.lose_libvirt()
+    host.live(100, lease=False)
+    host.live(100)
+    assert host.states == [SUSPECT, GONE, ISOLATED]
+
+
+def test_only_hosts_that_are_gone_or_isolated_are_reported_again() -> None:
+    host = Host()
+    assert host.detection.report_again(host.now) is None
+    host.lose_libvirt()
+    host.live(30)
+    assert host.detection.report_again(host.now) is None
+    host.live(70)
+    assert host.detection.report_again(host.now) == (GONE, GONE, 100)
+
+
+def test_signals_describe_each_path() -> None:
+    host = Host(has_lease=True)
+    assert host.detection.describe_signals(host.now)[LIBVIRT] == "answers"
+    host.lose_libvirt()
+    host.live(40, lease=False, asked=[SSH])
+    signals = host.detection.describe_signals(host.now)
+    assert signals.keys() == {LIBVIRT, LEASE, SSH}
+    assert signals[LIBVIRT] == "silent for 40 s (it stopped answering)"
+    assert signals[LEASE].startswith("not renewed for")
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["connect", "lose", "renew", "stale", "unread", "ssh"]), st.floats(0, 100)),
+    max_size=60,
+)
 
 
 @given(STEPS)
-def test_gone_and_back_alternate_and_match_the_silence(steps: list[tuple[str, float]]) -> None:
-    presence, now, told, silent_since = Presence(GONE_AFTER, 0), 0.0, [], 0.0
-    there = False
+def test_a_host_is_gone_only_after_that_silence_on_every_path(steps: list[tuple[str, float]]) -> None:
+    detection, now, revision, state = HostDetection(GONE_AFTER, 0.0), 0.0, 0, UP
+    heard, renewed, is_connected = 0.0, 0.0, False
     for what, seconds in steps:
         now += seconds
-        if what == "heard" and not there:
-            back = presence.note_answer(now)
-            told += ["back"] if back is not None else []
-            assert back is None or back >= GONE_AFTER
-            there = True
-        elif what == "lost" and there:
-            presence.note_loss(now, "closed")
-            there, silent_since = False, now
-        elif what == "failed" and not there:
-            presence.note_failed_try(now, "no route")
-        gone = presence.report_gone(now)
-        if gone:
-            assert not there
-            assert now - silent_since >= GONE_AFTER
-            told.append("gone")
-    assert told == [("gone", "back")[number % 2] for number in range(len(told))]
+        if what == "connect" and not is_connected:
+            detection.note_connection(now)
+            is_connected = True
+        elif what == "lose" and is_connected:
+            detection.note_loss(now, "closed")
+            is_connected, heard = False, now
+        elif what in ("renew", "stale"):
+            revision += what == "renew"
+            detection.note_lease(revision, 15, 3, now)
+            renewed = now if what == "renew" else renewed
+        elif what == "unread":
+            detection.forget_lease()
+            renewed = 0.0
+        elif what == "ssh" and not is_connected:
+            detection.note_probe(SSH, now, "")
+            heard = now
+        change = detection.judge(now)
+        if change is None:
+            continue
+        assert (change.was, change.state == state) == (state, False)
+        state = change.state
+        if state == GONE:
+            assert not is_connected
+            assert GONE_AFTER <= change.seconds <= now - max(heard, renewed)
+        if state == UP:
+            assert is_connected

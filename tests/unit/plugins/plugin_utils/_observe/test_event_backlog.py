@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import typing as t
 
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.event_source import Backlog
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.event_backlog import Backlog
 
 
 def event(name: str, number: int = 0) -> dict[str, t.Any]:

@@ -7,12 +7,18 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import typing as t
 
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.event_source import HostFollower, parse_options
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.leases import HostLease, LeaseFleet
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.leases import SeenLease
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.event_options import parse_options
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.event_source import HostFollower
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.libvirt_events import Event, EventWords
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.signs_of_life import ProbeAnswer
 
 LIMIT_SECONDS = 120
+LEASE = HostLease("1", "kvm1", "b", 1, 1, 15, 3, LeaseFleet("a", 3), "direct", "2026-11-26T20:00:00.000Z")
 
 
 class FakeLink:
@@ -35,12 +41,16 @@ class FakeLink:
 class Stage:
     """A following under way."""
 
-    def __init__(self, **options: t.Any) -> None:
+    def __init__(self, services: t.Any = None, ports: t.Collection[str] = (), **options: t.Any) -> None:
         self.now = 1000.0
+        self.ports = ports
         self.links: list[FakeLink] = []
         self.queue: asyncio.Queue[Event] = asyncio.Queue()
         given = parse_options({"hosts": {"kvm1": "qemu+tcp://kvm1/system", "kvm2": "qemu+tcp://hangs/system"}, **options})
-        self.following = HostFollower(given, t.cast("t.Any", self._link), lambda: self.now)
+        self.following = HostFollower(given, t.cast("t.Any", self._link), lambda: self.now, services, self._probe)
+
+    async def _probe(self, address: str, port: int) -> ProbeAnswer:
+        return ProbeAnswer(f"{address}:{port}" in self.ports, "no answer")
 
     def _link(self, uri: str, words: EventWords, reporter: t.Any) -> FakeLink:
         self.links.append(FakeLink(uri, words, reporter))
@@ -55,8 +65,35 @@ class Stage:
             await asyncio.sleep(0.01)
 
     async def next(self) -> tuple[str, str]:
-        event = await self.queue.get()
+        event = await self.next_event()
         return event["host"], event["event"]
+
+    async def next_event(self) -> dict[str, t.Any]:
+        """Return the next event but suspicions, which depend on when links are made."""
+        while (event := await self.queue.get())["event"] == "host_suspect":
+            pass
+        return dict(event)
+
+    def read_leases(self, **revisions: int) -> None:
+        """Let the leases be read, with these revisions by the name of the host."""
+        self.following.note_leases({name: SeenLease(revision, dataclasses.replace(LEASE, name=name)) for name, revision in revisions.items()})
+
+
+class FakeServices:
+    """Of a ledger in etcd, whose election ends as a test says."""
+
+    def __init__(self) -> None:
+        self.is_leader = False
+        self.said: list[str] = []
+
+    def start(self) -> None:
+        self.said.append("start")
+
+    def stop(self) -> None:
+        self.said.append("stop")
+
+    def is_alive(self) -> bool:
+        return False
 
 
 def play(story: t.Callable[[Stage], t.Coroutine[t.Any, t.Any, None]], **options: t.Any) -> Stage:
@@ -135,3 +172,89 @@ def test_all_links_are_stopped_at_the_end_also_one_that_hangs() -> None:
         (await stage.link("hangs")).hangs = True
 
     assert all(link.stopped for link in play(story).links)
+
+
+def test_a_gone_host_names_the_hosts_that_are_silent_at_that_moment() -> None:
+    async def story(stage: Stage) -> None:
+        one, two = await stage.link("kvm1"), await stage.link("hangs")
+        for link in (one, two):
+            link.reporter.connected(link)
+        await asyncio.sleep(0)
+        one.reporter.ended(one, "it stopped answering", 20.0)
+        await asyncio.sleep(0)
+        stage.now += 11
+        first = await stage.next_event()
+        assert (first["host"], first["event"], first["silent"], first["was"]) == ("kvm1", "host_gone", ["kvm1"], "up")
+        two.reporter.ended(two, "it stopped answering", 20.0)
+        await asyncio.sleep(0)
+        stage.now += 11
+        second = await stage.next_event()
+        assert (second["host"], second["silent"]) == ("kvm2", ["kvm1", "kvm2"])
+        assert second["signals"]["libvirt"].endswith("(it stopped answering)")
+        assert second["silent_since"] < second["time"]
+
+    play(story, hosts={"kvm1": "qemu+tcp://kvm1/system", "kvm2": "qemu+tcp://hangs/system"})
+
+
+def test_a_host_whose_port_answers_is_isolated() -> None:
+    async def story(stage: Stage) -> None:
+        one = await stage.link("kvm1")
+        one.reporter.connected(one)
+        one.reporter.ended(one, "the connection broke", 0.0)
+        await asyncio.sleep(0)
+        while not stage.following._hosts[0].detection.describe_signals(stage.now).get("ssh", "").startswith("answered"):
+            await asyncio.sleep(0.01)
+        for _second in range(31):
+            stage.now += 1
+            stage.following._hosts[0].detection.note_probe("ssh", stage.now, "")
+        found = [await stage.next_event(), await stage.next_event()]
+        (isolated,) = [event for event in found if event["host"] == "kvm1"]
+        assert isolated["event"] == "host_isolated"
+        assert "but ssh: answered" in isolated["detail"]
+        assert "kvm1" not in isolated["silent"]
+
+    play(story, ports=["10.0.0.11:22"], ssh_ports={"kvm1": "10.0.0.11"})
+
+
+def test_only_a_leader_reports_hosts_and_a_new_one_reports_gone_hosts_again() -> None:
+    services = FakeServices()
+
+    async def story(stage: Stage) -> None:
+        one = await stage.link("kvm1")
+        one.reporter.connected(one)
+        one.reporter.event(one, one.words.lifecycle_event("web1", "", 2, 0))
+        assert await stage.next() == ("kvm1", "started")
+        stage.now += 31
+        hanging = await stage.link("hangs")
+        while stage.following._hosts[1].detection.state != "gone":
+            await asyncio.sleep(0.01)
+        assert stage.queue.empty()
+        stage.now += 100
+        services.is_leader = True
+        again = await stage.next_event()
+        assert (again["host"], again["event"], again["was"], again["seconds"]) == ("kvm2", "host_gone", "gone", 131)
+        services.is_leader = False
+        hanging.reporter.connected(hanging)
+        await asyncio.sleep(1)
+        assert stage.queue.empty()
+
+    play(story, services=services)
+    assert services.said == ["start", "stop"]
+
+
+def test_a_host_whose_lease_is_renewed_is_isolated_and_leases_that_are_not_read_say_nothing() -> None:
+    async def story(stage: Stage) -> None:
+        for revision in range(1, 32):
+            stage.now += 1
+            stage.read_leases(kvm1=revision)
+            await asyncio.sleep(0)
+        found = {(await stage.next_event())["host"]: stage.following._hosts[0].detection.state}
+        assert found == {"kvm2": "isolated"} or found == {"kvm1": "isolated"}
+        await stage.next_event()
+        stage.now += 11
+        while "lease" in stage.following._hosts[0].detection.describe_signals(stage.now):
+            await asyncio.sleep(0.01)
+        stage.now += 31
+        assert await stage.next() == ("kvm1", "host_gone")
+
+    play(story)

@@ -43,8 +43,8 @@ def test_every_event_is_flat_and_has_the_same_keys() -> None:
         WORDS.lifecycle_event("web1", UUID, 5, 3),
         WORDS.job_completed("web1", UUID, {"operation": 5, "time_elapsed": 1900, "downtime": 96, "memory_page_size": 4096}),
         WORDS.iteration("web1", UUID, 3),
-        WORDS.host_gone("it stopped answering", 31.4),
-        WORDS.host_back(300.2),
+        WORDS.host_changed("host_gone", "it stopped answering", 31.4, {}),
+        WORDS.host_changed("host_back", "", 300.2, {"was": "gone"}),
         events_lost(7, "2026-11-21T03:00:00.000Z"),
     ]
     for event in events:

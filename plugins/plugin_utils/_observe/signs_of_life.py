@@ -1,0 +1,129 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""What shows that a host whose libvirt is silent is not dead: its lease in etcd, and ports that are probed. A refused connection is an answer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import typing as t
+from collections.abc import Callable, Mapping
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.client import Client
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.election import Election
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.leases import LeaseReader, SeenLease
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.messages import Overtaken, Refused
+
+from .event_options import EtcdLedgerOptions
+
+_LOG = logging.getLogger("kvmfleet.migration.libvirt")
+_READ_SECONDS = 1.0
+PROBE_SECONDS = 2.0
+_PROBE_TIMEOUT_SECONDS = 3.0
+
+LeasesByName = Mapping[str, SeenLease]
+
+
+def leases_by_name(leases: Mapping[str, SeenLease]) -> dict[str, SeenLease]:
+    """Return the leases by the name of the host. A host that was installed anew has left an old one: the one that was renewed last counts."""
+    by_age = sorted(leases.values(), key=lambda seen: seen.revision)
+    return {seen.lease.name: seen for seen in by_age}
+
+
+class LeaseWatch(threading.Thread):
+    """Reads all leases again and again until it is stopped.
+
+    :arg report: receives the leases by name of the host; it is called from this thread.
+    :arg fail: receives the sentence about an error, or about keys that hold no lease, once for each.
+    """
+
+    def __init__(self, reader: LeaseReader, report: Callable[[LeasesByName], None], fail: Callable[[str], None]) -> None:
+        super().__init__(name="leases", daemon=True)
+        self._reader = reader
+        self._report = report
+        self._fail = fail
+        self._over = threading.Event()
+        self._said: set[str] = set()
+
+    def run(self) -> None:
+        """Read until stopped."""
+        while not self._over.is_set():
+            try:
+                reading = self._reader.read_leases()
+            except (KvmfleetError, Refused, Overtaken) as error:
+                self._say({str(error)})
+            else:
+                self._report(leases_by_name(reading.leases))
+                self._say(set(reading.damaged.values()))
+            self._over.wait(_READ_SECONDS)
+
+    def stop(self) -> None:
+        """Stop soon. Returns at once."""
+        self._over.set()
+
+    def _say(self, problems: set[str]) -> None:
+        for problem in sorted(problems - self._said):
+            self._fail(problem)
+        self._said = problems
+
+
+class LedgerServices:
+    """What a ledger in etcd adds: leases of hosts, and an election. Both are threads.
+
+    :arg report: receives the leases; it is called from a thread.
+    """
+
+    def __init__(self, ledger: EtcdLedgerOptions, election: t.Optional[str], report: Callable[[LeasesByName], None]) -> None:
+        client = Client(ledger.address, ledger.options)
+        self._watch = LeaseWatch(LeaseReader(client), report, _LOG.warning)
+        self._election = Election(client.make_twin(), f"events-{election}", _LOG.warning) if election else None
+
+    def start(self) -> None:
+        """Begin."""
+        self._watch.start()
+        if self._election:
+            self._election.start()
+
+    def stop(self) -> None:
+        """End soon. Returns at once."""
+        self._watch.stop()
+        if self._election:
+            self._election.stop()
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this source reports hosts: it leads, or takes part in no election."""
+        return self._election is None or self._election.is_leader
+
+    def is_alive(self) -> bool:
+        """Whether the election has not ended yet."""
+        return self._election is not None and self._election.is_alive()
+
+
+class ProbeAnswer(t.NamedTuple):
+    """:arg answers: whether something answered, also with a refusal.
+
+    :arg says: why nothing did.
+    """
+
+    answers: bool
+    says: str = ""
+
+
+async def probe_port(address: str, port: int) -> ProbeAnswer:
+    """Try to connect to a port."""
+    try:
+        _reader, writer = await asyncio.wait_for(asyncio.open_connection(address, port), _PROBE_TIMEOUT_SECONDS)
+    except (ConnectionRefusedError, ConnectionResetError):
+        return ProbeAnswer(True)
+    except TimeoutError:
+        return ProbeAnswer(False, f"no answer within {_PROBE_TIMEOUT_SECONDS:g} s")
+    except OSError as error:
+        return ProbeAnswer(False, error.strerror or str(error))
+    writer.close()
+    return ProbeAnswer(True)

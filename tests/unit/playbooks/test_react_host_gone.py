@@ -1,0 +1,58 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What the playbooks for a host that is gone or isolated refuse before they act, in real runs."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
+from ansible_collections.kvmfleet.migration.tests.unit.playbooks.test_react_host_back import Control
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import domain_entry
+
+UUID = "77777777-0000-4000-8000-000000000001"
+SILENT = ("-e", json.dumps({"silent": ["kvm1", "kvm4"]}))
+
+
+@pytest.fixture
+def control(tmp_path: Path) -> Control:
+    """A control node in whose ledger a domain may be on kvm4."""
+    control = Control(tmp_path)
+    host: dict[str, t.Any] = {"host": "kvm4", "host_id": "55555555-0000-4000-8000-000000000002", "host_uuid": None}
+    open_ledger(str(control.ledger)).put_domain(domain_entry({"uuid": UUID, "name": "web", "possible_hosts": [host]}), None)
+    return control
+
+
+def incidents(control: Control) -> list[tuple[str, tuple[str, ...]]]:
+    found = open_ledger(str(control.ledger)).read_brake()
+    return [(incident.kind, incident.hosts) for incident in found.brake.incidents] if found else []
+
+
+def test_a_host_without_any_evidence_source_is_refused_before_consent_and_brake(control: Control) -> None:
+    code, text = control.run(
+        "react_host_gone", "-e", "source=kvm4", *SILENT, "-e", json.dumps({"kvmfleet_events_consent": ["touch", str(control.folder / "asked")]})
+    )
+    assert (code != 0, "armed without any evidence source for kvm4" in text) == (True, True), text
+    assert (control.slots(), incidents(control), (control.folder / "asked").exists()) == ([], [], False)
+
+
+def test_too_many_silent_hosts_are_an_incident_and_nobody_is_asked(control: Control) -> None:
+    asked = ("-e", json.dumps({"kvmfleet_events_consent": ["touch", str(control.folder / "asked")], "evacuate_host_fence_tasks": "fence.yml"}))
+    code, text = control.run("react_host_gone", "-e", "source=kvm4", "-e", json.dumps({"silent": ["kvm3", "kvm4"]}), *asked)
+    assert (code != 0, "2 hosts are silent at once (kvm3, kvm4)" in text) == (True, True), text
+    assert (control.slots(), incidents(control)) == ([], [("silent_together", ("kvm3", "kvm4"))])
+    assert not (control.folder / "asked").exists()
+
+
+def test_an_isolated_host_is_noted_and_takes_no_slot(control: Control) -> None:
+    code, text = control.run("react_host_isolated", "-e", "source=kvm4", "-e", json.dumps({"signals": "it stopped answering; but lease: renewed 1 s ago"}))
+    assert code == 0, text
+    assert (control.slots(), incidents(control)) == ([], [("isolated", ("kvm4",))])
+    code, text = control.run("react_host_isolated", "-e", "source=kvm9")
+    assert (code != 0, "The source kvm9 is not a host of the inventory" in text) == (True, True), text
