@@ -112,6 +112,12 @@ class HostLease:
     watchdog: t.Union[LeaseWatchdog, Absent] = ABSENT
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
+    @property
+    def acknowledged_revision(self) -> int:
+        """The revision of etcd at which the renewal before was acknowledged: this one was sent after that, however late it arrived; 0 if it does not say."""
+        revision = self.extra.get("acknowledged_revision")
+        return revision if isinstance(revision, int) else 0
+
 
 @dataclasses.dataclass(frozen=True)
 class LeaseAnswer:
