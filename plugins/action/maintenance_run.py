@@ -231,8 +231,8 @@ class _RunWork:
         """Switch a host without guests off and on by its fence agent. The run says so before it happens."""
         host = str(self._task.host)
         config = parse_fencing(self._settings.of(host, VARIABLE), host)
-        if config is None:
-            raise InvalidArgument(f"{host} is not fenced: it has no {VARIABLE}.", "Switch it off and on by hand, and continue the run.")
+        if config is None or not config.levels:
+            raise InvalidArgument(f"{host} is not fenced: it has no {VARIABLE} with an agent.", "Switch it off and on by hand, and continue the run.")
         entry = find_entry_by_name(self._known_ledger, host).host
         guests = KnownGuests(self._active_guests(host), read_moves(self._known_ledger, self._held_run, host))
         before = query_host(config)

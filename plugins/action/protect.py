@@ -15,6 +15,9 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, printable_line
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result, describe_actor
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fence_config import VARIABLE, parse_fencing
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.reset_watch import check_watchdog
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import HostEntry
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_if_any
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.remembered import missing_text, remembered_by_fleet
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.protect_domains import ProtectOutcome, list_notes
@@ -89,7 +92,7 @@ class ActionModule(FleetAction):
             results.append(encode(steps.read_tokens()))
         if only in (None, SAVE):
             saved, warnings = self._save_domains(steps, task, notes)
-            results += [saved, _fencing_error(settings, target_host)]
+            results += [saved, _fencing_error(settings, target_host, ledger, steps.find_entry())]
         merged = {key: value for result in results for key, value in result.items() if key != "uuid_notes"}
         merged["changed"] = any(bool(result.get("changed")) for result in results)
         all_warnings = [*notes, *warnings, *(ledger.problems if ledger else [])]
@@ -124,10 +127,12 @@ def _host_addresses(settings: Settings, target_host: str) -> JsonObject:
     }
 
 
-def _fencing_error(settings: TaskSettings, target_host: str) -> JsonObject:
+def _fencing_error(settings: TaskSettings, target_host: str, ledger: t.Optional[Ledger], entry: t.Optional[HostEntry]) -> JsonObject:
     """Return the error if the host's fencing cannot be used, which otherwise only an evacuation would detect; else nothing."""
     try:
-        parse_fencing(settings.of(target_host, VARIABLE), target_host)
+        config = parse_fencing(settings.of(target_host, VARIABLE), target_host)
+        if config and config.watchdog_seconds is not None and ledger and entry:
+            check_watchdog(config, entry, has_leases=ledger.open_leases() is not None)
     except InvalidArgument as error:
         next_step = f"{error.next_step or ''} The domains were saved nevertheless.".strip()
         return {"failed": True, **InvalidArgument(error.message, next_step).as_result()}

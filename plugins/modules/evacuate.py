@@ -53,6 +53,7 @@ options:
       - Evidence that the dead host is off, as the step that fenced it wrote it. Required are C(host), C(action) (V(off), or V(status) if it was already off;
         a reboot is not off), C(status) (V(off)) and C(at) (RFC 3339). Optional are C(kind), C(host_id), C(agent), C(output), C(by), C(ttl_seconds) (300) and
         C(reason).
+      - Evidence of the kind C(watchdog), as in RV(evidence), has the action C(reset) and C(lease_revision). The lease of the host is read again.
       - Documents about further silent hosts of the ledger count for those hosts.
       - Mutually exclusive with O(force_down).
     type: list
@@ -275,6 +276,7 @@ evidence:
   description:
     - The evidence that the host is off.
     - For a host with several levels of devices, it has the C(level) that succeeded, and the C(attempts) of all devices in the form of RV(attempts).
+    - For a host that its watchdog has reset, its C(kind) is C(watchdog), its C(action) C(reset), and C(lease_revision) is that of the host's last lease.
   returned: when it was taken
   type: list
   elements: dict

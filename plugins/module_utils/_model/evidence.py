@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""Evidence for an evacuation, as records keep it. The origin states whether a fence agent, a tasks file or a person provided it."""
+"""Evidence for an evacuation, as records keep it. The origin states whether a fence agent, a watchdog, a tasks file or a person provided it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ import typing as t
 
 from .codec import ABSENT, Absent, JsonObject
 
-# A fence agent of the inventory; a tasks file of the operator's own; a person.
-AGENT, TASKS, PERSON = "fence_agent", "tasks", "person"
-ORIGINS = (AGENT, TASKS, PERSON)
+# A fence agent of the inventory; the watchdog of the host itself; a tasks file of the operator's own; a person.
+AGENT, WATCHDOG, TASKS, PERSON = "fence_agent", "watchdog", "tasks", "person"
+ORIGINS = (AGENT, WATCHDOG, TASKS, PERSON)
+# What a watchdog does. The host may have started again since, but nothing that ran on it before.
+RESET = "reset"
 ACCEPTED_SILENCE = "accepted_silence"
 SILENCE = "silence"
 
@@ -48,16 +50,17 @@ class FenceAttempt:
 
 @dataclasses.dataclass(frozen=True)
 class Evidence:
-    """A host is off.
+    """A host is off, or was reset by its watchdog.
 
-    :arg origin: AGENT, TASKS or PERSON.
+    :arg origin: AGENT, WATCHDOG, TASKS or PERSON.
     :arg agent: the program that was called.
-    :arg action: C(off), or C(status) if the host was already off.
-    :arg output: what the agent printed, without secrets.
+    :arg action: C(off), or C(status) if the host was already off; C(reset) for a watchdog.
+    :arg output: what the agent printed, without secrets; for a watchdog, what its leases have shown.
     :arg ttl_seconds: how long the evidence is valid from C(at) on.
     :arg reason: how the person knows this.
     :arg level: the number of the level whose devices report it, for a host with several levels of devices.
     :arg attempts: of all devices that were called, in order.
+    :arg lease_revision: of the last lease of a host that its watchdog has reset. A later one shows that the host is on again.
     """
 
     KEYS: t.ClassVar[t.Mapping[str, str]] = {"origin": "kind"}
@@ -74,11 +77,17 @@ class Evidence:
     reason: t.Optional[str]
     level: t.Union[int, Absent] = ABSENT
     attempts: t.Union[t.Tuple[FenceAttempt, ...], Absent] = ABSENT
+    lease_revision: t.Union[int, Absent] = ABSENT
 
     @property
     def is_of_agent(self) -> bool:
         """Whether the evidence is from an agent, which can be called again."""
         return self.origin == AGENT
+
+    @property
+    def is_of_watchdog(self) -> bool:
+        """Whether the evidence is from leases, which can be read again."""
+        return self.origin == WATCHDOG
 
     @property
     def is_of_person(self) -> bool:

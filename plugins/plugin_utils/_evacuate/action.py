@@ -14,6 +14,8 @@ import os
 import typing as t
 from dataclasses import dataclass, field, replace
 
+from ansible.utils.display import Display
+
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import BootMoment
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, JsonObject, Maybe, decode, encode
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result, describe_actor
@@ -161,6 +163,7 @@ class EvacuationAction(FleetAction):
             phase=lambda phase, work: self._run_evacuation_phase(phase, work, task.uri, task_vars),
             in_parent=lambda: os.getppid() == parent,
             make_probe=(lambda host: self.make_probe(host, task_vars)) if connects_as_ansible else None,
+            show=lambda line: None if self._task.no_log else Display().display(f"[{task.source}] {line}"),
         )
         return Evacuation(context, self._task.check_mode)
 

@@ -77,7 +77,7 @@ class Evacuation:
         self.entries = list_entries(context.ledger)
         self.source = resolve_source(self.entries, context.options.source)
         self.settings = CachedSettings(context.settings)
-        self.proofs = PowerOffEvidence(self.settings, self.source, self.entries, context.by)
+        self.proofs = PowerOffEvidence(self.settings, self.source, self.entries, context.by, context.ledger.open_leases, context.show)
         self.arrivals = RecentMoves(context.ledger)
         self.acceptance = AcceptedLocks(context.options.accept_locked, context.by)
         self.locks = ImageLocks(context, self.proofs, self.acceptance, self.check)

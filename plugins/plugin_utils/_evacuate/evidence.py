@@ -31,11 +31,17 @@ from .._ledger.documents import HostEntry
 from .._settings.variables import Settings
 from .fence_config import MAX_SECONDS, VARIABLE, FencingConfig, name_agents, parse_fencing
 from .fence_levels import PowerReply, do_at_once, query_host
-from .fencing import ask_power, check_evidence, confirm_evidence, fence_host, find_power_evidence, person_evidence
+from .fencing import ask_power, check_evidence, confirm_evidence, fence_host, find_power_evidence, person_evidence, watchdog_evidence
 from .fleet_answers import SourceAnswers, list_ssh_endpoints
+from .lease_evidence import Proven, Void
+from .reset_watch import ResetWatch
 from .source import Source
 
+if t.TYPE_CHECKING:
+    from .._ledger.etcd.leases import LeaseReader  # pragma: no cover
+
 TryConnection = Callable[[str, int], str]
+OpenLeases = Callable[[], "LeaseReader | None"]
 
 
 @dataclass
@@ -43,6 +49,8 @@ class PowerOffEvidence:
     """The evidence that the source, and other hosts that may have its domains, are off.
 
     :arg entries: the ledger's hosts, which evidence may be about.
+    :arg open_leases: returns a new reader of the leases in the ledger; None for a ledger without any.
+    :arg show: receives a line for people while a watchdog is waited for.
     :arg given: the evidence that the task was given: documents of earlier steps or of a tasks file, and a person's confirmation.
     :arg taken: the evidence that this task has taken from agents.
     :arg asked_power: what the agent of the source has reported, if it was asked while the hosts were.
@@ -52,6 +60,8 @@ class PowerOffEvidence:
     source: Source
     entries: Sequence[HostEntry]
     by: str
+    open_leases: OpenLeases = lambda: None
+    show: Callable[[str], None] = lambda line: None
     try_connection: TryConnection = probe_ssh
     warnings: list[str] = field(default_factory=list)
     given: list[Evidence] = field(default_factory=list)
@@ -72,7 +82,7 @@ class PowerOffEvidence:
     def begin_power_query(self, pool: concurrent.futures.Executor) -> concurrent.futures.Future[PowerReply] | None:
         """Ask the first agent of the source for its power state in the background; None if the source has no agent. This changes nothing."""
         config = self._fencing_config(self.source.name)
-        return pool.submit(ask_power, config) if config else None
+        return pool.submit(ask_power, config) if config and config.levels else None
 
     def check_endpoints(self, endpoints: Iterable[SshEndpoint], tried_from: str) -> None:
         """Raise L(Unsafe) if the source's SSH port accepts or refuses a connection; an unreachable address is a warning."""
@@ -110,15 +120,20 @@ class PowerOffEvidence:
         if force_down:
             options = {key: value for key, value in force_down.items() if value is not None}
             self.given.append(person_evidence(options, self.source.name, self.source.host_id, self.by))
-        self.taken += self._query_agents(others)
-        if self.of_source is None and may_fence:
-            self.taken.append(self._fence_source())
+        watch = self._watch_reset(self.source.entry) if may_fence and self.of_source is None else None
+        try:
+            self.taken += self._query_agents(others)
+            if self.of_source is None and may_fence:
+                self.taken.append(self._fence_source(watch))
+        finally:
+            if watch:
+                watch.cancel()
 
     def confirm_all(self) -> list[Evidence]:
         """Query every agent again. Raises L(Unsafe) or L(Unreachable) if a host is no longer certainly off."""
         now = datetime.datetime.now(datetime.UTC)
         known = [(one, self._fencing_config(one.host)) for one in self.all_evidence]
-        confirmed = do_at_once(lambda one: confirm_evidence(one[0], one[1], now), known)
+        confirmed = do_at_once(lambda one: confirm_evidence(one[0], one[1], now, self.open_leases), known)
         self.given, self.taken = confirmed[: len(self.given)], confirmed[len(self.given) :]
         return self.all_evidence
 
@@ -155,16 +170,21 @@ class PowerOffEvidence:
         named = given.get("host") if isinstance(given, Mapping) else None
         return next((entry for entry in self.entries if entry.name == named and entry.host_id), self.source.entry)
 
-    def _fence_source(self) -> Evidence:
+    def _watch_reset(self, entry: HostEntry) -> ResetWatch | None:
+        """Begin to wait for the watchdog of a host, while its devices are tried; None if it has none that is evidence."""
+        config = self._fencing_config(entry.name)
+        return ResetWatch(config, entry, self.open_leases(), self.show).start() if config and config.watchdog_seconds else None
+
+    def _fence_source(self, watch: ResetWatch | None) -> Evidence:
         config = self._fencing_config(self.source.name)
         if config is None:
             raise Unsafe(
                 f"There is no evidence that {self.source.name} is off: it has no {VARIABLE}, and neither fencing nor force_down was given.",
-                f"Nothing was started. Name its fence agent in {VARIABLE}; or give fencing, from a tasks file of your own; or, when a person has seen that"
-                " it is off, force_down with a reason.",
+                f"Nothing was started. Name its fence agent or its watchdog in {VARIABLE}; or give fencing, from a tasks file of your own; or, when a person"
+                " has seen that it is off, force_down with a reason.",
             )
         asked, self.asked_power = self.asked_power, None
-        return fence_host(config, self.source.host_id, self.by, asked)
+        return fence_host(config, self.source.host_id, self.by, asked, watch.wait if watch else None)
 
     def _query_agents(self, others: Iterable[HostRef]) -> list[Evidence]:
         """Return the evidence of other hosts' agents, for those that have one. All agents are asked at once; the fleet's answers prove the silence."""
@@ -173,14 +193,19 @@ class PowerOffEvidence:
         return do_at_once(lambda one: self._query_agent(*one), [(entry, config) for entry, config in configs if config])
 
     def _query_agent(self, entry: HostEntry, config: FencingConfig) -> Evidence:
-        """Return the evidence of agents that report their host as off. Raises L(Unsafe) if they do not."""
+        """Return the evidence of agents that report their host as off, or of its watchdog. Raises L(Unsafe) if there is none."""
+        watch = self._watch_reset(entry)
         power = query_host(config)
         evidence = find_power_evidence(config, str(entry.host_id), power, self.by)
+        verdict = watch.wait() if watch and not evidence else None
+        if isinstance(verdict, Proven):
+            evidence = watchdog_evidence(config, str(entry.host_id), verdict, self.by)
         if evidence:
             return evidence
-        agents = "; ".join(map(name_agents, config.levels))
+        agents = "; ".join([*map(name_agents, config.levels), *(["its watchdog"] if watch else [])])
+        why = "; ".join(filter(None, (str(power), verdict.why if isinstance(verdict, Void) else "")))
         raise Unsafe(
-            f"A domain of {self.source.name} may be on {entry.name} as well, which is silent, and {agents} does not say that it is off: {power}.",
+            f"A domain of {self.source.name} may be on {entry.name} as well, which is silent, and {agents} does not say that it is off: {why}.",
             f"Nothing was started. Evacuate {entry.name} first, or give evidence about it in fencing.",
         )
 
@@ -196,9 +221,9 @@ class PowerOffEvidence:
 
 
 def _with_longer_ttl(evidence: Evidence, seconds: float) -> Evidence:
-    """Return evidence that is valid for that much longer; that of an agent is renewed instead."""
+    """Return evidence that is valid for that much longer; that of an agent or a watchdog is renewed instead."""
     longer = min(MAX_SECONDS, evidence.ttl_seconds + math.ceil(seconds))
-    return evidence if evidence.is_of_agent else dataclasses.replace(evidence, ttl_seconds=longer)
+    return evidence if evidence.is_of_agent or evidence.is_of_watchdog else dataclasses.replace(evidence, ttl_seconds=longer)
 
 
 # An older silence is proved again before anything is started on it.

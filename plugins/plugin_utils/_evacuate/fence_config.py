@@ -107,7 +107,7 @@ def format_options(action: str, options: t.Iterable[AgentOption]) -> bytes:
 
 VARIABLE = "kvmfleet_fencing"
 _DEVICE_KEYS = ("agent", "options", "timeout_seconds", "status_timeout_seconds")
-FENCING_KEYS = (*_DEVICE_KEYS, "ttl_seconds", "levels")
+FENCING_KEYS = (*_DEVICE_KEYS, "ttl_seconds", "levels", "watchdog_seconds")
 TIMEOUT_SECONDS = 60
 STATUS_TIMEOUT_SECONDS = 20
 TTL_SECONDS = 300
@@ -169,15 +169,17 @@ class FencingConfig:
     """How one host is fenced.
 
     :arg host: its inventory name.
-    :arg levels: are tried in order. The devices of a level must all succeed.
+    :arg levels: are tried in order. The devices of a level must all succeed. A host that has a watchdog alone has none.
     :arg ttl_seconds: how long the evidence counts.
     :arg has_levels: whether the inventory names levels, and not a single device.
+    :arg watchdog_seconds: how long its watchdog may take to reset the host after its lease; None if that is no evidence.
     """
 
     host: str
     levels: tuple[FenceLevel, ...]
     ttl_seconds: int
     has_levels: bool = False
+    watchdog_seconds: int | None = None
 
     @property
     def devices(self) -> FenceLevel:
@@ -207,8 +209,12 @@ def parse_fencing(given: Json, host: str) -> FencingConfig | None:
     if has_levels and not set(given).isdisjoint({"agent", "options"}):
         raise InvalidArgument(f"{where} has both levels and an agent.", "Put the agent and its options into a device of a level.")
     only = {key: value for key, value in given.items() if key in _DEVICE_KEYS}
-    levels = _parse_levels(given, host, where) if has_levels else ((_parse_device(only, {}, host, where, ""),),)
-    return FencingConfig(host, levels, _read_seconds(given, "ttl_seconds", TTL_SECONDS, where), has_levels)
+    watchdog = _read_seconds(given, "watchdog_seconds", 0, where) if "watchdog_seconds" in given else None
+    if has_levels:
+        levels = _parse_levels(given, host, where)
+    else:
+        levels = () if watchdog and not only else ((_parse_device(only, {}, host, where, ""),),)
+    return FencingConfig(host, levels, _read_seconds(given, "ttl_seconds", TTL_SECONDS, where), has_levels, watchdog)
 
 
 def _check_keys(given: Json, keys: t.Iterable[str], where: str) -> JsonObject:
@@ -289,7 +295,9 @@ def _check_plug(agent: str, options: tuple[AgentOption, ...], where: str) -> Non
 def _find_agent(agent: Json, where: str) -> tuple[str, str]:
     """Return the agent's name and file. Text after a blank in it may be a password, and is not shown."""
     if not isinstance(agent, str) or not agent:
-        raise InvalidArgument(f"{where} names no agent.", "Give agent: the name of a fence agent such as fence_ipmilan, or an absolute path.")
+        raise InvalidArgument(
+            f"{where} names no agent.", "Give agent: the name of a fence agent such as fence_ipmilan, or an absolute path; or watchdog_seconds."
+        )
     if os.path.isabs(agent):
         if not _is_program(agent):
             raise InvalidArgument(f"{where}: there is no program {agent.split()[0]!r} on the control node.", "Put its options into 'options'.")

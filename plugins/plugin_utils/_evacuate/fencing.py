@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import typing as t
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, Json, JsonObject, ShapeError, decode, encode
@@ -20,7 +20,9 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.evidence
     FENCING_IMPOSSIBLE,
     ORIGINS,
     PERSON,
+    RESET,
     TASKS,
+    WATCHDOG,
     Evidence,
     FenceAttempt,
 )
@@ -28,9 +30,14 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.evidence
 from .fence_agent import EVIDENCE_ACTIONS, AgentReply, FenceAction, PowerState, plain_text, redact_secrets
 from .fence_config import MAX_SECONDS, TTL_SECONDS, VARIABLE, FenceDevice, FencingConfig, name_agents
 from .fence_levels import HostPower, LevelAttempt, PowerReply, query_device, query_host, query_level, switch_levels_off
+from .lease_evidence import Proven, Void
+from .reset_watch import confirm_reset
+
+if t.TYPE_CHECKING:
+    from .._ledger.etcd.leases import LeaseReader  # pragma: no cover
 
 EVIDENCE_KEYS = ("kind", "host", "host_id", "agent", "action", "status", "output", "at", "by", "ttl_seconds", "reason")
-_LEVEL_KEYS = ("level", "attempts")
+_LEVEL_KEYS = ("level", "attempts", "lease_revision")
 # The confirmation of a person is valid for one run, however many domains it starts.
 PERSON_TTL_SECONDS = MAX_SECONDS
 _CLOCK_SKEW_SECONDS = 5
@@ -45,6 +52,15 @@ def agent_evidence(config: FencingConfig, host_id: str | None, attempts: Sequenc
     agents = name_agents(config.levels[last.number - 1])
     made = Evidence(AGENT, config.host, host_id, agents, last.action.value, "off", last.output, last.at, by, config.ttl_seconds, None)
     return dataclasses.replace(made, level=last.number, attempts=list_attempts(attempts)) if config.has_levels else made
+
+
+def watchdog_evidence(config: FencingConfig, host_id: str | None, proven: Proven, by: str, attempts: Sequence[LevelAttempt] = ()) -> Evidence:
+    """Return the evidence that the host was reset by its watchdog.
+
+    :arg attempts: of the levels that were tried before.
+    """
+    made = Evidence(WATCHDOG, config.host, host_id, None, RESET, "off", proven.output, utc_now(), by, config.ttl_seconds, None)
+    return dataclasses.replace(made, attempts=list_attempts(attempts) or ABSENT, lease_revision=proven.revision)
 
 
 def list_attempts(attempts: Iterable[LevelAttempt]) -> tuple[FenceAttempt, ...]:
@@ -131,15 +147,18 @@ def _form_problem(made: JsonObject) -> str | None:
         return f"is not valid: {error}"
     if made["kind"] == PERSON and not str(made["reason"] or "").strip():
         return "is a person's word without a reason"
+    if (made["kind"] == WATCHDOG) != ("lease_revision" in made):
+        return "is of a watchdog without a lease_revision" if made["kind"] == WATCHDOG else "has a lease_revision, and is not of a watchdog"
     return None
 
 
 @dataclasses.dataclass(frozen=True)
 class _LevelPart:
-    """The part of evidence that only hosts with several levels of devices have."""
+    """The part of evidence that only hosts with several levels of devices have, or with a watchdog."""
 
     level: t.Union[int, Absent] = ABSENT
     attempts: t.Union[tuple[FenceAttempt, ...], Absent] = ABSENT
+    lease_revision: t.Union[int, Absent] = ABSENT
 
 
 def _host_problem(made: JsonObject, host: str, host_id: str | None) -> str | None:
@@ -152,6 +171,8 @@ def _host_problem(made: JsonObject, host: str, host_id: str | None) -> str | Non
 
 def _action_problem(made: JsonObject) -> str | None:
     action, status = _lower_text(made.get("action")), _lower_text(made.get("status"))
+    if made["kind"] == WATCHDOG:
+        return None if (action, status) == (RESET, "off") else f"is of a watchdog, and its action is not {RESET} or its status not off"
     if action not in [one.value for one in EVIDENCE_ACTIONS]:
         return f"came from the action {_short_line(action)}: only off counts, or status if it was off already; a reboot is not off{_quoting_hint(action)}"
     if status != "off":
@@ -207,24 +228,32 @@ def ask_power(config: FencingConfig) -> PowerReply:
     return PowerReply(query_device(config.levels[0][0]), at)
 
 
-def fence_host(config: FencingConfig, host_id: str | None, by: str, before: PowerReply | None = None) -> Evidence:
+def fence_host(
+    config: FencingConfig, host_id: str | None, by: str, before: PowerReply | None = None, await_reset: Callable[[], Proven | Void] | None = None
+) -> Evidence:
     """Switch the host off and return the evidence. Each device takes its C(timeout_seconds) at most; one that reports the host as off is only queried.
 
     :arg host_id: the host's own id in the ledger, for the evidence.
     :arg by: who acts, e.g. C(root@control pid 4711).
     :arg before: what the first device has reported a moment ago; None if it was not queried.
-    :raises Unsafe: a device reports that the host is still on.
+    :arg await_reset: returns whether the watchdog has reset the host, which may take a while; called if no level succeeds. None if that is no evidence.
+    :raises Unsafe: a device reports that the host is still on, or the host has no devices, and its watchdog does not show that it is off.
     :raises Unreachable: no level of devices can determine the power state.
 
     Both errors have the C(reason) C(fencing_impossible), the C(attempts), and the C(choices) of a person.
     """
     attempts = switch_levels_off(config, before)
-    if not attempts[-1].is_off:
-        raise _impossible_error(config, attempts)
-    return agent_evidence(config, host_id, attempts, by)
+    if attempts and attempts[-1].is_off:
+        return agent_evidence(config, host_id, attempts, by)
+    verdict = await_reset() if await_reset else None
+    if isinstance(verdict, Proven):
+        return watchdog_evidence(config, host_id, verdict, by, attempts)
+    raise _impossible_error(config, attempts, verdict.why if verdict else "")
 
 
-def confirm_evidence(evidence: Evidence, config: FencingConfig | None, now: datetime.datetime) -> Evidence:
+def confirm_evidence(
+    evidence: Evidence, config: FencingConfig | None, now: datetime.datetime, open_leases: Callable[[], LeaseReader | None] = lambda: None
+) -> Evidence:
     """Return evidence that is valid now; to be called before each start.
 
     If the host has agents, they are queried: evidence of a level of agents needs "off" of all of them again and gets a new date. Evidence of a person or of
@@ -232,9 +261,12 @@ def confirm_evidence(evidence: Evidence, config: FencingConfig | None, now: date
 
     :arg evidence: from L(fence_host) or L(check_evidence).
     :arg now: the time of the control node, aware.
+    :arg open_leases: returns a reader of the leases, for evidence of a watchdog, see L(confirm_reset).
     :raises Unsafe: it is too old, the host is on again, or it is evidence of an agent that the inventory no longer names.
     :raises Unreachable: it came from the agent, which cannot determine the power state any more.
     """
+    if evidence.is_of_watchdog:
+        return confirm_reset(evidence, config, open_leases())
     if not evidence.is_of_agent:
         check_evidence(encode(evidence), evidence.host, evidence.host_id, evidence.by, now)
     if config is None:
@@ -272,17 +304,24 @@ def _confirm_by_all(evidence: Evidence, config: FencingConfig) -> Evidence:
     return evidence
 
 
-def _impossible_error(config: FencingConfig, attempts: Sequence[LevelAttempt]) -> KvmfleetError:
-    """Return the error for a host that no level of devices has switched off."""
+def _impossible_error(config: FencingConfig, attempts: Sequence[LevelAttempt], watchdog: str = "") -> KvmfleetError:
+    """Return the error for a host that no level of devices has switched off.
+
+    :arg watchdog: why its watchdog does not show that it is off; empty if that was not asked.
+    """
     made: JsonObject = {"reason": FENCING_IMPOSSIBLE, "attempts": encode(list_attempts(attempts)), "choices": list_choices(config.host)}
+    if not attempts:
+        return Unsafe(f"{config.host} could not be fenced: its watchdog does not show that it is off: {watchdog}.", _next_steps(config.host), **made)
+    reset = f" Its watchdog does not show that it is off either: {watchdog}." if watchdog else ""
     refuting = [one for level in attempts for one in level.refuted_by]
     on = refuting or [one for level in attempts for one in level.devices if one.after.power is PowerState.ON]
     if config.has_levels:
-        return (Unsafe if on else Unreachable)(_describe_levels(config, attempts), _next_steps(config.host), **made)
+        return (Unsafe if on else Unreachable)(_describe_levels(config, attempts) + reset, _next_steps(config.host), **made)
     (device,) = attempts[-1].devices
     if on:
-        return Unsafe(f"{config.host} is still on after {device.device.agent} was told to switch it off: {device}.", _next_steps(config.host), **made)
-    return Unreachable(f"{config.host} could not be fenced: {device.device.agent} does not say that it is off: {device}.", _next_steps(config.host), **made)
+        return Unsafe(f"{config.host} is still on after {device.device.agent} was told to switch it off: {device}.{reset}", _next_steps(config.host), **made)
+    what = f"{config.host} could not be fenced: {device.device.agent} does not say that it is off: {device}.{reset}"
+    return Unreachable(what, _next_steps(config.host), **made)
 
 
 def _describe_levels(config: FencingConfig, attempts: Sequence[LevelAttempt]) -> str:
@@ -305,8 +344,8 @@ def _not_confirmed_error(device: FenceDevice, evidence: Evidence, reply: AgentRe
 def list_choices(host: str) -> list[str]:
     """Return what a person can do about a host that cannot be fenced. A later run goes on by itself as soon as a device answers."""
     return [
-        "Repair the connection to its BMC and run this again",
-        f"give another agent in {VARIABLE} of {host}, e.g. for its power strip",
+        "Repair the connection to its BMC, or the leases that its watchdog needs, and run this again",
+        f"give another agent in {VARIABLE} of {host}, e.g. for its power strip, or watchdog_seconds if its watchdog was bound to its lease",
         "fence it by a tasks file of your own",
         f"when a person has seen that {host} is off, confirm it with force_down and a reason",
     ]

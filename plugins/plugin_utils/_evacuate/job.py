@@ -168,6 +168,7 @@ class EvacuationContext:
     :arg phase: runs a phase of the module there.
     :arg in_parent: whether the process that started this one still lives.
     :arg make_probe: returns an attempt to connect to a host of the inventory as Ansible does; None for a task that makes no such attempt.
+    :arg show: receives a line about a wait, for people.
     """
 
     ledger: Ledger
@@ -180,6 +181,7 @@ class EvacuationContext:
     in_parent: Callable[[], bool]
     warnings: list[str] = field(default_factory=list)
     make_probe: t.Optional[MakeProbe] = None
+    show: Callable[[str], None] = lambda line: None
 
 
 @dataclass

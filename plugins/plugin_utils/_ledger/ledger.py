@@ -35,6 +35,9 @@ from .rules import BRAKE, DOMAINS, HOSTS, PROTECTED, SETTINGS, SIGHT_FOLDERS, SI
 from .run_documents import RunDocuments
 from .selection import Selection, make_selection
 
+if t.TYPE_CHECKING:
+    from .etcd.leases import LeaseReader  # pragma: no cover
+
 
 class Witness:
     """Receives the changes of a ledger's records. This one ignores them."""
@@ -94,6 +97,10 @@ class Ledger(abc.ABC):
     @abc.abstractmethod
     def identity(self) -> LedgerIdentity:
         """The identity of the ledger, as this process knows it."""
+
+    def open_leases(self) -> t.Optional[LeaseReader]:
+        """Return a new reader of the leases of hosts; null for a store without any."""
+        return None
 
     def report_problem(self, problem: str) -> None:
         """Add a sentence to C(problems), once."""

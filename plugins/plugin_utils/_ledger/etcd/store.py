@@ -33,12 +33,15 @@ from . import transaction
 from .client import Client
 from .connection import EtcdAddress, EtcdOptions
 from .copying import EtcdContents
+from .leases import LeaseReader
 from .messages import KeyValue, Message, Overtaken, Refused, TransactionResult, encode_bytes, is_created_at, key_read, nested_read, put_key, range_end
 from .reader import DocumentReader, Snapshot, join_path
 from .transaction import BEGIN_KEY, CLOSED_AT, MONTHS, EtcdTransaction, Fence, Writer
 
 # The time after its last renewal when a lock of a dead control node expires.
 LOCK_SECONDS = 15
+# A wait for a watchdog goes on while members of etcd do not answer, and says so.
+LEASE_PATIENCE_SECONDS = 10.0
 
 
 class Lease:
@@ -181,6 +184,12 @@ class EtcdLedger(Ledger):
     def _fences(self) -> tuple[Fence, ...]:
         """The locks that this thread holds."""
         return getattr(self._own, "fences", ())
+
+    def open_leases(self) -> LeaseReader:
+        """Return a new reader, which other threads do not have to wait for."""
+        client = self._client.make_twin()
+        client.patience_seconds = LEASE_PATIENCE_SECONDS
+        return LeaseReader(client)
 
     def _open_transaction(self) -> EtcdTransaction:
         return EtcdTransaction(self._client, self._writer, self._fences, self._identity, self.report_problem, self.parsed)

@@ -199,6 +199,34 @@ def test_levels_that_cannot_be_meant_are_refused_before_anything_is_called(tmp_p
     assert not one.asked()
 
 
+def test_a_watchdog_is_named_alone_or_beside_devices(tmp_path: pathlib.Path) -> None:
+    alone = parse_fencing({"watchdog_seconds": "30", "ttl_seconds": 60}, "kvm1")
+    assert alone
+    assert (alone.levels, alone.devices, alone.watchdog_seconds, alone.ttl_seconds) == ((), (), 30, 60)
+    assert Agent(tmp_path).config(watchdog_seconds=30).watchdog_seconds == 30
+    levels = parse_fencing({"levels": [[Agent(tmp_path).entry()]], "watchdog_seconds": 30}, "kvm1")
+    assert levels
+    assert (len(levels.levels), levels.watchdog_seconds) == (1, 30)
+    assert Agent(tmp_path).config().watchdog_seconds is None
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"watchdog_seconds": 0}, "its watchdog_seconds is not a number of seconds from 1 to 3600"),
+        ({"watchdog_seconds": True}, "its watchdog_seconds is not a number"),
+        ({"watchdog_seconds": None}, "its watchdog_seconds is not a number"),
+        ({"watchdog_seconds": 30, "timeout_seconds": 5}, "names no agent"),
+        ({"watchdog_seconds": 30, "options": {}}, "names no agent"),
+        ({"watchdog": 30}, "has unknown keys: watchdog"),
+        ({"levels": [[{"agent": "/bin/true", "watchdog_seconds": 30}]]}, "has unknown keys: watchdog_seconds"),
+    ],
+)
+def test_an_invalid_watchdog_is_refused(given: dict[str, t.Any], problem: str) -> None:
+    with pytest.raises(InvalidArgument, match=problem):
+        parse_fencing(given, "kvm1")
+
+
 @pytest.mark.parametrize("key", ["agent", "options"])
 def test_levels_and_a_single_device_exclude_each_other(tmp_path: pathlib.Path, key: str) -> None:
     agent = Agent(tmp_path)

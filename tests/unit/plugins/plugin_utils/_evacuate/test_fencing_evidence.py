@@ -49,6 +49,31 @@ def test_further_keys_of_evidence_are_kept_as_plain_text_without_secrets() -> No
     assert len(check(output="x" * 100_000).output) == 4096
 
 
+RESET: dict[str, t.Any] = {"kind": "watchdog", "action": "reset", "lease_revision": 7}
+
+
+def test_evidence_of_a_watchdog_names_the_lease_that_it_is_about() -> None:
+    checked = check(**RESET, output="kvm1 did not renew its lease")
+    assert (checked.origin, checked.action, checked.status, checked.lease_revision) == ("watchdog", "reset", "off", 7)
+    assert check_evidence(encode(checked), "kvm1", "id-1", BY, NOW) == checked
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({**RESET, "lease_revision": None}, "is of a watchdog without a lease_revision"),
+        ({**RESET, "lease_revision": "7"}, "is not valid: lease_revision"),
+        ({**RESET, "action": "off"}, "its action is not reset or its status not off"),
+        ({**RESET, "status": "on"}, "its action is not reset or its status not off"),
+        ({"lease_revision": 7}, "has a lease_revision, and is not of a watchdog"),
+        ({"action": "reset"}, "came from the action reset"),
+    ],
+)
+def test_evidence_of_a_watchdog_that_is_incomplete_is_unsafe(changes: dict[str, t.Any], sentence: str) -> None:
+    with pytest.raises(Unsafe, match=sentence):
+        check(**changes)
+
+
 @pytest.mark.parametrize("at", ["2026-11-21T03:59:00+01:00", "2026-11-21 02:59:00.000000+00:00", datetime.datetime(2026, 11, 21, 2, 59, tzinfo=datetime.UTC)])
 def test_a_time_has_a_zone_and_is_written_in_utc(at: t.Any) -> None:
     assert check(at=at).at == "2026-11-21T02:59:00.000Z"
