@@ -18,6 +18,7 @@ import typing as t
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._lease.config import grace_seconds
 from ansible_collections.kvmfleet.migration.plugins.module_utils._lease.view import OwnView, judge, needs_peers
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.leases import HELD, NONE, HostLease, LeaseFleet, LeaseWatchdog, ProtectedWatchdog
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.lease_evidence import Proven, TimedReading, Verdict, Void, WatchdogCase, judge_reset
@@ -27,8 +28,10 @@ LEASE_SECONDS, RENEW_SECONDS = 6, 1
 # Of one attempt to renew, and of one test of the watchdog daemon, which kills a test that takes longer.
 ATTEMPT_SECONDS, TEST_SECONDS = 2.0, 2.0
 TEST_PAUSE_SECONDS, DEVICE_SECONDS = 1.0, 3.0
-# A test may have begun just before the end of the lease; the next one fails, or never ends.
-RESET_SECONDS = int(2 * TEST_SECONDS + TEST_PAUSE_SECONDS + DEVICE_SECONDS)
+GRACE_SECONDS = grace_seconds(RENEW_SECONDS)
+# A test may have begun just before the end of the grace; the next one fails, or never ends.
+RESET_SECONDS = GRACE_SECONDS + int(2 * TEST_SECONDS + TEST_PAUSE_SECONDS + DEVICE_SECONDS)
+_ASK_EVERY_SECONDS = 1.0
 # How long a controller waits at least.
 WAIT_SECONDS = LEASE_SECONDS + RESET_SECONDS
 # Each clock is wrong by so much at most.
@@ -69,6 +72,7 @@ class Host:
         self.count = world.random.randint(0, 50)
         self.view = OwnView()
         self.acknowledged_revision = 0
+        self.runs_until = 0.0
         self.service = 0
         self.runs_guests = True
         self.is_up = True
@@ -99,6 +103,7 @@ class Host:
         self.view = self.view.shorten(self.clock, LEASE_SECONDS)
         self.service += 1
         self._attempt(self.service)
+        self._extend_run(self.service)
 
     def _attempt(self, service: int) -> None:
         if service != self.service or not self.is_up:
@@ -119,6 +124,8 @@ class Host:
             answered.append(revision)
             self.view = self.view.acknowledge(count, sent, self.clock, LEASE_SECONDS)
             self.acknowledged_revision = revision
+            if self.view.was_held:
+                self.runs_until = max(self.runs_until, self.view.held_until + GRACE_SECONDS)
             self.world.after(max(0.0, begun + self.seconds(RENEW_SECONDS) - self.world.now), lambda: self._attempt(service))
 
         def give_up() -> None:
@@ -132,6 +139,30 @@ class Host:
         watchdog = LeaseWatchdog("/dev/watchdog0", "simulated", int(DEVICE_SECONDS), True, self.view.was_held, RESET_SECONDS)
         made = (self.host_id, self.name, self.boot_id, count, self.view.since(self.clock), LEASE_SECONDS, RENEW_SECONDS, self.fleet, "direct", "", watchdog)
         return HostLease(*made, {"acknowledged_revision": self.acknowledged_revision})
+
+    def _extend_run(self, service: int) -> None:
+        """Let a host without a lease run on for the time of one, if most hosts have none either."""
+        if service != self.service or not self.is_up:
+            return
+        asked, view = self.clock, self.view
+
+        def end(answers: dict[str, str]) -> None:
+            if service == self.service and self.world.now >= self.stopped_until and self._judge(view, asked, answers):
+                self.runs_until = max(self.runs_until, asked + LEASE_SECONDS)
+
+        if needs_peers(view, asked) and self.world.now >= self.stopped_until:
+            self._ask_peers(end)
+        self.world.after(self.seconds(_ASK_EVERY_SECONDS), lambda: self._extend_run(service))
+
+    def _ask_peers(self, end: Callable[[dict[str, str]], None]) -> None:
+        answers: dict[str, str] = {}
+        for peer in self.world.hosts:
+            if peer is not self:
+                self.world.ask(self, peer, answers)
+        self.world.after(self.seconds(TEST_SECONDS), lambda: end(dict(answers)))
+
+    def _judge(self, view: OwnView, now: float, answers: dict[str, str]) -> bool:
+        return judge(view, now, self.host_id, [[host.host_id for host in self.world.hosts]], answers).keeps_running
 
     def answer(self) -> str | None:
         """Return what the host answers to another one; None if it does not."""
@@ -151,19 +182,10 @@ class Host:
             return
         chance = self.world.random
         lasts = chance.uniform(0, 0.2) if chance.random() < 0.9 else chance.uniform(0, TEST_SECONDS)
-        if not needs_peers(self.view, self.clock):
+        if not needs_peers(self.view, self.clock) or self.clock < self.runs_until:
             self.world.after(self.seconds(lasts), lambda: self._end_test(boot, True))
             return
-        answers: dict[str, str] = {}
-        for peer in self.world.hosts:
-            if peer is not self:
-                self.world.ask(self, peer, answers)
-
-        def end() -> None:
-            fleet = [host.host_id for host in self.world.hosts]
-            self._end_test(boot, judge(self.view, self.clock, self.host_id, [fleet], answers).keeps_running)
-
-        self.world.after(self.seconds(TEST_SECONDS), end)
+        self._ask_peers(lambda answers: self._end_test(boot, self._judge(self.view, self.clock, answers)))
 
     def _end_test(self, boot: int, passed: bool) -> None:
         if boot != self.boot or not self.is_up:
@@ -192,7 +214,7 @@ class Host:
         self.runs_guests = self.is_up = False
         self.boot += 1
         self.service += 1
-        self.view, self.acknowledged_revision = OwnView(), 0
+        self.view, self.acknowledged_revision, self.runs_until = OwnView(), 0, 0.0
 
     def _come_back(self, boot: int) -> None:
         if boot == self.boot:

@@ -176,7 +176,7 @@ def _judge_silence(case: WatchdogCase, lease: HostLease, readings: Sequence[Time
     why = f"only {len(candidates)} of the {needed} other hosts that are needed in a fleet of {lease.fleet.size} hold leases"
     if fleet.steady_seconds > lease.lease_seconds + 2 * lease.renew_seconds:
         return Void(f"{why}: {case.host} keeps running while a majority has none")
-    return Waiting(_wait_seconds(case, fleet), why)
+    return Waiting(_wait_seconds(case, lease), why)
 
 
 def count_needed(size: int) -> int:
@@ -184,15 +184,14 @@ def count_needed(size: int) -> int:
     return size - size // 2
 
 
-def _wait_seconds(case: WatchdogCase, fleet: _Fleet) -> float:
-    return (fleet.longest_lease + case.seconds) * (1 + CLOCK_DRIFT) + MARGIN_SECONDS
+def _wait_seconds(case: WatchdogCase, lease: HostLease) -> float:
+    return (lease.lease_seconds + case.seconds) * (1 + CLOCK_DRIFT) + MARGIN_SECONDS
 
 
 def _judge_window(case: WatchdogCase, fleet: _Fleet, start: int, candidates: Sequence[str]) -> Verdict:
     first, last = fleet.readings[start], fleet.readings[-1]
-    # The last renewal was sent before the end of the first reading. Until the end of the longest lease, a host may be without one although its last
-    # renewal has reached etcd already: the answer may have been on its way.
-    end = first.ended + _wait_seconds(case, fleet)
+    # The last renewal was sent before the first reading ended.
+    end = first.ended + _wait_seconds(case, fleet.lease)
     after = next((one for one in fleet.readings if one.begun >= end), None)
     if after is None:
         return Waiting(max(0.0, end - last.begun))
@@ -224,11 +223,6 @@ class _Fleet:
         self.readings = readings
 
     @property
-    def longest_lease(self) -> int:
-        """The longest time for which a host of the fleet has its lease after a renewal."""
-        return max(seen.lease.lease_seconds for one in self.readings for seen in one.reading.leases.values() if seen.lease.fleet == self.lease.fleet)
-
-    @property
     def steady_seconds(self) -> float:
         """For how long the leases have been read without a longer pause."""
         last = self.readings[-1]
@@ -246,18 +240,18 @@ class _Fleet:
     def has_held(self, host_id: str, start: int, after: TimedReading) -> bool:
         """Whether the host has certainly held its lease since the reading C(start), up to a moment after the reading C(after).
 
-        A renewal shows this if its host has had the lease without a gap since an earlier one that was there at the reading C(start), and if it was sent after
-        etcd had acknowledged a renewal at a later revision than that of C(after). Neither its count nor the time of its arrival would show the latter.
+        A renewal shows this if its host has had the lease without a gap since the same renewal that the reading C(start) names, and if it was sent after etcd
+        had acknowledged a renewal at a later revision than that of C(after). Neither its count nor the time of its arrival would show the latter.
         """
-        count = self._count_at(host_id, start)
-        return any(0 < one.held_since <= count and one.acknowledged_revision > after.reading.revision for one in self._later_renewals(host_id, start))
+        since = self._since_at(host_id, start)
+        return any(one.held_since == since and one.acknowledged_revision > after.reading.revision for one in self._later_renewals(host_id, start))
 
     def _may_hold(self, host_id: str, start: int) -> bool:
-        count = self._count_at(host_id, start)
+        first, since = self._lease_at(host_id, start), self._since_at(host_id, start)
         there = [one.find(host_id) for one in self.readings[start:]]
-        if not all(seen and self._is_of_fleet(seen.lease) and seen.lease.boot_id == self._boot_at(host_id, start) for seen in there):
+        if not since or not all(seen and self._is_of_fleet(seen.lease) and seen.lease.boot_id == first.boot_id for seen in there):
             return False
-        has_gap = any(not 0 < one.held_since <= count for one in self._later_renewals(host_id, start) if one.count > count)
+        has_gap = any(one.held_since != since for one in self._later_renewals(host_id, start) if one.count > first.count)
         return not has_gap and not self._is_silent(host_id)
 
     def _is_silent(self, host_id: str) -> bool:
@@ -273,18 +267,19 @@ class _Fleet:
 
     def _later_renewals(self, host_id: str, start: int) -> Iterator[HostLease]:
         """Yield the leases of the same boot and fleet that were seen since that reading."""
-        revision, boot_id = 0, self._boot_at(host_id, start)
+        revision, boot_id = 0, self._lease_at(host_id, start).boot_id
         for one in self.readings[start:]:
             seen = one.find(host_id)
             if seen and seen.revision != revision and seen.lease.boot_id == boot_id and self._is_of_fleet(seen.lease):
                 revision = seen.revision
                 yield seen.lease
 
-    def _count_at(self, host_id: str, start: int) -> int:
-        return t.cast("SeenLease", self.readings[start].find(host_id)).lease.count
+    def _lease_at(self, host_id: str, start: int) -> HostLease:
+        return t.cast("SeenLease", self.readings[start].find(host_id)).lease
 
-    def _boot_at(self, host_id: str, start: int) -> str:
-        return t.cast("SeenLease", self.readings[start].find(host_id)).lease.boot_id
+    def _since_at(self, host_id: str, start: int) -> int:
+        """Return the renewal since which the host had its lease when it sent what is in that reading; 0 if it had none."""
+        return self._lease_at(host_id, start).held_since
 
     def _is_of_fleet(self, lease: HostLease) -> bool:
         return lease.fleet == self.lease.fleet
