@@ -27,6 +27,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError, NotSupported
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.action import EvacuationAction, add_proof, add_shares, build_assessment
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.detection import read_detection
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.evacuation import Evacuation
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.job import EvacuationTask
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.plan import Shares, has_recent_facts, plan_evacuation, refuse_missing_destination
@@ -56,6 +57,7 @@ class ActionModule(EvacuationAction):
             step, request = task.step, EvacuationRequest.from_task(task)
         request.check_choice()
         RestartLimit.from_option(task.restart_limit or None)
+        read_detection(task.detection or None)
         if step == EVACUATE_CHECK:
             request.check_options()
             return {"changed": False, "assess_first": request.must_assess_first}

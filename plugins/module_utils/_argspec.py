@@ -288,6 +288,7 @@ def _evacuation_spec() -> Spec:
             },
         },
         "restart_limit": {"type": "dict", "options": {"hosts": {"type": "int", "required": True}, "hours": {"type": "int", "required": True}}},
+        "detection": {"type": "dict", "options": {name: {"type": "str", "required": True} for name in ("silent_since", "detected_at", "by")}},
     }
 
 

@@ -127,6 +127,26 @@ options:
         description: The number of hours in which they died, from 1 to 720.
         type: int
         required: true
+  detection:
+    description:
+      - How the death of O(source) was detected. It is only recorded, for the timeline of each domain in C(status) and in the report; it is no evidence, and
+        nothing is decided by it.
+      - A time that is not RFC 3339 with a time zone, or is in the future, and a silence that began after it was detected are refused (C(invalid_argument)).
+    type: dict
+    version_added: 0.2.0
+    suboptions:
+      silent_since:
+        description: When the host was heard from last.
+        type: str
+        required: true
+      detected_at:
+        description: When it was judged to be gone.
+        type: str
+        required: true
+      by:
+        description: What has judged that, for people.
+        type: str
+        required: true
   accept_locked:
     description:
       - Confirmation of a person that images may be locked, for example if the storage keeps the locks of a dead host. It is recorded.

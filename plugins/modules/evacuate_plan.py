@@ -108,6 +108,23 @@ options:
         description: The number of hours, from 1 to 720.
         type: int
         required: true
+  detection:
+    description: How the death of the host was detected; see O(kvmfleet.migration.evacuate#module:detection).
+    type: dict
+    version_added: 0.2.0
+    suboptions:
+      silent_since:
+        description: When the host was heard from last.
+        type: str
+        required: true
+      detected_at:
+        description: When it was judged to be gone.
+        type: str
+        required: true
+      by:
+        description: What has judged that.
+        type: str
+        required: true
   accept_locked:
     description: Confirmation of a person that images may be locked; see O(kvmfleet.migration.evacuate#module:accept_locked).
     type: dict

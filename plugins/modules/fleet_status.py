@@ -109,6 +109,12 @@ maintenance:
   type: list
   elements: str
   sample: ['7b0c7a52-4a5f-4e0f-9a3f-8c7d1d0e5a01  running  begun 2026-11-21 01:00 UTC: 1 of 3 hosts done, kvm2 in progress: drain']
+evacuated:
+  description: The domains that were started after the death of their host, which was not cleaned yet, one line each with the timeline.
+  returned: success
+  type: list
+  elements: str
+  sample: ['kvm2 -> kvm3  web4  detection 20.1 s, evidence 6.0 s, start 0.3 s, verification 2.3 s: 28.7 s']
 protected_domains:
   description: Number of domains whose definition is saved for an evacuation.
   returned: success

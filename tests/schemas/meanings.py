@@ -206,6 +206,7 @@ MEANINGS = {
         "hosts": "Hosts by state in the ledger, and those that are `not in the ledger` or `silent`.",
         "moves": "The moves in flight.",
         "maintenance": "The open maintenance runs, one line each.",
+        "evacuated": "The domains that were started after the death of their host, which was not cleaned yet, one line each with the timeline.",
     },
     "ActOfOthers": {"act": "What was done.", "msg": "The act, as a sentence."},
     "MoveInFlight": {

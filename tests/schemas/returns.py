@@ -140,3 +140,4 @@ class FleetStatus:
     hosts: Mapping[str, tuple[str, ...]]
     moves: tuple[MoveInFlight, ...]
     maintenance: tuple[str, ...] = ()
+    evacuated: tuple[str, ...] = ()

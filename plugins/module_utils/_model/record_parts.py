@@ -209,6 +209,21 @@ class CopiedStorage:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
+@dataclasses.dataclass(frozen=True)
+class Detection:
+    """How the death of the host was detected that a domain is evacuated from. Times are RFC 3339, UTC.
+
+    :arg silent_since: when the host was heard from last, as far as the detection knows.
+    :arg detected_at: when it was judged to be gone.
+    :arg by: what has judged that, for people.
+    """
+
+    silent_since: str
+    detected_at: str
+    by: str
+    extra: JsonObject = dataclasses.field(default_factory=dict)
+
+
 # How a cold move treats the guest: it is off; its memory is saved and restored; it is shut down.
 COLD_METHODS = (OFFLINE, SAVE, SHUTDOWN) = ("offline", "save", "shutdown")
 

@@ -27,6 +27,7 @@ from .record_parts import (
     Connection,
     CopiedStorage,
     DefinitionChange,
+    Detection,
     DiskCopy,
     HistoryLine,
     PredictedMove,
@@ -60,6 +61,7 @@ class MoveRecord:
     :arg rewritten: what differs in the definition at the destination; absent if nothing does.
     :arg method: of a cold move: C(offline), C(save) or C(shutdown); absent for others.
     :arg cold: what a cold move does, and what it has done; absent for others.
+    :arg detection: of an evacuation: how the death of the source was detected; absent if nobody stated it.
     """
 
     IS_LENIENT: t.ClassVar[bool] = True
@@ -96,6 +98,7 @@ class MoveRecord:
     rewritten: t.Union[t.Tuple[DefinitionChange, ...], Absent, None] = ABSENT
     method: t.Union[str, Absent, None] = ABSENT
     cold: t.Union[ColdMove, Absent, None] = ABSENT
+    detection: t.Union[Detection, Absent, None] = ABSENT
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
     def check(self) -> None:

@@ -40,7 +40,7 @@ EVIDENCE_KEYS = ("kind", "host", "host_id", "agent", "action", "status", "output
 _LEVEL_KEYS = ("level", "attempts", "lease_revision")
 # The confirmation of a person is valid for one run, however many domains it starts.
 PERSON_TTL_SECONDS = MAX_SECONDS
-_CLOCK_SKEW_SECONDS = 5
+CLOCK_SKEW_SECONDS = 5
 
 
 def agent_evidence(config: FencingConfig, host_id: str | None, attempts: Sequence[LevelAttempt], by: str) -> Evidence:
@@ -96,7 +96,7 @@ def person_evidence(force_down: Json, host: str, host_id: str | None, by: str) -
 def is_fresh(evidence: Evidence, now: datetime.datetime) -> bool:
     """Whether the evidence is still valid; evidence dated in the future is as invalid as outdated evidence."""
     at = _parse_timestamp(evidence.at)
-    return at is not None and -_CLOCK_SKEW_SECONDS <= (now - at).total_seconds() <= evidence.ttl_seconds
+    return at is not None and -CLOCK_SKEW_SECONDS <= (now - at).total_seconds() <= evidence.ttl_seconds
 
 
 def check_evidence(given: Json, host: str, host_id: str | None, by: str, now: datetime.datetime, secrets: t.Iterable[str] = ()) -> Evidence:
@@ -191,7 +191,7 @@ def _time_problem(made: JsonObject, now: datetime.datetime) -> str | None:
     if isinstance(ttl, bool) or not isinstance(ttl, int) or not 1 <= ttl <= MAX_SECONDS:
         return f"has a ttl_seconds that is not a number from 1 to {MAX_SECONDS}"
     age = (now - at).total_seconds()
-    if age < -_CLOCK_SKEW_SECONDS:
+    if age < -CLOCK_SKEW_SECONDS:
         return f"is dated {-age:.0f} seconds in the future by the control node's clock"
     return f"is {age:.0f} seconds old and was valid for {ttl}" if age > ttl else None
 

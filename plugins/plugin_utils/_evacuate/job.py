@@ -16,6 +16,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, Json, JsonObject, Maybe, SignedInt, decode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, InvalidArgument, KvmfleetError
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Detection
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource_maps import HostNames, Renaming
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import DomainProtection, NeededFile, SavedDisk, SavedFile
@@ -24,6 +25,7 @@ from .._drain.preparation import TaskResult
 from .._ledger.documents import Stored
 from .._ledger.ledger import Ledger
 from .._settings.variables import Settings
+from .detection import read_detection
 from .renaming import RenamedDefinition, rename_definition, rename_disk
 from .restart_limit import RestartLimit
 from .source import Candidate, Source
@@ -82,6 +84,7 @@ class EvacuationOptions:
     accept_fresh: Sequence[str] = ()
     accept_locked: t.Optional[JsonObject] = None
     restart_limit: t.Optional[RestartLimit] = None
+    detection: t.Optional[Detection] = None
 
 
 @dataclass(frozen=True)
@@ -139,6 +142,7 @@ class EvacuationTask:
     survivors: Maybe[tuple[str, ...]] = ABSENT
     since: Maybe[JsonObject] = ABSENT
     restart_limit: Maybe[JsonObject] = ABSENT
+    detection: Maybe[JsonObject] = ABSENT
     extra: JsonObject = field(default_factory=dict)
 
     @property
@@ -157,6 +161,7 @@ class EvacuationTask:
             accept_fresh=self.accept_fresh,
             accept_locked=self.accept_locked,
             restart_limit=RestartLimit.from_option(self.restart_limit or None),
+            detection=read_detection(self.detection or None),
         )
 
 

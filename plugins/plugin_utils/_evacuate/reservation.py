@@ -19,7 +19,7 @@ from ansible.errors import AnsibleError
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, decode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, JsonObject, decode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import PROFILE, required_traits
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Before
@@ -141,7 +141,8 @@ def _make_record(context: EvacuationContext, job: EvacuationJob, destination: Ho
         request={} if job.wanted == domain_states.SHUTOFF else request.as_json(),
         forced=FORCED_REBUILD if context.options.force else None,
     )
-    return replace(record, before=_state_before(job), wanted_state=job.wanted, evidence=tuple(evidence))
+    detection = context.options.detection or ABSENT
+    return replace(record, before=_state_before(job), wanted_state=job.wanted, evidence=tuple(evidence), detection=detection)
 
 
 @dataclass

@@ -123,11 +123,20 @@ def values_by_label(name: str, kind: str, text: str, label: str, values: t.Mappi
 
 def histogram_of(name: str, text: str, values: Histogram) -> MetricFamily:
     """Return a histogram in seconds."""
+    return MetricFamily(name, "histogram", text, _histogram_samples(values, {}))
+
+
+def histograms_by_label(name: str, text: str, label: str, values: t.Mapping[str, Histogram]) -> MetricFamily:
+    """Return a histogram in seconds for each value of its label."""
+    return MetricFamily(name, "histogram", text, [sample for word, one in values.items() for sample in _histogram_samples(one, {label: word})])
+
+
+def _histogram_samples(values: Histogram, labels: Labels) -> list[Sample]:
     total, samples = 0, list[Sample]()
     for bound, count in zip((*values.bounds_ms, None), values.counts, strict=True):
         total += count
-        samples.append(("_bucket", {"le": "+Inf" if bound is None else _format_number(bound / 1000)}, total))
-    return MetricFamily(name, "histogram", text, [*samples, ("_sum", {}, values.sum_ms / 1000), ("_count", {}, total)])
+        samples.append(("_bucket", {**labels, "le": "+Inf" if bound is None else _format_number(bound / 1000)}, total))
+    return [*samples, ("_sum", labels, values.sum_ms / 1000), ("_count", labels, total)]
 
 
 def format_metrics(families: t.Iterable[MetricFamily]) -> str:
@@ -187,6 +196,12 @@ def build_metrics(totals: Totals, present: PresentState, notices_waiting: int | 
         histogram_of("kvmfleet_move_duration_seconds", "Duration of completed live migrations.", totals.durations),
         histogram_of("kvmfleet_move_downtime_seconds", "Downtime of guests in completed live migrations.", totals.downtimes),
         values_by_label("kvmfleet_evacuations_total", "counter", "Evacuations of a domain that have ended, cleaned up or not.", "outcome", totals.evacuations),
+        histograms_by_label("kvmfleet_evacuation_stage_seconds", "Stages of evacuations that have started their domain.", "stage", totals.evacuation_stages),
+        histogram_of(
+            "kvmfleet_evacuation_duration_seconds",
+            "Time from the first to the last known moment of evacuations that have started their domain.",
+            totals.evacuation_durations,
+        ),
         *_present_metrics(present),
         *_check_metrics(read_check(ledger.ledger_id)),
         *_balance_metrics([document.balance_run for document in ledger.list_balance_runs()]),

@@ -27,8 +27,11 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records 
 from .._ledger.file.folder import Folder, hold_file_lock
 from .._ledger.ledger import Ledger
 from .._ledger.rules import is_uuid
+from .timeline import STAGES, Timeline, read_timeline
 
 DURATION_MS = (1_000, 2_000, 5_000, 10_000, 20_000, 30_000, 60_000, 120_000, 300_000, 600_000, 1_800_000, 3_600_000)
+# 90 s is the goal of a fleet that evacuates by itself.
+EVACUATION_MS = (1_000, 2_000, 5_000, 10_000, 20_000, 30_000, 60_000, 90_000, 120_000, 300_000, 600_000, 1_800_000, 3_600_000)
 DOWNTIME_MS = (10, 20, 50, 100, 200, 300, 500, 1_000, 2_000, 5_000, 10_000, 30_000)
 
 
@@ -53,6 +56,8 @@ class SavedTotals:
     durations: SavedHistogram
     downtimes: SavedHistogram
     evacuations: t.Mapping[str, int]
+    evacuation_stages: t.Mapping[str, SavedHistogram]
+    evacuation_durations: SavedHistogram
 
 
 @dataclass
@@ -102,6 +107,8 @@ class Totals:
 
     :arg cancelled: moves by reason.
     :arg modes: completed moves by mode.
+    :arg evacuation_stages: of the timelines of evacuations that have started their domain, by stage.
+    :arg evacuation_durations: the sums of these timelines.
     """
 
     moves: dict[str, int] = field(default_factory=_zero_counts(MOVE_OUTCOMES))
@@ -112,11 +119,14 @@ class Totals:
     durations: Histogram = field(default_factory=lambda: Histogram.without_values(DURATION_MS))
     downtimes: Histogram = field(default_factory=lambda: Histogram.without_values(DOWNTIME_MS))
     evacuations: dict[str, int] = field(default_factory=_zero_counts(EVACUATION_OUTCOMES))
+    evacuation_stages: dict[str, Histogram] = field(default_factory=lambda: {stage: Histogram.without_values(EVACUATION_MS) for stage in STAGES})
+    evacuation_durations: Histogram = field(default_factory=lambda: Histogram.without_values(EVACUATION_MS))
 
     def add(self, record: MoveRecord) -> None:
         """Count a closed record, or an evacuation that is C(done). No record may be given twice."""
         if record.type == s.EVACUATION:
             self.evacuations[_evacuation_outcome(record)] += 1
+            self._add_timeline(read_timeline(record))
             return
         self.moves[record.status] += 1
         self.forced += bool(record.forced)
@@ -127,6 +137,14 @@ class Totals:
         if record.status == s.COMPLETED:
             self._add_completed(record.result)
 
+    def _add_timeline(self, timeline: t.Optional[Timeline]) -> None:
+        if timeline is None:
+            return
+        for stage, seconds in timeline.stages.items():
+            self.evacuation_stages[stage].add(round(seconds * 1000))
+        if timeline.total_seconds is not None:
+            self.evacuation_durations.add(round(timeline.total_seconds * 1000))
+
     def _add_completed(self, result: Result) -> None:
         if result.mode and result.mode in MOVE_MODES:
             self.modes[result.mode] += 1
@@ -136,7 +154,9 @@ class Totals:
 
     def as_dict(self) -> JsonObject:
         """Return the totals in JSON types."""
-        return {**self.__dict__, "durations": self.durations.as_dict(), "downtimes": self.downtimes.as_dict()}
+        histograms = {name: getattr(self, name).as_dict() for name in ("durations", "downtimes", "evacuation_durations")}
+        stages = {stage: histogram.as_dict() for stage, histogram in self.evacuation_stages.items()}
+        return {**self.__dict__, **histograms, "evacuation_stages": stages}
 
     @classmethod
     def from_saved(cls, saved: SavedTotals) -> Totals:
@@ -146,7 +166,11 @@ class Totals:
             transferred_bytes=saved.transferred_bytes,
             durations=Histogram.from_saved(saved.durations, DURATION_MS),
             downtimes=Histogram.from_saved(saved.downtimes, DOWNTIME_MS),
+            evacuation_stages={stage: Histogram.from_saved(one, EVACUATION_MS) for stage, one in saved.evacuation_stages.items()},
+            evacuation_durations=Histogram.from_saved(saved.evacuation_durations, EVACUATION_MS),
         )
+        if set(totals.evacuation_stages) != set(STAGES):
+            raise ValueError("other stages")
         for name in ("moves", "cancelled", "modes", "evacuations"):
             counts, known = getattr(totals, name), getattr(saved, name)
             if set(known) != set(counts):

@@ -21,6 +21,7 @@ from .._ledger.documents import HostEntry
 from .._maintenance.texts import attention_text, run_line
 from .._observe.checked_fleet import attention_line, check_line
 from .._observe.fleet_scan import FoundAct
+from .._observe.timeline import read_timeline
 from .content import HostAnswer, LedgerContent, MoveInFlight, StatusWork, read_move
 
 # A record that its host does not list may just have ended, or not have begun, for so long.
@@ -70,6 +71,7 @@ class StatusReport:
             "protected_domains": sum(bool(domain.protected) for domain in self._content.domains),
             "protected_hours": {host: hours for host, hours in self._protected_hours().items() if hours is not None},
             "maintenance": [run_line(run) for run in self._content.runs],
+            "evacuated": list(self._timeline_lines()),
             "lines": self.list_lines(),
         }
 
@@ -198,11 +200,20 @@ class StatusReport:
             *_section("NEEDS A PERSON", self.attention),
             *_section("DONE BY OTHERS", list(self._act_lines())),
             *_section("IN FLIGHT", [*(move.line for move in self.moves), *unread]),
+            *_section("EVACUATED", _shortened(list(self._timeline_lines()))),
             *_section("MAINTENANCE", [run_line(run) for run in self._content.runs]),
             *_section("HOSTS", list(self._host_lines())),
             *_section("PROTECTION", list(self._protection_lines())),
             *_section("FLEET CHECK", [check_line(self._content.check)] if self._content.check else []),
         ]
+
+    def _timeline_lines(self) -> Iterator[str]:
+        """Yield the domains that were started after the death of their host and wait for its cleanup, the last one first, with their timelines."""
+        for record in sorted(self._content.records, key=lambda record: record.updated_at, reverse=True):
+            timeline = read_timeline(record) if record.status in s.TOMBSTONE else None
+            if timeline:
+                way = f"{record.source.label} -> {record.destination.label}  {record.domain.name or record.domain.uuid}"
+                yield printable_line(f"{way}  {timeline.text}")
 
     def _act_lines(self) -> Iterator[str]:
         yield from (found.text for found in self._acts if not found.problem)
@@ -250,6 +261,11 @@ def _reason_text(entry: HostEntry) -> str:
 
 def _section(title: str, lines: Sequence[str]) -> list[str]:
     return [title, *(f"  {printable_line(line)}" for line in lines)] if lines else []
+
+
+def _shortened(lines: Sequence[str]) -> list[str]:
+    more = [f"and {len(lines) - MOST_NAMES} more"] if len(lines) > MOST_NAMES else []
+    return [*lines[:MOST_NAMES], *more]
 
 
 def _names(names: Sequence[str]) -> str:

@@ -112,7 +112,7 @@ def as_markdown(report: Report, most_moves: t.Optional[int] = None) -> str:
             "Forced", ("Domain", "Way", "How", "Outcome", "What was overridden"), [_forced_row(move) for move in shown if move.forced or move.rung]
         ),
         _format_section(
-            "Evacuations", ("Domain", "Way", "Status", "Begun", "Evidence"), [_evacuation_row(move) for move in shown if move.type == s.EVACUATION]
+            "Evacuations", ("Domain", "Way", "Status", "Begun", "Timeline", "Evidence"), [_evacuation_row(move) for move in shown if move.type == s.EVACUATION]
         ),
         _format_section("Moves", ("Domain", "Way", "Outcome", "Begun", "Took", "Downtime", "Data", "Mode", "Convergence", "Record"), map(_move_row, shown)),
     ]
@@ -210,6 +210,7 @@ def _evacuation_row(move: ReportedMove) -> list[str]:
         _escape_markup(route_text(move)),
         _escape_markup(move.status),
         format_time(move.created_at),
+        _escape_markup((move.timeline or {}).get("text")),
         _escape_markup(evidence or "none"),
     ]
 

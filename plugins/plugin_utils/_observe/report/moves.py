@@ -18,6 +18,8 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_p
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef
 
+from ..timeline import read_timeline
+
 COMPLETED = "completed"
 EVACUATED = "evacuated"
 UNDER_WAY = "under way"
@@ -63,6 +65,7 @@ class ReportedMove:
     :arg policy: field to value and source.
     :arg samples: each with the keys of C(SAMPLE_KEYS).
     :arg rewritten: what differs in the definition at the destination.
+    :arg timeline: of an evacuation that was begun, see L(Timeline); null for others.
     """
 
     id: str
@@ -102,6 +105,7 @@ class ReportedMove:
     samples: tuple[JsonObject, ...]
     evidence: tuple[JsonObject, ...]
     rewritten: tuple[JsonObject, ...]
+    timeline: t.Optional[JsonObject]
 
     def as_json(self) -> dict[str, Json]:
         """Return it as JSON. Its lists are not copied: there may be many samples."""
@@ -143,6 +147,7 @@ def describe_move(record: MoveRecord) -> ReportedMove:
         samples=tuple(map(_describe_sample, record.samples)),
         evidence=tuple({key: _plain_value(value) for key, value in one.items()} for one in record.evidence),
         rewritten=tuple({"path": one.path, "before": one.before, "after": one.after} for one in record.rewritten or ()),
+        timeline=timeline.as_json() if (timeline := read_timeline(record)) else None,
     )
 
 

@@ -21,7 +21,7 @@ _MOVE_COLUMNS = (
     *("id", "type", "status", "outcome", "reason", "why", "forced", "forced_detail", "domain", "uuid", "source", "destination"),
     *("created_at", "started_at", "ended_at", "updated_at", "elapsed_ms", "downtime_ms", "predicted_downtime_ms", "setup_ms", "bytes", "iterations"),
     *("mode", "rung", "percent", "memory_mib", "vcpus", "link_mib", "superseded_by", "policy", "acts", "history", "samples", "evidence"),
-    *("predicted_ms", "predicted_low_ms", "predicted_high_ms", "rewritten"),
+    *("predicted_ms", "predicted_low_ms", "predicted_high_ms", "rewritten", "timeline"),
 )
 _HOST_COLUMNS = ("name", "host_id", "state", "reason", "since", "left", "arrived", "not_moved", "under_way", "safe_to_reboot", "judged_by", "reasons")
 # A spreadsheet reads a cell with such a beginning as a formula, and a domain can have any name.

@@ -413,3 +413,18 @@ def test_the_last_fleet_check_is_shown_and_is_a_finding_if_it_is_not_met(desk: D
     assert any(line.startswith("Fleet check of 2026-11-21 03:00 UTC: The fleet cannot lose 1 of 2 hosts.") for line in seen["attention"])
     keep_check(dataclasses.replace(check, met=True))
     assert not any("Fleet check" in line for line in desk.show()["attention"])
+
+
+def test_a_guest_that_was_started_elsewhere_has_its_timeline(desk: Desk) -> None:
+    record = desk.record(s.PRE_MIGRATING, s.DONE, kind=s.EVACUATION)
+    desk.record(s.CONFLICT, kind=s.EVACUATION, name="web2")
+    desk.record(s.PRE_MIGRATING, kind=s.EVACUATION, name="web3")
+    seen = desk.show()
+    (line,) = seen["evacuated"]
+    assert line.startswith(f"kvm1 -> kvm2  {record.domain.name}  verification 0.")
+    assert seen["lines"][seen["lines"].index("EVACUATED") + 1] == f"  {line}"
+    for number in range(20):
+        desk.record(s.PRE_MIGRATING, s.DONE, kind=s.EVACUATION, name=f"app{number}")
+    seen = desk.show()
+    assert len(seen["evacuated"]) == 21
+    assert "  and 9 more" in seen["lines"]

@@ -43,6 +43,7 @@ function moveFacts(move) {
     ['Ended', at(move.ended_at)],
     ['Took', inTime(move.elapsed_ms)],
     ['Predicted', move.predicted_ms === null ? NOTHING : `${inTime(move.predicted_ms)} (${inTime(move.predicted_low_ms)} to ${inTime(move.predicted_high_ms)})`],
+    ['Timeline', timelineWords(move)],
     ['Downtime', inTime(move.downtime_ms)],
     ['Predicted downtime', inTime(move.predicted_downtime_ms)],
     ['Set up in', inTime(move.setup_ms)],

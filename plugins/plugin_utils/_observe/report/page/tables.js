@@ -106,11 +106,15 @@ function showEvacuations() {
     caption: 'Evacuations',
     rows,
     columns: [
-      domainColumn(), WAY, { ...OUTCOME, cell: (move) => chip(move.outcome, statusWords(move)) }, BEGUN,
+      domainColumn(), WAY, { ...OUTCOME, cell: (move) => chip(move.outcome, statusWords(move)) }, BEGUN, { title: 'Timeline', isLong: true, value: timelineWords, cell: timelineWords },
       { title: 'Evidence', isLong: true, value: evidenceWords, cell: (move) => make('div', {}, ...detailsOf(move).evidence.map(evidenceFold)) },
     ],
   });
   return rows.length;
+}
+
+function timelineWords(move) {
+  return move.timeline ? move.timeline.text : NOTHING;
 }
 
 function evidenceWords(move) {

@@ -1,0 +1,56 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""How the death of a host was detected, as a task states it. It is only recorded: it is no evidence, and nothing is decided by it."""
+
+from __future__ import annotations
+
+import datetime
+import typing as t
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Detection
+
+from .fencing import CLOCK_SKEW_SECONDS
+
+_NEXT_STEP = "Write it as 2026-11-21T03:00:00Z, or leave the detection out. Nothing was started."
+
+
+def read_detection(given: t.Optional[JsonObject], now: t.Optional[datetime.datetime] = None) -> t.Optional[Detection]:
+    """Return the detection with its times in UTC; None if the task states none.
+
+    Raises L(InvalidArgument) for what is no time, has no time zone or is in the future, a silence that began after it was detected, and an empty C(by).
+
+    :arg now: aware; the default is the clock of the control node.
+    """
+    if not given:
+        return None
+    now = now or datetime.datetime.now(datetime.UTC)
+    silent, detected = (_read_time(name, given.get(name), now) for name in ("silent_since", "detected_at"))
+    if silent > detected:
+        raise InvalidArgument(f"The detection is invalid: silent_since ({_rfc_3339(silent)}) is after detected_at ({_rfc_3339(detected)}).", _NEXT_STEP)
+    by = " ".join(str(given.get("by") or "").split())
+    if not by or not by.isprintable():
+        raise InvalidArgument("The detection is invalid: 'by' must be a non-empty line of text.", "Name what has detected it. Nothing was started.")
+    return Detection(_rfc_3339(silent), _rfc_3339(detected), by[:200])
+
+
+def _read_time(name: str, value: object, now: datetime.datetime) -> datetime.datetime:
+    try:
+        at = datetime.datetime.fromisoformat(str(value))
+        if at.tzinfo is None:
+            raise ValueError("no time zone")
+        at = at.astimezone(datetime.UTC)
+    except (ValueError, OverflowError) as error:
+        raise InvalidArgument(f"The detection is invalid: {name} is {str(value)[:60]!r}, which is not a time with a time zone.", _NEXT_STEP) from error
+    ahead = (at - now).total_seconds()
+    if ahead > CLOCK_SKEW_SECONDS:
+        raise InvalidArgument(f"The detection is invalid: {name} is {ahead:.0f} s in the future by the clock of the control node.", _NEXT_STEP)
+    return at
+
+
+def _rfc_3339(at: datetime.datetime) -> str:
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
