@@ -33,6 +33,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance im
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.begin import RunLimits, RunStart
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.canary_alarm import run_alarm
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.decisions import Admission, ResumePoint, admit_hosts, canary_wait_text
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.drills import make_drill
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.fence_decision import (
     FENCE,
     FINISH,
@@ -61,6 +62,17 @@ _NEEDED = {
 
 
 @dataclasses.dataclass(frozen=True)
+class _DrillOptions:
+    """What makes a new run a drill; C(guests) are the names of the guests on its host, by UUID."""
+
+    limit_seconds: SignedInt
+    deadline_seconds: SignedInt
+    reaction: str
+    accept_lost: tuple[str, ...]
+    guests: t.Mapping[str, str]
+
+
+@dataclasses.dataclass(frozen=True)
 class _RunTask:
     """The options of C(maintenance_run)."""
 
@@ -82,6 +94,7 @@ class _RunTask:
     step: t.Optional[str]
     boot_id: t.Optional[str]
     error: t.Optional[str]
+    drill: t.Optional[_DrillOptions]
 
     def check_needed(self) -> None:
         """Raise L(InvalidArgument) for a state without what it needs."""
@@ -171,12 +184,13 @@ class _RunWork:
 
     def _begin(self, writes: bool) -> Result:
         task = self._task
-        found = begin.find_run(self._ledger, task.run, task.hosts, self._at)
+        found = begin.find_run(self._ledger, task.run, task.hosts, self._at, bool(task.drill))
+        drill = self._make_drill() if found is None else None
         # The limits of a run that is continued are its own; its window may have ended, and what is begun is finished.
         options = found.options if found else self._read_limits()
         begin.check_continuation(found, self._holder, task.process_is_gone)
         planned = begin.read_planned(task.hosts, t.cast(t.Any, task.planned))
-        start = RunStart(found, planned, self._read_limits, self._new_until(found), self._holder, task.process_is_gone)
+        start = RunStart(found, planned, self._read_limits, self._new_until(found), self._holder, task.process_is_gone, drill)
         run = start.write(self._known_ledger) if writes else found
         return {
             "changed": writes and run != found,
@@ -190,6 +204,14 @@ class _RunWork:
         task = self._task
         limits = RunLimits(task.max_unavailable, task.max_failures, task.canary, task.canary_minutes, task.until, task.expected_minutes)
         return begin.read_limits(limits, task.hosts, self._at)
+
+    def _make_drill(self) -> t.Optional[m.Drill]:
+        given = self._task.drill
+        if given is None:
+            return None
+        if len(self._task.hosts) != 1:
+            raise InvalidArgument(f"A drill has one host, and hosts has {len(self._task.hosts)}.", "Name one. Nothing was changed.")
+        return make_drill(given.limit_seconds, given.deadline_seconds, given.reaction, given.accept_lost, given.guests)
 
     def _new_until(self, found: t.Optional[MaintenanceRun]) -> t.Optional[str]:
         until = begin.read_until(self._task.until)
@@ -300,7 +322,9 @@ def _point(point: ResumePoint) -> Result:
 
 
 def _needs_check(run: MaintenanceRun, host: str) -> bool:
-    """Whether it has to be checked again that the host can be maintained: it was not begun, or failed before its drain."""
+    """Whether it has to be checked again that the host can be maintained: it was not begun, or failed before its drain, or its power is not cut yet."""
+    if run.drill:
+        return run.drill.cut_at is None
     progress = run.find_host(host)
     return progress is not None and not progress.is_down and progress.status in (m.WAITING, m.FAILED)
 

@@ -444,7 +444,7 @@ RUN_TASK_STATES = (RUN_SHOWN, RUN_PAUSED, RUN_RESUMED, RUN_STOPPED, RUN_CHECKED,
 
 def maintenance_run_spec() -> Spec:
     """Return the options of C(maintenance_run)."""
-    from ._model.maintenance_runs import STEPS
+    from ._model.maintenance_runs import ALL_STEPS, REACTIONS
 
     return {
         **ledger_spec(),
@@ -462,9 +462,38 @@ def maintenance_run_spec() -> Spec:
         "until": {"type": "str"},
         "expected_minutes": {"type": "int"},
         "host": {"type": "str"},
-        "step": {"type": "str", "choices": list(STEPS)},
+        "step": {"type": "str", "choices": list(ALL_STEPS)},
         "boot_id": {"type": "str"},
         "error": {"type": "str"},
+        "drill": {
+            "type": "dict",
+            "options": {
+                "limit_seconds": {"type": "int", "default": 90},
+                "deadline_seconds": {"type": "int", "default": 300},
+                "reaction": {"type": "str", "choices": list(REACTIONS), "default": REACTIONS[0]},
+                "accept_lost": {"type": "list", "elements": "str", "default": []},
+                "guests": {"type": "dict", "default": {}},
+            },
+        },
+    }
+
+
+DRILL_CHECK, DRILL_CUT, DRILL_PROBLEM, DRILL_WATCH, DRILL_SWITCH_ON, DRILL_JUDGE = "check", "cut", "problem", "watch", "switch_on", "judge"
+
+
+def drill_run_spec() -> Spec:
+    """Return the options of C(drill_run)."""
+    return {
+        **ledger_spec(),
+        **internal_spec(),
+        "step": {"type": "str", "choices": [DRILL_CHECK, DRILL_CUT, DRILL_PROBLEM, DRILL_WATCH, DRILL_SWITCH_ON, DRILL_JUDGE], "required": True},
+        "host": {"type": "str", "required": True},
+        "fleet": {"type": "list", "elements": "str", "default": []},
+        "accept_lost": {"type": "list", "elements": "str", "default": []},
+        "accept_unguarded": {"type": "bool", "default": False},
+        "protect_max_hours": {"type": "int", "default": 24},
+        "bring_home": {"type": "bool", "default": True},
+        "problem": {"type": "str"},
     }
 
 

@@ -95,13 +95,42 @@ options:
   step:
     description: The step that begins.
     type: str
-    choices: [check, before_drain, drain, maintain, reboot, verify, recover]
+    choices: [check, before_drain, drain, maintain, reboot, verify, recover, cut, evacuate, switch_on]
   boot_id:
     description: The boot of the host right before it is rebooted; with V(fenced), the one that it runs now.
     type: str
   error:
     description: Why the host failed.
     type: str
+  drill:
+    description:
+      - With V(checked) and V(started), the run is a drill (playbook C(drill)) of the one host in O(hosts). No other run is open beside it.
+      - The values of a drill that is continued are its own.
+    type: dict
+    version_added: 0.2.0
+    suboptions:
+      limit_seconds:
+        description: How long after the cut of the power each guest has to run elsewhere.
+        type: int
+        default: 90
+      deadline_seconds:
+        description: How long after the cut the drill waits for guests, before it switches the host on again.
+        type: int
+        default: 300
+      reaction:
+        description: Whether the drill evacuates the host itself (V(run)), or waits for the automatic reaction of the fleet (V(wait)).
+        type: str
+        choices: [run, wait]
+        default: run
+      accept_lost:
+        description: Names of guests that may stay off until the host returns.
+        type: list
+        elements: str
+        default: []
+      guests:
+        description: The names of the guests that run on the host, by UUID.
+        type: dict
+        default: {}
 extends_documentation_fragment:
   - kvmfleet.migration._attributes
   - kvmfleet.migration._attributes.action

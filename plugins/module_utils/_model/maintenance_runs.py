@@ -38,6 +38,15 @@ REBOOT = "reboot"
 VERIFY = "verify"
 RECOVER = "recover"
 STEPS = (CHECK, BEFORE_DRAIN, DRAIN, MAINTAIN, REBOOT, VERIFY, RECOVER)
+# The steps of a drill.
+CUT = "cut"
+EVACUATE = "evacuate"
+SWITCH_ON = "switch_on"
+DRILL_STEPS = (CHECK, CUT, EVACUATE, SWITCH_ON, RECOVER)
+ALL_STEPS = tuple(dict.fromkeys((*STEPS, *DRILL_STEPS)))
+
+# What evacuates the host in a drill: the drill itself, or the automatic reaction of the fleet, which the drill waits for.
+REACTIONS = (REACTION_RUN, REACTION_WAIT) = ("run", "wait")
 
 PAUSE = "pause"
 RESUME = "resume"
@@ -133,8 +142,8 @@ class HostStep:
 
     def check(self) -> None:
         """Raise L(ShapeError) for an unknown step."""
-        if self.step not in STEPS:
-            raise ShapeError("step", f"one of {', '.join(STEPS)}", self.step)
+        if self.step not in ALL_STEPS:
+            raise ShapeError("step", f"one of {', '.join(ALL_STEPS)}", self.step)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -173,9 +182,9 @@ class HostProgress:
 
     @property
     def is_down(self) -> bool:
-        """Whether the host is out of service: its drain was begun, and it was not recovered."""
+        """Whether the host is out of service: its drain was begun, or its power is cut in a drill, and it was not recovered."""
         names = {step.step for step in self.steps}
-        return DRAIN in names and self.status not in (DONE, NOTHING_TO_DO)
+        return bool(names & {DRAIN, CUT}) and self.status not in (DONE, NOTHING_TO_DO)
 
     @property
     def has_ended(self) -> bool:
@@ -200,6 +209,66 @@ class RunEvent:
 
 
 @dataclasses.dataclass(frozen=True)
+class DrilledGuest:
+    """A guest that ran on the host of a drill when its power was cut.
+
+    :arg record: the ID of the record by which it was started elsewhere; null if there is none, as before the verdict.
+    :arg destination: the host that started it; null likewise.
+    :arg seconds: from the cut until it was seen in its wanted state there; null likewise.
+    :arg stages: the seconds of its stages, by name.
+    :arg problem: why it is a reason against the drill; null if it is none.
+    """
+
+    IS_LENIENT: t.ClassVar[bool] = True
+
+    uuid: str
+    name: str
+    record: t.Optional[str]
+    destination: t.Optional[str]
+    seconds: t.Optional[float]
+    stages: t.Mapping[str, float]
+    problem: t.Optional[str]
+    extra: JsonObject = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Drill:
+    """What makes a run a drill: the power of its one host is cut on purpose, and its guests have to run elsewhere in time.
+
+    :arg limit_seconds: how long after the cut each guest has to run elsewhere.
+    :arg deadline_seconds: how long after the cut the drill stops waiting for guests, and switches the host on again.
+    :arg reaction: C(run) or C(wait).
+    :arg accept_lost: names of guests that may stay off until the host returns.
+    :arg cut_at: when the fence agent was about to be called; null before. C(cut) is the same on the clock of the control node.
+    :arg problems: what went wrong before the verdict.
+    :arg passed: the verdict; null before.
+    :arg median_seconds: of the guests that were started elsewhere; null before, and if there is none. C(longest_seconds) likewise.
+    :arg reasons: why it was not passed.
+    """
+
+    IS_LENIENT: t.ClassVar[bool] = True
+
+    limit_seconds: int
+    deadline_seconds: int
+    reaction: str
+    guests: t.Tuple[DrilledGuest, ...]
+    accept_lost: t.Tuple[str, ...]
+    cut_at: t.Optional[str]
+    problems: t.Tuple[str, ...]
+    passed: t.Optional[bool]
+    median_seconds: t.Optional[float]
+    longest_seconds: t.Optional[float]
+    reasons: t.Tuple[str, ...]
+    cut: t.Union[BootMoment, Absent] = ABSENT
+    extra: JsonObject = dataclasses.field(default_factory=dict)
+
+    def check(self) -> None:
+        """Raise L(ShapeError) for an unknown reaction."""
+        if self.reaction not in REACTIONS:
+            raise ShapeError("reaction", f"one of {', '.join(REACTIONS)}", self.reaction)
+
+
+@dataclasses.dataclass(frozen=True)
 class MaintenanceRun:
     """The document of a run.
 
@@ -212,6 +281,7 @@ class MaintenanceRun:
     :arg is_stopping: whether no further host is begun.
     :arg canary_ended: when the canary was done, by the clock of the control node.
     :arg canary_passed: whether the hosts after the canary may begin.
+    :arg drill: what makes it a drill; absent for any other run.
     """
 
     IS_LENIENT: t.ClassVar[bool] = True
@@ -232,6 +302,7 @@ class MaintenanceRun:
     is_stopping: t.Union[bool, Absent] = ABSENT
     canary_ended: t.Union[BootMoment, Absent] = ABSENT
     canary_passed: t.Union[bool, Absent] = ABSENT
+    drill: t.Union[Drill, Absent] = ABSENT
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
     def check(self) -> None:
@@ -240,6 +311,23 @@ class MaintenanceRun:
             raise ShapeError("state", f"one of {', '.join(RUN_STATES)}", self.state)
         if not self.hosts or len(set(self.host_names)) < len(self.hosts):
             raise ShapeError("hosts", "one or more different hosts")
+        if self.drill and len(self.hosts) > 1:
+            raise ShapeError("hosts", "one host, as the run is a drill")
+
+    @property
+    def noun(self) -> str:
+        """What a person calls such a run."""
+        return "drill" if self.drill else "maintenance run"
+
+    @property
+    def variable(self) -> str:
+        """The variable of its playbook that names the run to continue."""
+        return "drill_run" if self.drill else "rolling_maintenance_run"
+
+    @property
+    def step_order(self) -> t.Tuple[str, ...]:
+        """The steps of its hosts, in order."""
+        return DRILL_STEPS if self.drill else STEPS
 
     @property
     def is_open(self) -> bool:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""Switches a host on again that its fence agent has switched off, for maintenance. An evacuation never does this."""
+"""Switches a host on again that its fence agent has switched off, for maintenance or after a drill. An evacuation never does this."""
 
 from __future__ import annotations
 
@@ -18,10 +18,14 @@ from .fence_levels import HostPower, do_at_once, query_device, query_host
 _POLL_SECONDS = 1
 
 
-def switch_on(config: FencingConfig, power: HostPower | None = None) -> None:
+_LEFT_OFF = "It has no guests, and stays in maintenance."
+
+
+def switch_on(config: FencingConfig, power: HostPower | None = None, left_off: str = _LEFT_OFF) -> None:
     """Switch the host on by all devices that report it as off, those of the last level first. Each takes its C(timeout_seconds) at most, and one more status.
 
     :arg power: what the devices have reported since the host was switched off; None if they are to be asked.
+    :arg left_off: what is true of a host that stays off, as a sentence.
     :raises Unreachable: a device does not report the host as on.
     """
     devices = list_switched_off(config, power)
@@ -31,7 +35,7 @@ def switch_on(config: FencingConfig, power: HostPower | None = None) -> None:
         if reply.power is not PowerState.ON:
             raise Unreachable(
                 f"{config.host} was switched off, and {device.label} does not report that it is on again: {own}; {reply}.",
-                "Switch it on at its console or BMC. It has no guests, and stays in maintenance.",
+                f"Switch it on at its console or BMC. {left_off}",
             )
 
 

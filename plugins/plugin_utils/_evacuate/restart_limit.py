@@ -20,6 +20,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 
 from .._ledger.documents import DomainEntry, DomainRestart
+from .._maintenance.drills import PlannedDeath
 from .source import age_seconds
 
 MOST_HOSTS = 5
@@ -53,21 +54,29 @@ class RestartLimit:
         return limit
 
 
-def find_earlier_deaths(entry: DomainEntry, source: HostRef, limit: RestartLimit) -> list[DomainRestart]:
-    """Return the last restart of the domain from each other host that died within the period, the oldest first."""
+def find_earlier_deaths(entry: DomainEntry, source: HostRef, limit: RestartLimit, planned: Sequence[PlannedDeath] = ()) -> list[DomainRestart]:
+    """Return the last restart of the domain from each other host that died within the period, the oldest first.
+
+    :arg planned: deaths by drills, which do not count.
+    """
     period = datetime.timedelta(hours=limit.hours).total_seconds()
     found: list[DomainRestart] = []
     for restart in entry.restarts or ():
         age = age_seconds(restart.at)
         if age is None or age > period or restart.source.is_same(source):
             continue
+        if any(one.includes(restart.source.host, restart.at) for one in planned):
+            continue
         found = [*(one for one in found if not one.source.is_same(restart.source)), restart]
     return found
 
 
-def check_restart_limit(entry: DomainEntry, source: HostRef, limit: t.Optional[RestartLimit]) -> None:
-    """Raise L(RestartLimitReached) if the domain was on too many hosts when they died."""
-    earlier = find_earlier_deaths(entry, source, limit) if limit else []
+def check_restart_limit(entry: DomainEntry, source: HostRef, limit: t.Optional[RestartLimit], planned: Sequence[PlannedDeath] = ()) -> None:
+    """Raise L(RestartLimitReached) if the domain was on too many hosts when they died.
+
+    :arg planned: deaths by drills, which do not count.
+    """
+    earlier = find_earlier_deaths(entry, source, limit, planned) if limit else []
     if limit and len(earlier) + 1 >= limit.hosts:
         raise RestartLimitReached(
             f"Domain {entry.name} waits for a person: it was on {_describe_deaths(earlier)}, and on {source.host} now. It was not started.",

@@ -7,12 +7,14 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource_maps import HostNames, Renaming
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import lockable_paths
 
+from .._maintenance.drills import PlannedDeath, list_planned_deaths
 from .._settings.variables import Settings
 from . import start_checks
 from .job import EvacuationContext, EvacuationJob, ListedDomain, wanted_state
@@ -59,11 +61,16 @@ class DomainSelector:
         images = frozenset(path for job in jobs if has_saved_disks(job.candidate.entry) for path in lockable_paths(job.disks))
         return SelectedDomains(selected, before, [job.as_entry() for job in jobs if job.uuid not in wanted], images)
 
+    @functools.cached_property
+    def _planned_deaths(self) -> list[PlannedDeath]:
+        return list_planned_deaths([document.maintenance_run for document in self._context.ledger.list_maintenance_runs()])
+
     def _check_saved(self, job: EvacuationJob) -> None:
         context, entry = self._context, job.candidate.entry
         # A start that has begun is settled.
         if job.candidate.record is None:
-            check_restart_limit(entry, self._source.host_ref, context.options.restart_limit)
+            planned = self._planned_deaths if entry.restarts and context.options.restart_limit else ()
+            check_restart_limit(entry, self._source.host_ref, context.options.restart_limit, planned)
         check_saved_values(entry)
         self._name_resources(job)
         job.traits = saved_traits(job.saved, context.settings, context.target_host)

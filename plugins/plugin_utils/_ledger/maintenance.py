@@ -7,6 +7,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Internal, InvalidState
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import FINISHED, MaintenanceRun
 
@@ -33,13 +36,27 @@ class MaintenanceRuns(RunDocuments[MaintenanceRun]):
         if new.term < old.term or new.host_names != old.host_names:
             raise Internal(f"Failed to change {self.describe_run(old)}: its term must not decrease, and its hosts must not change.")
 
+    def noun_of(self, run: MaintenanceRun) -> str:
+        """Return what a person calls this run."""
+        return run.noun
+
+    def exclusive_hosts(self, new: MaintenanceRun, other: MaintenanceRun) -> Sequence[str]:
+        """Return the hosts of a run that begins beside a drill, or of a drill beside any run: only one of them may take hosts out of service."""
+        return new.host_names if new.drill or other.drill else ()
+
+    def make_shared_hosts_error(self, other: MaintenanceRun, shared: Sequence[str]) -> Conflict:
+        """Return the error for a run over hosts that another open run has, or that begins beside a drill."""
+        if not other.drill and set(shared) <= set(other.host_names):
+            return super().make_shared_hosts_error(other, shared)
+        error = super().make_shared_hosts_error(other, shared)
+        open_run = f"{self.describe_run(other)} over {', '.join(other.host_names)} is open"
+        return Conflict(f"{', '.join(shared)} cannot be taken out of service now: {open_run}. Nothing was changed.", error.next_step, run=encode(other))
+
     def make_overtaken_error(self, run: MaintenanceRun, current: Document | None) -> Conflict:
         """Return the error with the present state: whoever holds the run decides again."""
         found = current.maintenance_run if current else None
         now = f"it is now '{found.state}', written at {found.updated_at}" if found else "it is not in the ledger"
-        return Conflict(
-            f"Failed to change the maintenance run {run.id}: another process wrote it meanwhile, {now}.", "Read the run again and repeat the decision."
-        )
+        return Conflict(f"Failed to change the {run.noun} {run.id}: another process wrote it meanwhile, {now}.", "Read the run again and repeat the decision.")
 
 
 MAINTENANCE_RUNS = MaintenanceRuns()

@@ -46,6 +46,10 @@ class RunDocuments(abc.ABC, t.Generic[_Run]):
     def check_successor(self, old: _Run, new: _Run) -> None:
         """Raise L(InvalidState) for a run that must not change any more, and L(Internal) for a change that no run may have."""
 
+    def exclusive_hosts(self, dummy_new: _Run, dummy_other: _Run) -> Sequence[str]:
+        """Return the hosts of a new run that must not be in any run beside the other one, although they share none."""
+        return ()
+
     def make_overtaken_error(self, run: _Run, current: Document | None) -> Conflict:
         """Return the error for a change to a run that another process wrote after it was read."""
         return document_overtaken_error(f"the {self.noun} {run.id}", current.body if current else None)
@@ -59,9 +63,13 @@ class RunDocuments(abc.ABC, t.Generic[_Run]):
             run=encode(other),
         )
 
+    def noun_of(self, dummy_run: _Run) -> str:
+        """Return what a person calls this run."""
+        return self.noun
+
     def describe_run(self, run: _Run) -> str:
         """Return a description by which a person finds the run."""
-        return f"the {self.noun} {run.id} ({run.state}, begun {run.created_at} by {run.created_by})"
+        return f"the {self.noun_of(run)} {run.id} ({run.state}, begun {run.created_at} by {run.created_by})"
 
     def find_path(self, run_id: str) -> DocumentPath:
         """Return where the document of the run is. Raises L(InvalidArgument) for an ID that is not a UUID."""
@@ -100,6 +108,6 @@ class RunDocuments(abc.ABC, t.Generic[_Run]):
         wanted = set(new.host_names)
         for document in transaction.read_all(self.folder):
             other = self.read_run(document)
-            shared = [host for host in other.host_names if host in wanted]
+            shared = [host for host in other.host_names if host in wanted] or self.exclusive_hosts(new, other)
             if other.id != new.id and other.is_open and shared:
                 raise self.make_shared_hosts_error(other, shared)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import maintenance_runs as m
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, InvalidState
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import MaintenanceRun, RunHolder, RunOptions
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import Drill, MaintenanceRun, RunHolder, RunOptions
 
 from .._ledger.ledger import Ledger
 from .._ledger.maintenance import MAINTENANCE_RUNS
@@ -79,8 +79,10 @@ def read_until(until: t.Optional[str]) -> t.Optional[str]:
         ) from error
 
 
-def find_run(ledger: t.Optional[Ledger], run_id: t.Optional[str], hosts: Sequence[str], at: str) -> t.Optional[MaintenanceRun]:
+def find_run(ledger: t.Optional[Ledger], run_id: t.Optional[str], hosts: Sequence[str], at: str, is_drill: bool = False) -> t.Optional[MaintenanceRun]:
     """Return the run that these hosts continue; None if they begin a new one.
+
+    :arg is_drill: whether it is a drill. No other run is open beside one.
 
     Raises L(Conflict) if some of them are in another open run, L(InvalidState) for a run that is finished or that a person has to name first,
     L(InvalidArgument) if the named run has other hosts.
@@ -88,28 +90,32 @@ def find_run(ledger: t.Optional[Ledger], run_id: t.Optional[str], hosts: Sequenc
     if ledger is None:
         return None
     if run_id:
-        return _named_run(ledger.read_maintenance_run(run_id).maintenance_run, hosts)
+        return _named_run(ledger.read_maintenance_run(run_id).maintenance_run, hosts, is_drill)
     for run in list_open_runs(ledger):
         shared = [host for host in run.host_names if host in hosts]
+        if is_drill or run.drill:
+            shared = shared or list(hosts)
         if not shared:
             continue
-        if set(run.host_names) != set(hosts):
+        if set(run.host_names) != set(hosts) or bool(run.drill) != is_drill:
             raise MAINTENANCE_RUNS.make_shared_hosts_error(run, shared)
         if seconds_between(run.created_at, at) > CONTINUE_SECONDS:
             raise InvalidState(
                 f"These hosts are in {MAINTENANCE_RUNS.describe_run(run)}, which began more than a day ago. Nothing was changed.",
-                f"Continue it with -e rolling_maintenance_run={run.id}, or end it: kvmfleet.migration.maintenance -e run={run.id} -e request=stop.",
+                f"Continue it with -e {run.variable}={run.id}, or end it: kvmfleet.migration.maintenance -e run={run.id} -e request=stop.",
             )
         return run
     return None
 
 
-def _named_run(run: MaintenanceRun, hosts: Sequence[str]) -> MaintenanceRun:
+def _named_run(run: MaintenanceRun, hosts: Sequence[str], is_drill: bool) -> MaintenanceRun:
+    if bool(run.drill) != is_drill:
+        raise InvalidArgument(f"{run.id} is a {run.noun}.", "Continue it with its own playbook. Nothing was changed.")
     if run.state == m.FINISHED:
-        raise InvalidState(f"The maintenance run {run.id} is finished.", "Begin a new one, without rolling_maintenance_run. Nothing was changed.")
+        raise InvalidState(f"The {run.noun} {run.id} is finished.", f"Begin a new one, without {run.variable}. Nothing was changed.")
     if set(run.host_names) != set(hosts):
         raise InvalidArgument(
-            f"The maintenance run {run.id} has the hosts {', '.join(run.host_names)}, and the target has {', '.join(hosts)}.",
+            f"The {run.noun} {run.id} has the hosts {', '.join(run.host_names)}, and the target has {', '.join(hosts)}.",
             "Give the same hosts as target. Nothing was changed.",
         )
     return run
@@ -127,6 +133,7 @@ class RunStart:
 
     :arg found: the run that it continues; None for a new one.
     :arg limits: called for the limits of a new run.
+    :arg drill: what makes a new run a drill.
     """
 
     found: t.Optional[MaintenanceRun]
@@ -135,11 +142,12 @@ class RunStart:
     until: t.Optional[str]
     holder: RunHolder
     is_confirmed: bool
+    drill: t.Optional[Drill] = None
 
     def write(self, ledger: Ledger) -> MaintenanceRun:
         """Write the run and return it; this process holds it then."""
         if self.found is None:
-            return create_run(ledger, self.hosts, self.limits(), self.holder)
+            return create_run(ledger, self.hosts, self.limits(), self.holder, self.drill)
         if self.found.holder and self.found.is_open and self.holder.is_same_process(self.found.holder):
             return self.found
         return change_run(ledger, self.found.id, self.holder.by, self._take_over)[0]

@@ -45,17 +45,17 @@ class Admission:
     waits_for: t.Optional[str] = None
 
 
-def resume_point(progress: HostProgress) -> t.Optional[ResumePoint]:
+def resume_point(progress: HostProgress, steps: Sequence[str] = m.STEPS) -> t.Optional[ResumePoint]:
     """Return where a host continues; None if all its steps have ended.
 
     A step that was begun and not ended is repeated: a process that was killed after it and before the next write cannot be told from one killed in it.
     """
     last = progress.last_step
     if last is None:
-        return ResumePoint(m.STEPS[0])
+        return ResumePoint(steps[0])
     if last.ended_at is None:
         return ResumePoint(last.step, is_repeated=True)
-    following = m.STEPS[m.STEPS.index(last.step) + 1 :]
+    following = steps[steps.index(last.step) + 1 :]
     return ResumePoint(following[0]) if following else None
 
 
@@ -82,7 +82,7 @@ def admit_hosts(run: MaintenanceRun, hosts: Sequence[str], now: Now) -> tuple[Ma
         else:
             run = begin_host(run, one.host, now)
             in_progress.append(one.host)
-    points = {host: resume_point(progress) for host in in_progress for progress in (run.find_host(host),) if progress}
+    points = {host: resume_point(progress, run.step_order) for host in in_progress for progress in (run.find_host(host),) if progress}
     return run, Admission({host: point or ResumePoint(m.RECOVER, is_repeated=True) for host, point in points.items()}, deferred)
 
 

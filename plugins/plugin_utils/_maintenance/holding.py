@@ -64,14 +64,14 @@ def check_take_over(run: MaintenanceRun, holder: RunHolder, alive: t.Optional[bo
         return
     if alive:
         raise Conflict(
-            f"The maintenance run {run.id} is carried out by {held_by.by} since {held_by.since}, and that process still runs. Nothing was changed.",
+            f"The {run.noun} {run.id} is carried out by {held_by.by} since {held_by.since}, and that process still runs. Nothing was changed.",
             f"Wait for it, or control it: kvmfleet.migration.maintenance -e run={run.id} -e request=pause (or resume, or stop).",
         )
     if not is_confirmed:
         raise Conflict(
-            f"The maintenance run {run.id} is carried out by {held_by.by} since {held_by.since}, and it cannot be verified from here whether that process"
+            f"The {run.noun} {run.id} is carried out by {held_by.by} since {held_by.since}, and it cannot be verified from here whether that process"
             " still runs. Nothing was changed.",
-            "If it does not, run the command again with -e rolling_maintenance_take_over=true.",
+            f"If it does not, run the command again with -e {run.variable.removesuffix('_run')}_take_over=true.",
         )
 
 
@@ -81,6 +81,6 @@ def check_holder(run: MaintenanceRun, holder: RunHolder) -> None:
         return
     now = f"{run.holder.by} holds it since {run.holder.since}" if run.holder else f"it is {run.state}, and nobody holds it"
     raise Conflict(
-        f"This process does not hold the maintenance run {run.id} any more: {now} (term {run.term}).",
+        f"This process does not hold the {run.noun} {run.id} any more: {now} (term {run.term}).",
         f"Show it with kvmfleet.migration.maintenance -e run={run.id}.",
     )

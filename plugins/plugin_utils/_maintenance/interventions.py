@@ -43,9 +43,9 @@ def intervene(run: MaintenanceRun, request: str, reason: t.Optional[str], is_gon
         if request == m.STOP:
             return run
         raise InvalidState(
-            f"The maintenance run {run.id} is {run.state}.",
+            f"The {run.noun} {run.id} is {run.state}.",
             "Only a run that is running or paused can be paused or resumed. To continue a stopped one, run the playbook again with"
-            f" -e rolling_maintenance_run={run.id}. Nothing was changed.",
+            f" -e {run.variable}={run.id}. Nothing was changed.",
         )
     if request == m.STOP and is_gone:
         return _close_left_run(run, reason, now)

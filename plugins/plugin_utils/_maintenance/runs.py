@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import boot_moment, utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import MaintenanceRun, RunHolder, RunOptions
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import Drill, MaintenanceRun, RunHolder, RunOptions
 
 from .._ledger.ledger import Ledger
 from .holding import check_holder
@@ -34,9 +34,9 @@ def list_open_runs(ledger: Ledger) -> list[MaintenanceRun]:
     return [document.maintenance_run for document in ledger.list_maintenance_runs() if document.maintenance_run.is_open]
 
 
-def create_run(ledger: Ledger, hosts: Sequence[PlannedHost], options: RunOptions, holder: RunHolder) -> MaintenanceRun:
-    """Write a new run and return it. Raises L(Conflict) if a host is in another open run."""
-    run = new_run(str(uuid.uuid4()), hosts, options, holder, read_now(holder.by))
+def create_run(ledger: Ledger, hosts: Sequence[PlannedHost], options: RunOptions, holder: RunHolder, drill: t.Optional[Drill] = None) -> MaintenanceRun:
+    """Write a new run and return it. Raises L(Conflict) if a host is in another open run, and for a drill beside any other open run."""
+    run = new_run(str(uuid.uuid4()), hosts, options, holder, read_now(holder.by), drill)
     return ledger.put_maintenance_run(run, None).maintenance_run
 
 

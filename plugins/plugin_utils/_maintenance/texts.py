@@ -66,11 +66,11 @@ def attention_text(run: MaintenanceRun) -> t.Optional[str]:
         down = [one.host for one in run.hosts if one.is_down]
         left = f" {', '.join(down)} {'is' if len(down) == 1 else 'are'} out of service." if down else ""
         return (
-            f"The process of the maintenance run {run.id} is gone ({run.holder.by}).{left} Run its command again, or end it:"
+            f"The process of the {run.noun} {run.id} is gone ({run.holder.by}).{left} Run its command again, or end it:"
             f" kvmfleet.migration.maintenance -e run={run.id} -e request=stop"
         )
     if run.state == m.PAUSED:
-        return f"The maintenance run {run.id} is paused: {run.reason}. To resume it: kvmfleet.migration.maintenance -e run={run.id} -e request=resume"
+        return f"The {run.noun} {run.id} is paused: {run.reason}. To resume it: kvmfleet.migration.maintenance -e run={run.id} -e request=resume"
     return None
 
 
@@ -78,7 +78,7 @@ def end_text(run: MaintenanceRun) -> str:
     """Return how a run ended, as sentences for a person."""
     failed = [f"{one.host} ({one.last_step.step if one.last_step else m.CHECK}: {one.error})" for one in run.hosts_with(m.FAILED)]
     waiting = [f"{one.host} ({one.error or NOT_BEGUN})" for one in run.hosts_with(m.WAITING)]
-    parts = [f"The maintenance run {run.id} is {run.state}{f': {run.reason}' if run.reason else ''}."]
+    parts = [f"The {run.noun} {run.id} is {run.state}{f': {run.reason}' if run.reason else ''}."]
     if failed:
         parts.append(f"Failed: {'; '.join(failed)}.")
     if waiting:
@@ -87,7 +87,7 @@ def end_text(run: MaintenanceRun) -> str:
     if down:
         parts.append(f"Out of service: {', '.join(down)}.")
     if run.state != m.FINISHED:
-        parts.append(f"To continue where it stopped, run the same command with -e rolling_maintenance_run={run.id}.")
+        parts.append(f"To continue where it stopped, run the same command with -e {run.variable}={run.id}.")
     return printable_line(" ".join(parts))
 
 

@@ -15,6 +15,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model import m
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import BootMoment
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import (
+    Drill,
     HostProgress,
     HostStep,
     MaintenanceRun,
@@ -55,8 +56,8 @@ class PlannedHost:
     predicted_seconds: int = 0
 
 
-def new_run(run_id: str, hosts: Sequence[PlannedHost], options: RunOptions, holder: RunHolder, now: Now) -> MaintenanceRun:
-    """Return the run with which a night begins."""
+def new_run(run_id: str, hosts: Sequence[PlannedHost], options: RunOptions, holder: RunHolder, now: Now, drill: t.Optional[Drill] = None) -> MaintenanceRun:
+    """Return the run with which a night begins, or a drill."""
     progress = tuple(
         HostProgress(
             host=one.host,
@@ -81,8 +82,10 @@ def new_run(run_id: str, hosts: Sequence[PlannedHost], options: RunOptions, hold
         created_by=now.by,
         updated_at=now.at,
         history=(),
+        drill=drill or ABSENT,
     )
-    return with_event(run, now, "started", None, f"{len(hosts)} hosts")
+    what = f"drill of {hosts[0].host}" if drill else f"{len(hosts)} hosts"
+    return with_event(run, now, "started", None, what)
 
 
 def with_event(run: MaintenanceRun, now: Now, event: str, host: t.Optional[str] = None, detail: str = "") -> MaintenanceRun:

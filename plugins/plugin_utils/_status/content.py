@@ -25,7 +25,7 @@ from .._ledger.documents import Document, DomainEntry, HostEntry
 from .._ledger.host_entries import list_entries
 from .._ledger.ledger import Ledger
 from .._ledger.sights import with_protect_times
-from .._maintenance.runs import list_open_runs
+from .._maintenance.drills import last_verdict
 from .._observe.checked_fleet import CheckedFleet, read_check
 from .._observe.fleet_scan import HostLook
 
@@ -76,6 +76,7 @@ class LedgerContent:
 
     :arg records: that are open, of moves and of evacuations; C(runs) are the open maintenance runs.
     :arg check: the last fleet check on this control node.
+    :arg drill: the last drill with a verdict.
     :arg waiting: the last records of domains that wait for a person, because they were on too many hosts when these died.
     """
 
@@ -88,6 +89,7 @@ class LedgerContent:
     runs: tuple[MaintenanceRun, ...] = ()
     check: t.Optional[CheckedFleet] = None
     waiting: tuple[MoveRecord, ...] = ()
+    drill: t.Optional[MaintenanceRun] = None
 
     @property
     def name(self) -> str | None:
@@ -131,8 +133,9 @@ def read_content(open_it: t.Callable[[], Ledger]) -> LedgerContent:
         hosts = tuple(with_protect_times(ledger, list_entries(ledger)))
         damaged = [f"The document of domain {uuid} is damaged. Run kvmfleet.migration.protect on its host." for uuid in ledger.damaged_domains()]
         waiting = tuple(_list_waiting(ledger, documents.values(), records))
-        runs, check = tuple(list_open_runs(ledger)), read_check(ledger.ledger_id)
-        return LedgerContent(None, ledger, records, hosts, documents, (*ledger.problems, *damaged), runs, check, waiting)
+        all_runs, check = [document.maintenance_run for document in ledger.list_maintenance_runs()], read_check(ledger.ledger_id)
+        runs, problems = tuple(run for run in all_runs if run.is_open), (*ledger.problems, *damaged)
+        return LedgerContent(None, ledger, records, hosts, documents, problems, runs, check, waiting, last_verdict(all_runs))
     except InvalidArgument:
         raise
     except KvmfleetError as error:

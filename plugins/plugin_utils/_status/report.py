@@ -18,6 +18,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records 
 from .._evacuate.restart_limit import describe_way_out
 from .._evacuate.source import age_seconds
 from .._ledger.documents import HostEntry
+from .._maintenance.drills import drill_line
 from .._maintenance.texts import attention_text, run_line
 from .._observe.checked_fleet import attention_line, check_line
 from .._observe.fleet_scan import FoundAct
@@ -121,6 +122,8 @@ class StatusReport:
         yield from self._waiting_texts()
         yield from self._evacuated_texts()
         yield from filter(None, map(attention_text, self._content.runs))
+        if self._content.drill and self._content.drill.drill and not self._content.drill.drill.passed:
+            yield f"The last drill was not passed: {drill_line(self._content.drill)} Repair what it names, and repeat it: kvmfleet.migration.drill"
         if self._content.check and (line := attention_line(self._content.check)):
             yield line
         yield from self._protection_texts()
@@ -204,6 +207,7 @@ class StatusReport:
             *_section("MAINTENANCE", [run_line(run) for run in self._content.runs]),
             *_section("HOSTS", list(self._host_lines())),
             *_section("PROTECTION", list(self._protection_lines())),
+            *_section("DRILL", [drill_line(self._content.drill)] if self._content.drill else []),
             *_section("FLEET CHECK", [check_line(self._content.check)] if self._content.check else []),
         ]
 

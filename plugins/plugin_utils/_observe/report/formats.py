@@ -19,7 +19,7 @@ from ..checked_fleet import check_line
 from .balances import ReportedBalance, ReportedBalanceMove
 from .document import Report, ReportedHost, summary_text
 from .moves import NOT_MOVED, UNDER_WAY, DowntimeRange, Downtimes, ReportedMove
-from .runs import ReportedRun, ReportedRunHost, step_text
+from .runs import ReportedDrill, ReportedDrilledGuest, ReportedRun, ReportedRunHost, stages_text, step_text, verdict_word
 
 DASH = "–"
 _BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
@@ -155,7 +155,26 @@ def _run_rows(run: ReportedRun) -> list[list[str]]:
     """Return a row for the run, with who did what to it, and one for each host."""
     acts = [f"{line.event} by {line.by}" for line in run.history if line.host is None]
     whole = [run.id, "", f"{run.state}, begun {format_time(run.created_at)}", "", _escape_markup("; ".join(acts)), _escape_markup(run.reason)]
-    return [whole, *(["", *_run_host_row(host)] for host in run.hosts)]
+    return [whole, *(["", *_run_host_row(host)] for host in run.hosts), *(_drill_rows(run.drill) if run.drill else ())]
+
+
+def _drill_rows(drill: ReportedDrill) -> list[list[str]]:
+    """Return a row for the verdict, and one for each guest."""
+    figures = [f"{word} {seconds:.1f} s" for word, seconds in (("median", drill.median_seconds), ("longest", drill.longest_seconds)) if seconds is not None]
+    whole = ["", "", f"drill {verdict_word(drill)}", "", ", ".join([*figures, f"limit {drill.limit_seconds} s"]), _escape_markup("; ".join(drill.reasons))]
+    return [whole, *map(_drilled_guest_row, drill.guests)]
+
+
+def _drilled_guest_row(guest: ReportedDrilledGuest) -> list[str]:
+    took = DASH if guest.seconds is None else f"{guest.seconds:.1f} s"
+    return [
+        "",
+        _escape_markup(guest.name),
+        _escape_markup(f"to {guest.destination}" if guest.destination else None),
+        took,
+        stages_text(guest),
+        _escape_markup(guest.problem),
+    ]
 
 
 def _run_host_row(host: ReportedRunHost) -> list[str]:

@@ -11,7 +11,8 @@ import datetime
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import HostProgress, HostStep, MaintenanceRun, RunOptions
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import Drill, HostProgress, HostStep, MaintenanceRun, RunOptions
 
 from ..._ledger.ledger import Ledger
 from ..._ledger.selection import make_selection
@@ -54,11 +55,36 @@ class ReportedEvent:
 
 
 @dataclass(frozen=True)
+class ReportedDrilledGuest:
+    """A guest of a drill; see L(DrilledGuest)."""
+
+    name: str
+    destination: t.Optional[str]
+    seconds: t.Optional[float]
+    stages: t.Mapping[str, float]
+    problem: t.Optional[str]
+
+
+@dataclass(frozen=True)
+class ReportedDrill:
+    """What makes a run a drill; see L(Drill)."""
+
+    passed: t.Optional[bool]
+    cut_at: t.Optional[str]
+    limit_seconds: int
+    median_seconds: t.Optional[float]
+    longest_seconds: t.Optional[float]
+    reasons: tuple[str, ...]
+    guests: tuple[ReportedDrilledGuest, ...]
+
+
+@dataclass(frozen=True)
 class ReportedRun:
     """A maintenance run.
 
     :arg limits: the options of the run, as words.
     :arg reason: why it is paused or stopped.
+    :arg drill: absent for a run that is none.
     """
 
     id: str
@@ -70,6 +96,7 @@ class ReportedRun:
     reason: t.Optional[str]
     hosts: tuple[ReportedRunHost, ...]
     history: tuple[ReportedEvent, ...]
+    drill: t.Union[ReportedDrill, Absent] = ABSENT
 
 
 def select_runs(ledger: Ledger, since: t.Optional[str], until: t.Optional[str], host: t.Optional[str]) -> list[MaintenanceRun]:
@@ -96,7 +123,23 @@ def describe_run(run: MaintenanceRun) -> ReportedRun:
         reason=run.reason,
         hosts=tuple(map(_describe_host, run.hosts)),
         history=tuple(ReportedEvent(line.at, line.event, line.by, line.host, line.detail) for line in run.history),
+        drill=_describe_drill(run.drill) if run.drill else ABSENT,
     )
+
+
+def _describe_drill(drill: Drill) -> ReportedDrill:
+    guests = tuple(ReportedDrilledGuest(one.name, one.destination, one.seconds, one.stages, one.problem) for one in drill.guests)
+    return ReportedDrill(drill.passed, drill.cut_at, drill.limit_seconds, drill.median_seconds, drill.longest_seconds, drill.reasons, guests)
+
+
+def verdict_word(drill: ReportedDrill) -> str:
+    """Return the verdict in a word or two."""
+    return "no verdict yet" if drill.passed is None else "passed" if drill.passed else "failed"
+
+
+def stages_text(guest: ReportedDrilledGuest) -> str:
+    """Return the stages of a guest, e.g. C(detection 2.1 s, evidence 6.0 s)."""
+    return ", ".join(f"{stage} {seconds:.1f} s" for stage, seconds in guest.stages.items())
 
 
 def _describe_limits(options: RunOptions) -> t.Iterator[str]:

@@ -22,6 +22,7 @@ from ansible_collections.kvmfleet.migration.plugins.action.fleet_status import A
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, Unreachable
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import Drill
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord, new_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
@@ -30,6 +31,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.checke
 from ansible_collections.kvmfleet.migration.tests.schemas.check import check_document, read_schema
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.task import task_vars
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import domain_entry, host_entry
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._maintenance.nights import night
 
 Result = dict[str, t.Any]
 FLEET = ["kvm1", "kvm2", "kvm3"]
@@ -428,3 +430,15 @@ def test_a_guest_that_was_started_elsewhere_has_its_timeline(desk: Desk) -> None
     seen = desk.show()
     assert len(seen["evacuated"]) == 21
     assert "  and 9 more" in seen["lines"]
+
+
+@pytest.mark.parametrize("passed", [True, False])
+def test_the_last_drill_is_shown_and_is_a_finding_unless_it_was_passed(desk: Desk, passed: bool) -> None:
+    reasons = () if passed else ("web: it was not started elsewhere",)
+    drill = Drill(90, 300, "run", (), (), "2026-11-21T03:00:00.000Z", (), passed, None, None, reasons)
+    run = night("kvm3")
+    desk.ledger.put_maintenance_run(dataclasses.replace(run, state="finished", holder=None, drill=drill), None)
+    seen = desk.show()
+    line = seen["lines"][seen["lines"].index("DRILL") + 1]
+    assert line.startswith(f"  kvm3 at 2026-11-21 03:00 UTC: {'passed' if passed else 'failed'}: 0 of 0 guests ran elsewhere")
+    assert [finding.startswith("The last drill was not passed: kvm3 at ") for finding in seen["attention"]] == ([] if passed else [True])

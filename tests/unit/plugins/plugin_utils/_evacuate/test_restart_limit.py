@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import typing as t
 
@@ -13,7 +14,8 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.restart_limit import RestartLimit
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.restart_limit import RestartLimit, RestartLimitReached, check_restart_limit
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.drills import PlannedDeath
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._evacuate.sites import Site
 
 LIMIT = RestartLimit.from_option({"hosts": 2, "hours": 24})
@@ -102,3 +104,14 @@ def test_a_limit_out_of_bounds_is_refused(given: dict[str, int]) -> None:
     with pytest.raises(InvalidArgument, match="of restart_limit is"):
         RestartLimit.from_option(given)
     assert RestartLimit.from_option({}) is None
+
+
+def test_a_host_that_a_drill_has_switched_off_does_not_count(site: Site) -> None:
+    site.save("web")
+    site.change("web", lambda body: body.update(restarts=[restart(site, "kvm3", 1)]))
+    for host, hours_ago, waits in (("kvm3", 5.0, False), ("kvm3", 0.5, True), ("kvm2", 5.0, True)):
+        cut_at = (datetime.datetime.now(datetime.UTC) - datetime.timedelta(hours=hours_ago)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        planned = [PlannedDeath(host, cut_at, None)]
+        entry = site.ledger.find_domains("web")[0].domain
+        with pytest.raises(RestartLimitReached) if waits else contextlib.nullcontext():
+            check_restart_limit(entry, site.place("kvm1"), LIMIT, planned)

@@ -6,11 +6,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import Drill, DrilledGuest
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.report.document import Report, Scope, build_document, gather_records
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.report.formats import as_markdown
@@ -53,6 +55,22 @@ def test_a_run_is_in_every_format_that_shows_hosts(maintained: Ledger) -> None:
     page = as_html(report)
     assert 'id="runs"' in page
     assert nights.MARKUP not in page
+
+
+def test_a_drill_shows_its_verdict_and_the_stages_of_each_guest(empty: Ledger) -> None:
+    guests = (
+        DrilledGuest("u-1", "web", "r-1", "kvm1", 21.04, {"detection": 12.0, "start": 1.5}, None),
+        DrilledGuest("u-2", nights.MARKUP, None, None, None, {}, "it was not started elsewhere"),
+    )
+    drill = Drill(90, 300, "run", guests, (), nights.moment(0), (), False, 21.04, 21.04, (f"{nights.MARKUP}: it was not started elsewhere",))
+    run = nights.maintenance_run()
+    empty.put_maintenance_run(dataclasses.replace(run, hosts=run.hosts[:1], drill=drill), None)
+    report = document_of(empty)
+    assert decode(Report, json.loads(json.dumps(report.as_json()))) == report
+    text = as_markdown(report)
+    assert "| drill failed |  | median 21.0 s, longest 21.0 s, limit 90 s |" in text
+    assert "| web | to kvm1 | 21.0 s | detection 12.0 s, start 1.5 s |" in text
+    assert nights.MARKUP not in as_html(report)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,289 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""C(drill_run) runs on the control node alone. The decisions are in C(plugin_utils/_maintenance/drills.py)."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import typing as t
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils import _argspec as spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import Spec, drill_run_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, JsonObject, Maybe, SignedInt, decode, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, InvalidState, KvmfleetError, NotFound, Unsafe
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import Drill, MaintenanceRun
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result, describe_actor
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fence_agent import PowerState
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fence_config import VARIABLE, FencingConfig, parse_fencing
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fence_levels import HostPower, PowerReply, query_host
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fencing import fence_host
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.power_cycle import switch_on
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.source import age_seconds, resolve_source
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import list_entries
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_if_any
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.query import Conditions, read_records, to_plain
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.sights import with_protect_times
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance import drills, texts
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.drills import Accepted, FleetAfter, FleetBefore, HomelessGuest
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.holding import identify_process
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.runs import change_held_run, list_open_runs, read_now
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.transitions import Now
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.timeline import read_timeline
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.options import readable_results
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import Settings
+
+_LEFT_OFF = "Its boot guard holds its automatic starts. Then run the drill again: it continues."
+
+
+@dataclasses.dataclass(frozen=True)
+class _Work:
+    """What the playbook passes.
+
+    :arg check: what C(fleet_check) has returned for the loss of the host.
+    :arg boot_id: the boot of the host now; empty if it does not answer.
+    """
+
+    check: Maybe[JsonObject] = ABSENT
+    boot_id: Maybe[str] = ABSENT
+
+
+@dataclasses.dataclass(frozen=True)
+class _DrillTask:
+    """The options of C(drill_run)."""
+
+    KEYS: t.ClassVar[t.Mapping[str, str]] = {"work": "_work"}
+
+    ledger: t.Optional[str]
+    step: str
+    host: str
+    fleet: tuple[str, ...]
+    accept_lost: tuple[str, ...]
+    accept_unguarded: bool
+    protect_max_hours: SignedInt
+    bring_home: bool
+    problem: t.Optional[str]
+    work: t.Optional[_Work]
+
+
+class ActionModule(FleetAction):
+    """Action plugin of the module of the same name."""
+
+    MODULE = "drill_run"
+
+    def argument_spec(self) -> Spec:
+        """Return the module's options."""
+        return drill_run_spec()
+
+    def run_task(self, args: Result, task_vars: Result) -> JsonObject:
+        """Do one step of a drill."""
+        with readable_results():
+            task = decode(_DrillTask, to_plain(args))
+        settings, target_host = self.settings(task_vars), self.target_host(task_vars)
+        location = settings.ledger(target_host, task.ledger)
+        ledger = open_if_any(*location, create=False)
+        if ledger is None:
+            raise NotFound("There is no ledger, so that no host was ever protected.", "Run kvmfleet.migration.protect first. Nothing was changed.")
+        self.attach_notifier(ledger, settings, target_host, location)
+        work = _DrillWork(task, ledger, settings, describe_actor(task_vars))
+        result = work.act(bool(self._task.check_mode))
+        return {**result, "warnings": ledger.problems} if ledger.problems else result
+
+
+class _DrillWork:
+    """One task with its ledger."""
+
+    def __init__(self, task: _DrillTask, ledger: Ledger, settings: Settings, by: str) -> None:
+        self._task = task
+        self._ledger = ledger
+        self._settings = settings
+        self._by = by
+        self._host = task.host
+        # Workers are children of ansible-playbook, which is the process that holds a run.
+        self._holder = identify_process(os.getppid(), by, utc_now())
+
+    def act(self, check_mode: bool) -> Result:
+        """Carry out the task."""
+        if self._task.step == spec.DRILL_CHECK:
+            return self._check()
+        if check_mode:
+            return {"changed": False}
+        acts = {
+            spec.DRILL_CUT: self._cut,
+            spec.DRILL_PROBLEM: self._note_problem,
+            spec.DRILL_WATCH: self._watch,
+            spec.DRILL_SWITCH_ON: self._switch_on,
+        }
+        return acts.get(self._task.step, self._judge)()
+
+    # -- before ----------------------------------------------------------------------------------------------------
+
+    def _check(self) -> Result:
+        """Refuse the drill unless the fleet can lose the host. Raises L(Unsafe) with all reasons."""
+        task = self._task
+        guests = self._read_guests()
+        before = self._read_fleet(None if guests is None else list(guests.values()))
+        refused = drills.list_refusals(self._host, before, Accepted(task.accept_lost, task.accept_unguarded, task.protect_max_hours))
+        if refused:
+            raise Unsafe(f"The power of {self._host} is not cut. {' '.join(refused)}", "Nothing was changed.")
+        names = sorted((guests or {}).values())
+        lines = [
+            f"The power of {self._host} would be cut by its fence agents, which report: {before.power}.",
+            f"{len(names)} {'guest has' if len(names) == 1 else 'guests have'} to run elsewhere then: {', '.join(names)}.",
+            *(f"{one.name} may stay off until the host returns: {one.reason}." for one in before.homeless),
+        ]
+        return {"changed": False, "guests": guests or {}, "lines": lines}
+
+    def _read_fleet(self, guests: t.Optional[list[str]]) -> FleetBefore:
+        task, check = self._task, t.cast("dict[str, t.Any]", (self._task.work or _Work()).check or {})
+        entries = with_protect_times(self._ledger, list_entries(self._ledger))
+        entry = next((one for one in entries if one.name == self._host), None)
+        if entry:
+            # Also refuses a host that may hold a clean-shutdown token.
+            resolve_source(entries, self._host)
+        config = self._config
+        power = query_host(config) if config else None
+        age = age_seconds((entry.protected and entry.protected.at) or None) if entry else None
+        losses = t.cast("list[dict[str, t.Any]]", check.get("losses") or [])
+        homeless = [HomelessGuest(guest["name"], _refusal_text(guest)) for loss in losses for guest in loss["guests"]]
+        return FleetBefore(
+            entry=entry,
+            others=[one for one in entries if one.name != self._host and one.name in task.fleet],
+            guests=guests,
+            records=[*self._ledger.list_records(unsettled_only=True), *self._read_tombstones()],
+            open_runs=self._describe_open_runs(),
+            protected_hours=None if age is None else age // 3600,
+            homeless=homeless,
+            unclear=[str(loss["reason"]) for loss in losses if loss["reason"] or not loss["guests"]] if check else ["the fleet was not checked"],
+            silent=sorted({host for finding in check.get("findings") or [] if finding["kind"] == "silent" for host in finding["hosts"]}),
+            power=str(power) if power else None,
+            is_on=bool(power and power.devices_in(PowerState.ON) and not power.devices_in(PowerState.OFF)),
+        )
+
+    def _read_tombstones(self) -> list[MoveRecord]:
+        records = self._ledger.list_records(types=[s.EVACUATION], statuses=[s.DONE])
+        return [record for record in records if record.source.host == self._host]
+
+    def _describe_open_runs(self) -> list[str]:
+        own = self._find_run()
+        runs = [run for run in list_open_runs(self._ledger) if own is None or run.id != own.id]
+        balances = [document.balance_run for document in self._ledger.list_balance_runs() if document.balance_run.is_open]
+        return [*(f"The {run.noun} {run.id} over {', '.join(run.host_names)}" for run in runs), *(f"The balance run {run.id}" for run in balances)]
+
+    # -- during ----------------------------------------------------------------------------------------------------
+
+    def _cut(self) -> Result:
+        """Cut the power of the host by its fence agent. The run says so before it happens."""
+        config, power = self._known_config, query_host(self._known_config)
+        boot_now = (self._task.work or _Work()).boot_id or None
+
+        def act(run: MaintenanceRun, now: Now) -> tuple[MaintenanceRun, str]:
+            progress = run.find_host(self._host)
+            step = progress.last_step if progress else None
+            if step is None or step.step != spec.DRILL_CUT:
+                raise InvalidState(f"The power of {self._host} is not cut: the drill {run.id} is not in that step.", "Nothing was changed.")
+            what = drills.decide_cut(self._drill(run), self._is_off(power), step.boot_id or None, boot_now)
+            if what == drills.IS_BACK:
+                return drills.note_problem(run, self._host, f"{self._host} was switched on again before the drill continued.", now), what
+            return (drills.begin_cut(run, self._host, now) if what == drills.CUT else run), what
+
+        after, what = self._change(act)
+        if what == drills.CUT:
+            entry = next(one for one in list_entries(self._ledger) if one.name == self._host)
+            fence_host(config, entry.host_id, self._by, PowerReply(power.replies[0][1], power.at))
+        return {"changed": what == drills.CUT, "cut_at": self._drill(after).cut_at, "is_cut": what != drills.IS_BACK}
+
+    def _note_problem(self) -> Result:
+        problem = str(self._task.problem or "A task failed without a message.")
+        self._change(lambda run, now: (drills.note_problem(run, self._host, problem, now), None))
+        return {"changed": True}
+
+    def _watch(self) -> Result:
+        """Return which guests are still waited for; the time for them counts from the cut."""
+        drill = self._drill(self._held_run)
+        waiting = drills.list_waiting(drill, self._read_evacuations()) if drill.cut_at else []
+        is_over = drills.has_waited(drill, read_now(self._by))
+        waits_for = f"{', '.join(waiting)} to run elsewhere" if waiting and not is_over else None
+        return {"changed": False, "waiting": waiting, "waits_for": waits_for, "cut_at": drill.cut_at}
+
+    def _switch_on(self) -> Result:
+        """Switch the host on again if this drill has cut its power."""
+        if self._drill(self._held_run).cut_at is None:
+            return {"changed": False}
+        power = query_host(self._known_config)
+        if power.devices_in(PowerState.ON) and not power.devices_in(PowerState.OFF):
+            return {"changed": False}
+        switch_on(self._known_config, power, _LEFT_OFF)
+        return {"changed": True}
+
+    # -- after -----------------------------------------------------------------------------------------------------
+
+    def _judge(self) -> Result:
+        """Write the verdict."""
+        records = self._read_evacuations()
+        timelines = {record.record_id: timeline.stages for record in records if (timeline := read_timeline(record))}
+        guests = self._read_guests()
+        entry = next((one for one in list_entries(self._ledger) if one.name == self._host), None)
+        after = FleetAfter(records, timelines, None if guests is None else frozenset(guests), self._task.bring_home, entry.state if entry else None)
+        run, _none = self._change(lambda run, now: (drills.judge_drill(run, after, now), None))
+        drill = self._drill(run)
+        return {"changed": True, "verdict": t.cast(JsonObject, encode(drill)), "text": drills.drill_line(run), "lines": list(texts.list_lines(run))}
+
+    # -- what the steps share --------------------------------------------------------------------------------------
+
+    def _change(self, act: t.Callable[[MaintenanceRun, Now], tuple[MaintenanceRun, t.Any]]) -> tuple[MaintenanceRun, t.Any]:
+        return change_held_run(self._ledger, self._held_run.id, self._holder, act)
+
+    @property
+    def _held_run(self) -> MaintenanceRun:
+        run = self._find_run()
+        if run is None:
+            raise NotFound(f"No drill of {self._host} is open.", "Run the playbook kvmfleet.migration.drill. Nothing was changed.")
+        return run
+
+    def _find_run(self) -> t.Optional[MaintenanceRun]:
+        return next((run for run in list_open_runs(self._ledger) if run.drill and run.host_names == (self._host,)), None)
+
+    def _drill(self, run: MaintenanceRun) -> Drill:
+        if not run.drill:
+            raise InvalidState(f"{run.id} is no drill.", "Nothing was changed.")
+        return run.drill
+
+    @property
+    def _config(self) -> t.Optional[FencingConfig]:
+        config = parse_fencing(self._settings.of(self._host, VARIABLE), self._host)
+        return config if config and config.devices else None
+
+    @property
+    def _known_config(self) -> FencingConfig:
+        config = self._config
+        if config is None:
+            raise InvalidArgument(f"{self._host} has no fence agent in {VARIABLE}.", "Name one. Nothing was changed.")
+        return config
+
+    @staticmethod
+    def _is_off(power: HostPower) -> bool:
+        return bool(power.devices_in(PowerState.OFF)) and not power.devices_in(PowerState.ON)
+
+    def _read_evacuations(self) -> list[MoveRecord]:
+        return [record for record in read_records(self._ledger, "evacuations", Conditions(host=self._host)) if record.source.host == self._host]
+
+    def _read_guests(self) -> t.Optional[dict[str, str]]:
+        """Return the names of the guests that the host has reported within the last minute, by UUID."""
+        try:
+            facts = self._settings.fresh_facts(self._host)
+            return {one.uuid: one.name for one in decode(HostFacts, facts).domains or () if one.active} if facts else None
+        except KvmfleetError:
+            return None
+
+
+def _refusal_text(guest: t.Mapping[str, t.Any]) -> str:
+    return "; ".join(f"{', '.join(one['hosts'])}: {str(one['reason']).rstrip('.')}" for one in guest["refused"]) or "no host is left"

@@ -1,0 +1,221 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The module drill_run with maintenance_run, over one ledger and an agent that is a program: from the check to the verdict, and after kills."""
+
+from __future__ import annotations
+
+import pathlib
+import types
+import typing as t
+from collections.abc import Iterator
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.action import drill_run
+from ansible_collections.kvmfleet.migration.plugins.action.drill_run import ActionModule
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument, NotFound, Unsafe
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import new_record
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import with_receipt
+from ansible_collections.kvmfleet.migration.tests.simulator import facts as f
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.task import task_vars
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.action.test_maintenance_run import Node
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._evacuate.fence_programs import GOOD, Agent
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import host_entry
+
+HOSTS = ["kvm1", "kvm2", "kvm3"]
+HOST_IDS = {name: f"11111111-0000-4000-8000-00000000000{number}" for number, name in enumerate(HOSTS, 1)}
+GUARD = {"installed": True, "systemd": True, "held_at_boot": True, "held": False, "note": ""}
+NO_LOSS: dict[str, t.Any] = {"losses": [], "findings": []}
+# A host with its power in a file, which can be switched on as well.
+AGENT = GOOD.replace("*) exit 1;;", 'on) echo on > "$0.power";;\n*) exit 1;;')
+BOOT = {"boot_id": "boot-1"}
+
+
+class Drills(Node):
+    """A control node whose fleet could lose kvm3, which has two guests."""
+
+    def __init__(self, folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__(folder, monkeypatch)
+        monkeypatch.setattr(drill_run.os, "getppid", lambda: self.pid)
+        self.agent = Agent(folder, AGENT)
+        self.ledger = FileLedger(str(self.path))
+        for name in HOSTS:
+            self.put_host(name)
+        fencing = {"agent": str(self.agent.path), "options": {"plug": "kvm3"}, "timeout_seconds": 10}
+        self.variables = {
+            "kvmfleet_fencing": fencing,
+            "ansible_facts": {"kvmfleet_host": with_receipt(f.host("kvm3", domains=[f.domain("web"), f.domain("app")]))},
+        }
+
+    def put_host(self, name: str, **keys: t.Any) -> None:
+        body = {"name": name, "host_id": HOST_IDS[name], "host_key": HOST_IDS[name], "protected": {"at": utc_now(), "guard": GUARD}, **keys}
+        before = self.ledger.find_host(name=name)
+        self.ledger.put_host(host_entry(body), before.version if before else None)
+
+    def drill(self, step: str, **args: t.Any) -> dict[str, t.Any]:
+        action = ActionModule.__new__(ActionModule)
+        action._loader = None
+        given = {"step": step, "host": "kvm3", **args}
+        action._task = types.SimpleNamespace(args=given, async_val=0, check_mode=self.check_mode, diff=False, delegate_to=None)
+        return action.run_with_options(task_vars("kvm3", {"kvmfleet_ledger": str(self.path), **self.variables}))
+
+    def check(self, **loss: t.Any) -> dict[str, t.Any]:
+        return self.drill("check", fleet=HOSTS, _work={"check": {**NO_LOSS, **loss}})
+
+    def begin(self, step: str = "cut") -> None:
+        self.task("started", hosts=["kvm3"], drill={"guests": self.check()["guests"]})
+        self.task("next", hosts=["kvm3"])
+        for one in ("check", "cut", "evacuate", "switch_on", "recover"):
+            self.task("step", host="kvm3", step=one, **(BOOT if one == "cut" else {}))
+            if one == step:
+                return
+            if one == "cut":
+                self.drill("cut", _work=BOOT)
+
+    def die_and_continue(self) -> None:
+        self.kill_process()
+        self.begin_process()
+        assert self.task("started", hosts=["kvm3"], drill={})["run"]["term"] == 2
+
+    def evacuate(self, name: str) -> None:
+        ends = [HostRef(host, HOST_IDS[host], None) for host in ("kvm3", "kvm1")]
+        stored = self.ledger.open_record(new_record(s.EVACUATION, DomainRef(f.uuid_of(name), name), ends[0], ends[1], {}, "ann"))
+        for status in (s.PRE_MIGRATING, s.DONE):
+            stored = self.ledger.update_record(stored, stored.record.advance(status, "ann"))
+
+
+@pytest.fixture
+def node(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Drills]:
+    node = Drills(tmp_path, monkeypatch)
+    yield node
+    node.close()
+
+
+def test_a_drill_from_its_check_to_its_verdict(node: Drills) -> None:
+    checked = node.check()
+    assert (sorted(checked["guests"].values()), node.documents()) == (["app", "web"], [])
+    assert checked["lines"][1] == "2 guests have to run elsewhere then: app, web."
+    node.begin()
+    cut = node.drill("cut", _work=BOOT)
+    assert (cut["is_cut"], node.agent.asked()[-2:]) == (True, ["off", "status"])
+    node.task("step", host="kvm3", step="evacuate")
+    assert node.drill("watch")["waits_for"] == "app, web to run elsewhere"
+    node.evacuate("web")
+    assert node.drill("watch")["waiting"] == ["app"]
+    node.evacuate("app")
+    assert node.drill("watch")["waits_for"] is None
+    node.task("step", host="kvm3", step="switch_on")
+    assert (node.drill("switch_on")["changed"], node.agent.asked()[-2:]) == (True, ["on", "status"])
+    assert node.drill("switch_on")["changed"] is False
+    node.task("step", host="kvm3", step="recover")
+    judged = node.drill("judge")
+    assert (judged["verdict"]["passed"], judged["verdict"]["reasons"]) == (True, [])
+    assert "passed: 2 of 2 guests ran elsewhere, median" in judged["text"]
+    node.task("done", host="kvm3")
+    left = node.task("left")
+    assert (left["is_whole"], left["run"]["drill"]) == (True, judged["verdict"])
+    events = [line["event"] for line in node.documents()[0]["history"]]
+    assert events == ["started", "host_started", "power_cut", "drill_passed", "host_done", "finished"]
+
+
+def test_all_that_is_missing_is_named_at_once_and_nothing_is_written(node: Drills) -> None:
+    node.put_host("kvm2", state="maintenance")
+    node.variables["kvmfleet_fencing"] = None
+    guest = {
+        "name": "web",
+        "uuid": f.uuid_of("web"),
+        "host": "kvm3",
+        "memory_mib": 64,
+        "refused": [{"hosts": ["kvm1"], "filters": ["memory"], "reason": "No room."}],
+    }
+    with pytest.raises(Unsafe) as refused:
+        node.check(losses=[{"hosts": ["kvm3"], "verdict": "cannot", "missing_mib": 64, "reason": "", "guests": [guest]}])
+    for text in ("kvm2 is in the state 'maintenance'", "kvm3 has no fence agent", "as web could not be started elsewhere (kvm1: No room)"):
+        assert text in str(refused.value)
+    assert (node.documents(), node.agent.asked()) == ([], [])
+
+
+def test_a_drill_needs_a_ledger_one_host_and_no_other_run(node: Drills) -> None:
+    with pytest.raises(InvalidArgument, match="A drill has one host"):
+        node.task("started", hosts=HOSTS, drill={})
+    node.task("started", hosts=["kvm1"])
+    with pytest.raises(Unsafe, match=r"The maintenance run .* over kvm1 is open"):
+        node.check()
+    with pytest.raises(Conflict, match=r"kvm3 cannot be taken out of service now: the maintenance run .* over kvm1 is open"):
+        node.task("started", hosts=["kvm3"], drill={})
+    with pytest.raises(NotFound, match="No drill of kvm3 is open"):
+        node.drill("watch")
+
+
+def test_no_other_run_begins_beside_a_drill_and_each_playbook_continues_its_own(node: Drills) -> None:
+    node.begin()
+    node.begin_process()
+    for hosts in (["kvm1"], ["kvm3"]):
+        with pytest.raises(Conflict, match=rf"{hosts[0]} cannot be taken out of service now: the drill .* over kvm3 is open"):
+            node.task("checked", hosts=hosts)
+    with pytest.raises(Conflict, match="kvm1 cannot be taken out of service now"):
+        node.task("checked", hosts=["kvm1"], drill={})
+
+
+def test_a_process_that_is_killed_before_the_agent_was_called_cuts_the_power_again(node: Drills, monkeypatch: pytest.MonkeyPatch) -> None:
+    node.begin()
+
+    def die(*_args: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(drill_run, "fence_host", die)
+        with pytest.raises(KeyboardInterrupt):
+            node.drill("cut", _work=BOOT)
+    assert node.documents()[0]["drill"]["cut_at"] is not None
+    node.die_and_continue()
+    assert node.task("next", hosts=["kvm3"])["admitted"] == {"kvm3": {"step": "cut", "is_repeated": True}}
+    node.task("step", host="kvm3", step="cut", **BOOT)
+    assert node.drill("cut", _work=BOOT)["is_cut"]
+    assert node.agent.asked().count("off") == 1
+
+
+def test_a_process_that_is_killed_after_the_cut_does_not_repeat_it(node: Drills) -> None:
+    node.begin()
+    before = node.drill("cut", _work=BOOT)["cut_at"]
+    node.die_and_continue()
+    assert node.task("checked", hosts=["kvm3"], drill={})["unchecked"] == []
+    again = node.drill("cut", _work={"boot_id": ""})
+    assert (again["changed"], again["is_cut"], again["cut_at"]) == (False, True, before)
+    assert node.agent.asked().count("off") == 1
+
+
+def test_a_host_that_somebody_switched_on_is_not_cut_again(node: Drills) -> None:
+    node.begin()
+    node.drill("cut", _work=BOOT)
+    node.agent.switch("on")
+    node.die_and_continue()
+    again = node.drill("cut", _work={"boot_id": "boot-2"})
+    assert (again["is_cut"], node.agent.asked().count("off")) == (False, 1)
+    assert node.documents()[0]["drill"]["problems"] == ["kvm3 was switched on again before the drill continued."]
+
+
+def test_a_host_whose_power_this_drill_did_not_cut_is_not_switched_on(node: Drills) -> None:
+    node.task("started", hosts=["kvm3"], drill={"guests": node.check()["guests"]})
+    node.agent.switch("off")
+    assert node.drill("switch_on")["changed"] is False
+    assert "on" not in node.agent.asked()
+
+
+def test_a_problem_fails_the_drill_and_check_mode_does_nothing(node: Drills) -> None:
+    node.begin("recover")
+    node.drill("problem", problem="The evacuation failed: no survivor answers.")
+    node.check_mode = True
+    for step in ("cut", "problem", "watch", "switch_on", "judge"):
+        assert node.drill(step) == {"changed": False}
+    node.check_mode = False
+    judged = node.drill("judge")["verdict"]
+    assert judged["passed"] is False
+    assert judged["reasons"][0] == "The evacuation failed: no survivor answers."
+    assert "web: it was not started elsewhere" in judged["reasons"]
