@@ -61,9 +61,9 @@ def read_timeline(record: MoveRecord) -> t.Optional[Timeline]:
     times = _list_times(record) if record.type == s.EVACUATION else ()
     if not times or times[-1] is None:
         return None
-    seconds = [_seconds_between(*pair) for pair in itertools.pairwise(times)]
+    detection, evidence, start, verification = (_seconds_between(*pair) for pair in itertools.pairwise(times))
     first = next(one for one in times if one is not None)
-    return Timeline(*seconds, _seconds_between(first, times[-1]) if first is not times[-1] else None)
+    return Timeline(detection, evidence, start, verification, _seconds_between(first, times[-1]) if first is not times[-1] else None)
 
 
 def _list_times(record: MoveRecord) -> tuple[t.Optional[datetime.datetime], ...]:
