@@ -86,8 +86,9 @@ def read_lease_settings(value: Json, host: str) -> LeaseSettings:
         )
     port = read_port(value.get("port", LEASE_PORT), f"port of {where}")
     relay = _read_switch(value.get("relay", False), where)
-    files = (os.path.expanduser(file) if file else None for file in (cert_file, key_file))
-    return LeaseSettings(user, password, lease_seconds, renew_seconds, port, relay, *files, _read_watchdog(value.get("watchdog"), f"watchdog of {where}"))
+    cert_path, key_path = (os.path.expanduser(file) if file else None for file in (cert_file, key_file))
+    watchdog = _read_watchdog(value.get("watchdog"), f"watchdog of {where}")
+    return LeaseSettings(user, password, lease_seconds, renew_seconds, port, relay, cert_path, key_path, watchdog)
 
 
 def _read_watchdog(value: Json, where: str) -> t.Optional[WatchdogSettings]:

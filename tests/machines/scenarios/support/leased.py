@@ -23,6 +23,7 @@ from ansible_collections.kvmfleet.migration.tests.lab.kvmlab.errors import LabEr
 from ansible_collections.kvmfleet.migration.tests.lab.kvmlab.etcd import PREFIX, Cluster
 from ansible_collections.kvmfleet.migration.tests.machines.kvmmachines import qemu
 from ansible_collections.kvmfleet.migration.tests.machines.kvmmachines.layout import CONTROL_ADDRESS
+from ansible_collections.kvmfleet.migration.tests.machines.kvmmachines.sockets import Monitor
 
 from .machines import Machines, eventually
 from .site import Site
@@ -112,20 +113,20 @@ class Resets:
 
     def __init__(self, machines: Machines) -> None:
         self.seen: list[tuple[str, str, float]] = []
-        self._is_over = False
+        self._over = threading.Event()
         fleet = machines.fleet
         for machine in fleet.hosts:
             threading.Thread(target=self._listen, args=(machine.name, qemu.monitor(fleet, machine, _LISTEN_SECONDS)), daemon=True).start()
 
-    def _listen(self, name: str, monitor: t.Any) -> None:
-        while not self._is_over:
+    def _listen(self, name: str, monitor: Monitor) -> None:
+        while not self._over.is_set():
             with contextlib.suppress(LabError):
                 for event in monitor.events():
                     if event["event"] in ("WATCHDOG", "RESET"):
                         self.seen.append((name, event["event"], time.monotonic()))
-                    if self._is_over:
+                    if self._over.is_set():
                         return
-            time.sleep(1)
+            self._over.wait(1)
 
     def of(self, name: str) -> list[float]:
         """Return when a machine was reset by its watchdog."""
@@ -133,7 +134,7 @@ class Resets:
 
     def end(self) -> None:
         """Let others talk to the monitors again."""
-        self._is_over = True
+        self._over.set()
 
 
 def write_figures(figures: t.Mapping[str, object]) -> None:
