@@ -72,6 +72,9 @@ def _keep_units(folder: pathlib.Path, services: t.Dict[str, t.Optional[subproces
     for name, service in services.items():
         if service is not None and name.endswith(units.SUFFIX) and name not in wanted:
             service.terminate()
+            if service.returncode is not None:
+                # The call has collected it, so that nothing else will.
+                services[name] = None
 
 
 def hold_file(folder: pathlib.Path, unit: str) -> pathlib.Path:
