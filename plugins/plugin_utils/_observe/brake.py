@@ -146,8 +146,8 @@ def read_slots(document: BrakeDocument) -> list[Slot]:
 def with_slots(document: BrakeDocument, slots: Sequence[Slot]) -> BrakeDocument:
     """Return the document with these slots; those that it has already keep what a later version wrote into them."""
     known = {(slot.reaction, slot.host, slot.at): slot for slot in document.slots}
-    written = (slot.as_dict() for slot in slots)
-    return replace(document, slots=tuple(known.get((one["reaction"], one["host"], one["at"])) or BrakeSlot(**one) for one in written))
+    written = (BrakeSlot(slot.reaction, slot.host, write_time(slot.at)) for slot in slots)
+    return replace(document, slots=tuple(known.get((one.reaction, one.host, one.at), one) for one in written))
 
 
 class BrakeDecision(t.NamedTuple):

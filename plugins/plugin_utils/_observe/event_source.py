@@ -18,6 +18,7 @@ from collections.abc import Callable, Coroutine
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.connection import OPEN_TIMEOUT_SECONDS
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_before, utc_now
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject
 
 from .detection import GONE, ISOLATED, SECOND_ADDRESS, SSH, SUSPECT, UP, Change, HostDetection
 from .event_backlog import Backlog
@@ -254,7 +255,7 @@ class HostFollower:
     def _report_change(self, host: _FollowedHost, change: Change, now: float) -> None:
         detection = host.detection
         signs = f"; but {detection.describe_signs_of_life(now)}" if change.state == ISOLATED else ""
-        facts = {
+        facts: JsonObject = {
             "was": change.was,
             "silent": [other.name for other in self._hosts if other.detection.is_silent(now)],
             "silent_since": utc_before(round(change.seconds * 1000)),
@@ -294,7 +295,7 @@ class HostFollower:
         links = [host.link for host in self._hosts if host.link]
         for link in links:
             link.stop()
-        ending = [*links, *([self._services] if self._services else [])]
+        ending: list[HostLink | LedgerServices] = [*links, *([self._services] if self._services else [])]
         until = self._loop.time() + _GOODBYE_SECONDS
         while any(one.is_alive() for one in ending) and self._loop.time() < until:
             await asyncio.sleep(0.05)

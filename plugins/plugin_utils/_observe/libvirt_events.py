@@ -106,7 +106,7 @@ class EventWords:
         :arg seconds: since when it has been so, or for how long it was away.
         :arg facts: further keys of the event.
         """
-        return self._make_event(name, why, seconds=round(seconds), **facts)
+        return {**self._make_event(name, why, seconds=round(seconds)), **facts}
 
     def _make_event(self, name: str, detail: str, domain: str = "", uuid: str = "", **more: Json) -> Event:
         # A domain can have any name; rulebooks print it.
