@@ -6,8 +6,6 @@
 
 from __future__ import annotations
 
-import json
-
 from ansible_collections.kvmfleet.migration.tests.integration.eda.conftest import Begin
 from ansible_collections.kvmfleet.migration.tests.integration.eda.support.rulebook import PLAY_SECONDS, START_SECONDS
 from ansible_collections.kvmfleet.migration.tests.integration.evacuation.conftest import Make
@@ -46,8 +44,9 @@ def test_a_returned_host_is_recovered_only_by_an_armed_rulebook(site: Site, gues
     armed.end()
     site.check_end_state({1: ["stays"], 2: ["web"], 3: []}, site.line("web", "completed", 1, 2))
     assert not site.has_definition("web", 1)
-    places = json.loads((site.folder / "events" / "brake.json").read_text())["places"]
-    assert [(place["reaction"], place["host"]) for place in places] == [("return", site.name(1))]
+    brake = site.ledger.read_brake()
+    assert brake
+    assert [(slot.reaction, slot.host) for slot in brake.brake.slots] == [("return", site.name(1))]
 
 
 def test_the_brake_and_a_maintenance_keep_a_returned_host_as_it_is(site: Site, guest: Make) -> None:
