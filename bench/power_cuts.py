@@ -1,0 +1,166 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Power cuts from seeds: from the moment a host dies, or its network does, to its guests on other hosts, without a person.
+
+Real hosts with leases in a real etcd, the rulebook C(host_gone) under a real ansible-rulebook, and the lab's fence agent. It runs in the environment of the
+suite C(eda), which has ansible-rulebook. Each cut leaves a line of JSON; the last lines are the figures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import math
+import os
+import pathlib
+import random
+import sys
+import tempfile
+import time
+import typing as t
+
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.brake_document import new_brake
+from ansible_collections.kvmfleet.migration.tests.integration.eda.support.rulebook import Rulebook
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab, eventually, fresh_lab
+from ansible_collections.kvmfleet.migration.tests.integration.support.leased import LeasedSite, begin_cluster
+from ansible_collections.kvmfleet.migration.tests.integration.support.site import HOSTS
+
+KILL, BLACK_HOLE = "kill", "black hole"
+LIMIT_SECONDS = 900
+GOAL_SECONDS = 90
+STAGES = ("suspect", "gone", "reserved", "starting", "up")
+
+
+class Cuts:
+    """A fleet whose hosts die one after the other, each with all guests that are there."""
+
+    def __init__(self, lab: Lab, folder: pathlib.Path, guests: int, gone_after: int) -> None:
+        self._lab = lab
+        self._gone_after = gone_after
+        self._site = LeasedSite(lab, folder)
+        self._names = [f"g{number}" for number in range(guests)]
+        for number in HOSTS:
+            for name, value in self._site.etcd.items():
+                self._site.variable(number, name, value)
+        for index, name in enumerate(self._names):
+            lab("guest", name, "--host", lab.host(HOSTS[index % len(HOSTS)]), "--mib", "32", "--storage", "shared")
+        self._site.lease_hosts()
+
+    def begin_rulebook(self) -> Rulebook:
+        """Begin an armed rulebook; it is ready when it leads."""
+        etcd = {"kvmfleet_events_ledger": self._site.where, "kvmfleet_events_etcd": self._site.etcd["kvmfleet_etcd"]}
+        armed = {"kvmfleet_events_evacuate": True, "kvmfleet_events_gone_after_seconds": self._gone_after}
+        rulebook = Rulebook(self._site, "kvmfleet.migration.host_gone", **etcd, **armed)
+        rulebook.meanwhile(lambda: "Loading rulebook" in rulebook.text(), "the rulebook is loaded", LIMIT_SECONDS)
+        # Its connections to all hosts.
+        time.sleep(20)
+        return rulebook
+
+    def cut(self, seed: int, rulebook: Rulebook) -> dict[str, t.Any]:
+        """Let a host die, and return the seconds from then on to the end of each stage."""
+        chance = random.Random(seed)
+        victim = chance.choice([number for number, active in self._site.fleet().items() if active])
+        kind = chance.choice((KILL, BLACK_HOLE))
+        lost, before, begun = self._site.fleet()[victim], len(rulebook.text()), time.time()
+        self._lab(*(("poweroff", self._lab.host(victim)) if kind == KILL else ("cut", self._lab.host(victim), "--all")))
+        seen = self._follow(rulebook, before, begun, victim, lost)
+        return {"seed": seed, "victim": victim, "kind": kind, "guests": len(lost), **seen, **self._judge(lost)}
+
+    def _follow(self, rulebook: Rulebook, before: int, begun: float, victim: int, lost: set[str]) -> dict[str, float]:
+        seen: dict[str, float] = {}
+        words = {"suspect": "is suspect", "gone": "PLAY [Evacuate a host that is gone]"}
+
+        def is_up() -> bool:
+            new = rulebook.text()[before:]
+            for stage, text in words.items():
+                if text in new:
+                    seen.setdefault(stage, round(time.time() - begun, 1))
+            return lost <= self._done_since(begun, victim).keys()
+
+        rulebook.meanwhile(is_up, f"the guests of {self._site.name(victim)} are up", LIMIT_SECONDS)
+        times = self._done_since(begun, victim).values()
+        for stage, status in (("reserved", "accepted"), ("starting", "pre-migrating"), ("up", "done")):
+            seen[stage] = round(max(one[status] for one in times) - begun, 1)
+        return seen
+
+    def _done_since(self, begun: float, victim: int) -> dict[str, dict[str, float]]:
+        """Return when the evacuations of that host reached each status, by guest."""
+        found = {}
+        for record in self._site.records():
+            times = {line["status"]: _seconds(line["at"]) for line in record["history"]}
+            if record["type"] == "evacuation" and record["source"]["host"] == self._site.name(victim) and times.get("done", 0.0) > begun:
+                found[record["domain"]["name"]] = times
+        return found
+
+    def _judge(self, lost: set[str]) -> dict[str, int]:
+        """Count guests that run twice or nowhere, whatever the records say: a host that was only cut off may still run its own."""
+        rows = self._lab.rows()
+        active = [guest["name"] for row in rows.values() for guest in row["guests"] if guest["state"] != "shut off"]
+        return {"twice": sum(active.count(name) > 1 for name in lost), "nowhere": sum(name not in active for name in lost)}
+
+    def restore(self, victim: int) -> None:
+        """Bring the host back as a person does, and let the brake forget it."""
+        self._lab("heal", self._lab.host(victim))
+        self._site.bring_back(victim)
+        code, text = self._site.playbook("recover", target=self._site.name(victim))
+        assert code == 0, text
+        ledger = self._site.ledger
+        ledger.put_brake(new_brake(ledger.ledger_id), ledger.read_brake())
+        self._site.protect()
+        eventually(lambda: victim in self._site.fleet(), "the host answers")
+        # The rulebook connects to it again.
+        time.sleep(20)
+
+
+def _seconds(text: str) -> float:
+    return datetime.datetime.fromisoformat(text).timestamp()
+
+
+def percentile(values: t.Sequence[float], share: float) -> float:
+    """Return the smallest value that at least this share of all values does not exceed."""
+    return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
+
+
+def main() -> int:
+    """Cut, and print the figures; return 1 if a guest ran twice or nowhere."""
+    parser = argparse.ArgumentParser(prog="bench.power_cuts", description=__doc__)
+    parser.add_argument("--cuts", type=int, default=50)
+    parser.add_argument("--seed", type=int, default=1, help="of the first cut; the others follow")
+    parser.add_argument("--guests", type=int, default=6, help="on three hosts")
+    parser.add_argument("--gone-after", type=int, default=30, help="seconds of silence")
+    parser.add_argument("--until-seconds", type=int, default=10**6, help="begin no cut after so many seconds")
+    wanted = parser.parse_args()
+    done: list[dict[str, t.Any]] = []
+    begun = time.monotonic()
+    with fresh_lab(f"{os.environ.get('KVMFLEET_LAB_PREFIX', 'kvb')}pc", len(HOSTS)) as lab, tempfile.TemporaryDirectory() as folder:
+        begin_cluster(lab)
+        cuts = Cuts(lab, pathlib.Path(folder) / "site", wanted.guests, wanted.gone_after)
+        rulebook = cuts.begin_rulebook()
+        try:
+            for seed in range(wanted.seed, wanted.seed + wanted.cuts):
+                if time.monotonic() - begun < wanted.until_seconds:
+                    done.append(cuts.cut(seed, rulebook))
+                    print(json.dumps(done[-1]), flush=True)
+                    cuts.restore(done[-1]["victim"])
+        finally:
+            rulebook.kill()
+            lab("etcd", "down")
+    _show(done)
+    return int(any(one["twice"] or one["nowhere"] for one in done))
+
+
+def _show(done: t.Sequence[dict[str, t.Any]]) -> None:
+    for stage in STAGES:
+        values = [one[stage] for one in done if stage in one]
+        if values:
+            middle, most = percentile(values, 0.5), percentile(values, 0.95)
+            print(f"{stage}: median {middle:.1f} s, p95 {most:.1f} s, longest {max(values):.1f} s of {len(values)}", flush=True)
+    twice, nowhere = (sum(one[key] for one in done) for key in ("twice", "nowhere"))
+    print(f"{len(done)} cuts: {twice} guests ran twice, {nowhere} nowhere; the goal is p95 of up at most {GOAL_SECONDS} s", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
