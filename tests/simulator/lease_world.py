@@ -226,6 +226,8 @@ class Host:
 class World:
     """Hosts, etcd and the network between them, of one seed."""
 
+    HOST: type[Host] = Host
+
     def __init__(self, seed: int, size: int | None = None) -> None:
         self.random = random.Random(seed)
         self.now = 0.0
@@ -240,7 +242,7 @@ class World:
         self.cut_loss = self.random.choice([0.1, 0.7])
         self.doubled = self.random.choice([0.0, 0.1])
         fleet = LeaseFleet("f" * 64, size or self.random.choice([2, 2, 3, 3, 3, 4, 5, 7]))
-        self.hosts = [Host(self, number, fleet) for number in range(1, fleet.size + 1)]
+        self.hosts = [self.HOST(self, number, fleet) for number in range(1, fleet.size + 1)]
         for host in self.hosts:
             host.start_service()
             host.start_tests()
