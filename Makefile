@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # make setup   install the requirements of the lab and the tests: Debian packages, two virtual environments in .build
-# make demo    protect, check, maintain, evacuate and recover on three real libvirt hosts on this machine (KEEP=1 leaves them running; LEDGER=etcd uses three members, one of which dies)
+# make demo    protect, check, maintain, evacuate and recover on three real libvirt hosts on this machine (KEEP=1 leaves them running; LEDGER=etcd uses three members, one of which dies; HA=1 evacuates without a person)
 # make demo-files  write the report's files of docs/demo again from docs/demo/report.json, after a change of the report
 # make test    run every suite except sanity-matrix, long, bench-quick, fuzz, mutations, faults, soak, eda, test-mixed and test-machines; the last line is "N passed, N failed"
 # make SUITE   run one suite: lint types units docs sanity sanity-releases sanity-matrix importer browser integration molecule bench-quick long fuzz mutations

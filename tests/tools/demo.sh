@@ -5,6 +5,7 @@
 
 # The product's main jobs, shown on three real libvirt hosts on this machine: the fleet is protected and checked, a night of maintenance drains, reboots and
 # recovers kvm1 and then kvm2, and moves their guests home; kvm2 dies, is evacuated, and taken back. The files of that night are in .build/demo; an end that is not the one of docs/demo/outcome.txt is a failure.
+# HA=1 shows a death without a person: the hosts renew leases in etcd, and a real ansible-rulebook detects the death of kvm2 and evacuates it. It installs Java if that is missing.
 # KEEP=1 leaves the hosts up to play with. LEDGER=etcd keeps the ledger on three members of etcd, and kills their leader in the middle of the drain.
 
 set -eu
@@ -16,6 +17,7 @@ files=.build/demo
 # What it needs in Python.
 demo=ansible_collections.kvmfleet.migration.tests.demo
 lab() { tests/lab/lab "$@"; }
+without_person() { [ "${HA:-}" = 1 ]; }
 on_etcd() { [ "${LEDGER:-}" = etcd ]; }
 say() { printf '\n\033[1m== %s\033[0m\n' "$*"; }
 # Shows a command as one types it, and runs it; OPTIONS is what is typed less often.
@@ -24,6 +26,7 @@ play() {
     ansible-playbook "kvmfleet.migration.$2" "${@:3}" ${OPTIONS:+-e "@$OPTIONS"}
 }
 
+if without_person; then LEDGER=etcd; fi
 if [ -n "${LEDGER:-}" ] && ! on_etcd; then
     echo "LEDGER is '$LEDGER'. The demo knows 'etcd', or nothing for a folder." >&2
     exit 1
@@ -33,13 +36,23 @@ if [ "$(id -u)" -ne 0 ]; then
     exit 1
 fi
 
+if without_person; then
+    sh tests/tools/setup.sh eda
+    if ! PYTHONPATH=tests/tools .build/venv/bin/python -m suites.eda; then
+        echo "There is no ansible-rulebook, without which nobody detects the death." >&2
+        exit 1
+    fi
+fi
+
 killing=
 receiver=
+rulebook=
 # shellcheck disable=SC2317
 finish() {
     status=$?
     if [ -n "$killing" ]; then kill "$killing" 2>/dev/null || true; fi
     if [ -n "$receiver" ]; then kill "$receiver" 2>/dev/null || true; fi
+    if [ -n "$rulebook" ]; then kill "$rulebook" 2>/dev/null || true; fi
     if [ "${KEEP:-}" = 1 ]; then
         cat <<TEXT
 
@@ -89,7 +102,8 @@ inventory=$(lab inventory),$PWD/.build/demo-fleet.json
 if on_etcd; then
     say "The ledger is kept by three members of etcd, with certificates and a password"
     lab etcd down
-    lab etcd up --tls --users
+    # With leases, the hosts reach it too.
+    if without_person; then lab etcd up --tls --users --network; else lab etcd up --tls --users; fi
     (umask 077 && printf '{"all": {"vars": %s}}\n' "$(lab etcd variables)" >.build/demo-ledger.json)
     inventory=$inventory,$PWD/.build/demo-ledger.json
 fi
@@ -123,6 +137,19 @@ lab guest web4 --host kvm2 --mib 256 --dirty-mib 8 --rate 200 --storage bindfs
 lab status
 
 play "While all is well, the fleet is protected" protect -e target=kvmfleet_hosts
+
+if without_person; then
+    say "Each host renews a lease in etcd: its user may write this one key, and read nothing"
+    (
+        umask 077
+        lab etcd host-users >.build/demo-users.json
+        PYTHONPATH=.build .build/venv/bin/python -m "$demo.death" leases .build/demo-ledger.json .build/demo-users.json >.build/demo-leases.json
+    )
+    inventory=$inventory,$PWD/.build/demo-leases.json
+    sed -i "s|^export ANSIBLE_INVENTORY=.*|export ANSIBLE_INVENTORY=$inventory|" .build/demo.env
+    export ANSIBLE_INVENTORY=$inventory
+    ansible kvmfleet_hosts -m kvmfleet.migration.host_lease
+fi
 
 play "Which hosts could the fleet lose now?" fleet_check
 
@@ -177,10 +204,44 @@ if on_etcd; then
 fi
 lab status
 
-say "kvm2 dies"
-lab poweroff kvm2
+# A rulebook takes one folder as its inventory.
+begin_rulebook() {
+    rm -rf .build/demo-inventory
+    (umask 077 && mkdir .build/demo-inventory && cp "$(lab inventory)" .build/demo-inventory/hosts.yml && cp .build/demo-{fleet,ledger,leases}.json .build/demo-inventory/)
+    (umask 077 && PYTHONPATH=.build .build/venv/bin/python -m "$demo.death" events .build/demo-inventory/hosts.yml .build/demo-ledger.json >.build/demo-events.json)
+    PATH=$PWD/.build/venv-eda/bin:$PATH ansible-rulebook --rulebook kvmfleet.migration.host_gone --inventory .build/demo-inventory --vars .build/demo-events.json \
+        >.build/demo-rulebook.log 2>&1 &
+    rulebook=$!
+    if ! PYTHONPATH=.build .build/venv/bin/python -m "$demo.death" listen .build/demo-ledger.json; then
+        tail -n 20 .build/demo-rulebook.log >&2
+        return 1
+    fi
+}
 
-play "Its guests are started elsewhere, on the evidence of its fence agent" evacuate -e source=kvm2
+if without_person; then
+    say "A rulebook listens to the leases, to libvirt, to SSH, and is armed   ansible-rulebook --rulebook kvmfleet.migration.host_gone ..."
+    begin_rulebook
+    say "kvm2 dies, and nobody does anything"
+    lab poweroff kvm2
+    if ! PYTHONPATH=.build .build/venv/bin/python -m "$demo.death" wait .build/demo-ledger.json kvm2 2; then
+        tail -n 40 .build/demo-rulebook.log >&2
+        exit 1
+    fi
+    # It may still write down what it has done.
+    for _ in $(seq 60); do
+        if grep -q "PLAY RECAP" .build/demo-rulebook.log; then break; fi
+        sleep 1
+    done
+    play "What a person sees in the morning" status
+    kill "$rulebook"
+    wait "$rulebook" || true
+    rulebook=
+else
+    say "kvm2 dies"
+    lab poweroff kvm2
+
+    play "Its guests are started elsewhere, on the evidence of its fence agent" evacuate -e source=kvm2
+fi
 
 say "kvm2 is back"
 lab poweron kvm2

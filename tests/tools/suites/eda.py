@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 from . import interpreters, places, pytest
@@ -20,10 +21,19 @@ PYTHON = Path("/usr/bin/python3")
 REQUIREMENTS = ["ansible-core >= 2.19.0, < 2.20", "ansible-rulebook >= 1.3, < 2", "jmespath >= 1.0.0", "pyparsing >= 3.1, != 3.3.3", "pytest >= 8.4, < 10"]
 
 
+def make_environment() -> bool:
+    """Make the virtual environment with ansible-rulebook, unless it is there; return whether it is."""
+    return interpreters.make_venv(PYTHON, VENV, REQUIREMENTS, "--system-site-packages")
+
+
 def run(results: Results) -> None:
     """Run all of them, one after the other: each wants the whole fleet."""
-    if not interpreters.make_venv(PYTHON, VENV, REQUIREMENTS, "--system-site-packages"):
+    if not make_environment():
         results.add("no virtual environment with ansible-rulebook", passed=False)
     else:
         with scenarios(results, "kvn", VENV) as env:
             pytest.run(results, "kvn", places.tool("python", VENV), [f"tests/integration/{EDA}"], env)
+
+
+if __name__ == "__main__":
+    sys.exit(not make_environment())
