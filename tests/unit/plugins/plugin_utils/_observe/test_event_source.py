@@ -38,6 +38,19 @@ class FakeLink:
         return self.hangs or not self.stopped
 
 
+class Gate:
+    """The queue of a rulebook that is busy until it is opened."""
+
+    def __init__(self) -> None:
+        self.entered, self.opened = asyncio.Event(), asyncio.Event()
+        self.queue: asyncio.Queue[Event] = asyncio.Queue()
+
+    async def put(self, event: Event) -> None:
+        self.entered.set()
+        await self.opened.wait()
+        await self.queue.put(event)
+
+
 class Stage:
     """A following under way."""
 
@@ -240,6 +253,36 @@ def test_only_a_leader_reports_hosts_and_a_new_one_reports_gone_hosts_again() ->
 
     play(story, services=services)
     assert services.said == ["start", "stop"]
+
+
+def test_what_a_leader_has_not_delivered_when_it_loses_its_lock_is_dropped() -> None:
+    services = FakeServices()
+
+    async def run() -> None:
+        stage = Stage(services=services)
+        busy = Gate()
+        task = asyncio.create_task(stage.following.run(busy))
+        stage.queue = busy.queue
+        try:
+            services.is_leader = True
+            one = await stage.link("kvm1")
+            one.reporter.connected(one)
+            one.reporter.event(one, one.words.lifecycle_event("web0", "", 2, 0))
+            await busy.entered.wait()
+            stage.now += 31
+            while stage.following._hosts[1].detection.state != "gone":
+                await asyncio.sleep(0.01)
+            services.is_leader = False
+            one.reporter.event(one, one.words.lifecycle_event("web1", "", 2, 0))
+            await asyncio.sleep(0.1)
+            busy.opened.set()
+            found = [(await asyncio.wait_for(busy.queue.get(), LIMIT_SECONDS))["domain"] for _event in range(2)]
+            assert found == ["web0", "web1"]
+        finally:
+            task.cancel()
+            await asyncio.wait({task}, timeout=LIMIT_SECONDS)
+
+    asyncio.run(run())
 
 
 def test_a_host_whose_lease_is_renewed_is_isolated_and_leases_that_are_not_read_say_nothing() -> None:

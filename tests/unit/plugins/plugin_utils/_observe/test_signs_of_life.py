@@ -8,15 +8,24 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import json
+import queue
 import socket
+from pathlib import Path
 
 import pytest
+from kvmlab.etcd import Cluster
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.leases import HostLease, LeaseFleet
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.leases import SeenLease
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.client import Client
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.connection import EtcdOptions, parse_address
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.leases import LeaseReader, SeenLease
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.messages import put_key
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe import signs_of_life
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.signs_of_life import leases_by_name, probe_port
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.signs_of_life import LeasesByName, LeaseWatch, leases_by_name, probe_port
 
+LIMIT_SECONDS = 60
 LEASE = HostLease("1", "kvm1", "b", 1, 1, 15, 3, LeaseFleet("a", 3), "direct", "2026-11-26T20:00:00.000Z")
 
 
@@ -53,3 +62,30 @@ def test_of_two_leases_of_one_name_the_one_renewed_last_counts() -> None:
     old, new = SeenLease(7, LEASE), SeenLease(9, dataclasses.replace(LEASE, host_id="2"))
     assert leases_by_name({"2": new, "1": old}) == {"kvm1": new}
     assert leases_by_name({"1": old, "2": new}) == {"kvm1": new}
+
+
+def test_leases_are_read_again_and_again_and_each_problem_is_said_once(tmp_path: Path) -> None:
+    member = Cluster(tmp_path / "etcd")
+    try:
+        member.up(1)
+        address = parse_address(member.location())
+        client = Client(address, EtcdOptions())
+        read: queue.Queue[LeasesByName] = queue.Queue()
+        said: list[str] = []
+        watch = LeaseWatch(LeaseReader(Client(address, EtcdOptions())), read.put, said.append)
+        watch.start()
+        assert read.get(timeout=LIMIT_SECONDS) == {}
+        for host_id, value in (("1", json.dumps(encode(LEASE))), ("2", "{")):
+            client.run_transaction([], [put_key(f"{address.prefix}leases/{host_id}", value)], [])
+        while not (leases := read.get(timeout=LIMIT_SECONDS)):
+            pass
+        assert leases["kvm1"].lease == LEASE
+        for _read in range(3):
+            read.get(timeout=LIMIT_SECONDS)
+        assert len(said) == 1
+        assert "leases/2" in said[0]
+        watch.stop()
+        watch.join(LIMIT_SECONDS)
+        assert not watch.is_alive()
+    finally:
+        member.down()
