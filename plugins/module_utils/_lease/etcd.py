@@ -16,11 +16,14 @@ import ssl
 import typing as t
 
 from .._model.codec import Json, JsonObject
+from .._time_limits import PendingAnswer
 from .config import LeaseConfig
 
 _UNAUTHENTICATED, _FAILED_PRECONDITION = 16, 9
 _OLD_REVISION = "revision of auth store is old"
 _MAX_BYTES = 2**20
+LOGIN_SECONDS = 30.0
+"""A login is expensive for a member, and after an outage all hosts log in at once: one that was given up and tried again would cost the others the same."""
 Address = t.Tuple[str, int]
 
 
@@ -96,6 +99,7 @@ class Way:
         self._context = context
         self._tokens = tokens
         self._stream: t.Optional[http.client.HTTPConnection] = None
+        self._login: t.Optional[PendingAnswer[str]] = None
 
     def __str__(self) -> str:
         return self._endpoint if self._relay is None else f"{self._endpoint} through {self.name}"
@@ -122,26 +126,36 @@ class Way:
         return int(revision)
 
     def _get_token(self) -> t.Optional[str]:
-        if self._tokens.token is None and self._config.user and self._tokens.is_needed:
-            try:
-                answer = self._post("auth/authenticate", {"name": self._config.user, "password": self._config.password}, None)
-            except _Refused as error:
-                if error.code != _FAILED_PRECONDITION:
-                    raise NotAcknowledged(f"it rejects the user {self._config.user!r}: {error}") from error
-                self._tokens.is_needed = False
-                return None
-            self._tokens.token = str(answer.get("token", ""))
+        """Return the token. A login that takes longer than a renewal may is not given up, and what it brings is used by the next renewal through any way."""
+        if self._tokens.token is not None or not self._config.user or not self._tokens.is_needed:
+            return self._tokens.token
+        login = self._login = self._login or PendingAnswer(self._log_in)
+        problem = login.wait(self._timeout_seconds)
+        if problem is None and self._tokens.token is None:
+            raise NotAcknowledged(f"the login takes longer than {self._timeout_seconds:g} s")
+        self._login = None
+        if problem:
+            raise NotAcknowledged(problem)
         return self._tokens.token
 
+    def _log_in(self) -> str:
+        """Get a token, or learn that the cluster needs none. Return why that failed; empty if it did not."""
+        payload = {"name": self._config.user, "password": self._config.password}
+        try:
+            status, body = self._ask(self._open_stream(LOGIN_SECONDS), *_as_request("auth/authenticate", payload), None, is_kept=False)
+            self._tokens.token = str(_read_answer(status, body).get("token", ""))
+        except _Refused as error:
+            if error.code != _FAILED_PRECONDITION:
+                return f"it rejects the user {self._config.user!r}: {error}"
+            self._tokens.is_needed = False
+        except NotAcknowledged as error:
+            return str(error)
+        except (OSError, http.client.HTTPException) as error:
+            return _describe_failure(error, LOGIN_SECONDS)
+        return ""
+
     def _post(self, call: str, payload: JsonObject, token: t.Optional[str]) -> JsonObject:
-        status, body = self._exchange(f"/v3/{call}", json.dumps(payload).encode("ascii"), token)
-        answer = _parse_object(body)
-        if status == 200 and answer is not None:
-            return answer
-        code = answer.get("code") if answer else None
-        if answer is None or not isinstance(code, int):
-            raise NotAcknowledged(f"the service there is not etcd 3.4 or later (HTTP status {status})")
-        raise _Refused(code, str(answer.get("message") or answer.get("error") or "no reason given"))
+        return _read_answer(*self._exchange(*_as_request(call, payload), token))
 
     def _exchange(self, path: str, data: bytes, token: t.Optional[str]) -> t.Tuple[int, bytes]:
         """Return status and body. A stream that was kept may have been closed by the other side meanwhile; then a new one is tried."""
@@ -150,13 +164,11 @@ class Way:
             if stream is not None:
                 with contextlib.suppress(ConnectionError, http.client.HTTPException, ssl.SSLEOFError, ssl.SSLZeroReturnError):
                     return self._ask(stream, path, data, token)
-            return self._ask(self._open_stream(), path, data, token)
-        except (TimeoutError, socket.timeout) as error:
-            raise NotAcknowledged(f"no answer within {self._timeout_seconds:g} s") from error
+            return self._ask(self._open_stream(self._timeout_seconds), path, data, token)
         except (OSError, http.client.HTTPException) as error:
-            raise NotAcknowledged(getattr(error, "strerror", None) or str(error) or "the connection was closed") from error
+            raise NotAcknowledged(_describe_failure(error, self._timeout_seconds)) from error
 
-    def _ask(self, stream: http.client.HTTPConnection, path: str, data: bytes, token: t.Optional[str]) -> t.Tuple[int, bytes]:
+    def _ask(self, stream: http.client.HTTPConnection, path: str, data: bytes, token: t.Optional[str], is_kept: bool = True) -> t.Tuple[int, bytes]:
         try:
             stream.request("POST", path, data, {"Content-Type": "application/json", **({"Authorization": token} if token else {})})
             answer = stream.getresponse()
@@ -164,13 +176,16 @@ class Way:
         except BaseException:
             stream.close()
             raise
-        self._stream = stream
+        if is_kept:
+            self._stream = stream
+        else:
+            stream.close()
         return answer.status, body
 
-    def _open_stream(self) -> http.client.HTTPConnection:
+    def _open_stream(self, timeout_seconds: float) -> http.client.HTTPConnection:
         host, port = split_endpoint(self._endpoint)
-        stream = http.client.HTTPConnection(host, port, timeout=self._timeout_seconds)
-        sock = socket.create_connection(self._relay or (host, port), self._timeout_seconds)
+        stream = http.client.HTTPConnection(host, port, timeout=timeout_seconds)
+        sock = socket.create_connection(self._relay or (host, port), timeout_seconds)
         try:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self._relay:
@@ -180,6 +195,26 @@ class Way:
             sock.close()
             raise
         return stream
+
+
+def _as_request(call: str, payload: JsonObject) -> t.Tuple[str, bytes]:
+    return f"/v3/{call}", json.dumps(payload).encode("ascii")
+
+
+def _read_answer(status: int, body: bytes) -> JsonObject:
+    answer = _parse_object(body)
+    if status == 200 and answer is not None:
+        return answer
+    code = answer.get("code") if answer else None
+    if answer is None or not isinstance(code, int):
+        raise NotAcknowledged(f"the service there is not etcd 3.4 or later (HTTP status {status})")
+    raise _Refused(code, str(answer.get("message") or answer.get("error") or "no reason given"))
+
+
+def _describe_failure(error: Exception, timeout_seconds: float) -> str:
+    if isinstance(error, (TimeoutError, socket.timeout)):
+        return f"no answer within {timeout_seconds:g} s"
+    return getattr(error, "strerror", None) or str(error) or "the connection was closed"
 
 
 def _encode_bytes(value: bytes) -> str:

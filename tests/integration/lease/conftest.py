@@ -16,8 +16,8 @@ from ansible_collections.kvmfleet.migration.tests.integration.support.leased imp
 from ansible_collections.kvmfleet.migration.tests.integration.support.site import HOSTS
 
 PREFIX = f"{os.environ.get('KVMFLEET_LAB_PREFIX', '')}lea"
-# Short, so that what ends is seen to end soon.
-LEASE = {"lease_seconds": 6, "renew_seconds": 1, "relay": True}
+# Short, so that what ends is seen to end soon, and long enough for a machine that is busy with other labs.
+LEASE = {"lease_seconds": 12, "renew_seconds": 2, "relay": True}
 
 
 @pytest.fixture(scope="session")

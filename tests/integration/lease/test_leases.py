@@ -136,7 +136,7 @@ def test_what_cannot_be_a_lease_is_refused_with_a_sentence(site: LeasedSite) -> 
     own = site.variables_of(3)["kvmfleet_lease"]
     wrong = {
         "has no password": {**own, "password": ""},
-        "a lease of 6 s could end although only two renewals were late": {**own, "renew_seconds": 3},
+        "a lease of 12 s could end although only two renewals were late": {**own, "renew_seconds": 5},
         "'70000'": {**own, "port": 70000},
         "have the same user": {**own, "user": site.variables_of(1)["kvmfleet_lease"]["user"]},
         "which may write the whole ledger": {**own, "user": site.etcd["kvmfleet_etcd"]["user"]},

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
+import time
 import typing as t
 
 import pytest
@@ -17,6 +18,7 @@ from kvmlab.etcd import Cluster, coded
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._lease import etcd as m
 from ansible_collections.kvmfleet.migration.plugins.module_utils._lease.config import LeaseConfig
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.etcd.proxy import Proxy
 
 from .conftest import OWN, PEER, PREFIX, make_config, read_key
 
@@ -96,9 +98,13 @@ def test_a_wrong_password_is_named_and_not_shown(config: LeaseConfig) -> None:
 
 
 def test_a_member_that_hangs_costs_the_time_limit(cluster: Cluster, config: LeaseConfig) -> None:
+    tokens = m.Tokens()
+    make_way(config, 1, tokens).put(value(1))
     cluster.signal(3, "freeze")
     with pytest.raises(m.NotAcknowledged, match=r"no answer within 0\.5 s"):
-        make_way(config, 3, seconds=0.5).put(value(1))
+        make_way(config, 3, tokens, seconds=0.5).put(value(2))
+    with pytest.raises(m.NotAcknowledged, match=r"the login takes longer than 0\.5 s"):
+        make_way(config, 3, seconds=0.5).put(value(2))
 
 
 def test_a_certificate_of_another_authority_is_refused(config: LeaseConfig) -> None:
@@ -114,6 +120,35 @@ def test_a_cluster_without_users_needs_no_token(tmp_path: pathlib.Path) -> None:
         config = make_config(cluster_id=cluster_id, endpoints=tuple(open_cluster.endpoints))
         assert make_way(config).put(value(1))
         assert make_way(dataclasses.replace(config, user=None, password=None)).put(value(2))
+    finally:
+        open_cluster.down()
+
+
+def test_a_login_that_takes_long_is_awaited_and_not_repeated(tmp_path: pathlib.Path) -> None:
+    """After an outage all hosts log in at once, and each login costs the member work."""
+    open_cluster = Cluster(tmp_path / "open")
+    try:
+        open_cluster.up(members=1)
+        cluster_id = open_cluster.call("maintenance/status", {})["header"]["cluster_id"]
+        with Proxy(open_cluster.endpoints[0]) as proxy:
+            waits = [2.0]
+
+            def delay(call: str, _request: t.Any) -> None:
+                if call == "auth/authenticate" and waits:
+                    time.sleep(waits.pop())
+
+            proxy.before = delay
+            way = make_way(make_config(cluster_id=cluster_id, endpoints=(proxy.endpoint,)), seconds=0.5)
+            with pytest.raises(m.NotAcknowledged, match=r"the login takes longer than 0\.5 s"):
+                way.put(value(1))
+            deadline = time.monotonic() + 30
+            while True:
+                try:
+                    assert way.put(value(2))
+                    break
+                except m.NotAcknowledged:
+                    assert time.monotonic() < deadline
+            assert [call for call, _request in proxy.asked if call == "auth/authenticate"] == ["auth/authenticate"]
     finally:
         open_cluster.down()
 
