@@ -21,7 +21,6 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate 
 from ansible_collections.kvmfleet.migration.tests.integration.support.control import Outcome
 from ansible_collections.kvmfleet.migration.tests.lab.kvmlab.errors import LabError
 from ansible_collections.kvmfleet.migration.tests.lab.kvmlab.etcd import PREFIX, Cluster
-from ansible_collections.kvmfleet.migration.tests.machines.kvmmachines import qemu
 from ansible_collections.kvmfleet.migration.tests.machines.kvmmachines.layout import CONTROL_ADDRESS
 from ansible_collections.kvmfleet.migration.tests.machines.kvmmachines.sockets import Monitor
 
@@ -116,7 +115,9 @@ class Resets:
         self._over = threading.Event()
         fleet = machines.fleet
         for machine in fleet.hosts:
-            threading.Thread(target=self._listen, args=(machine.name, qemu.monitor(fleet, machine, _LISTEN_SECONDS)), daemon=True).start()
+            # A machine that is off now may be switched on later.
+            monitor = Monitor(fleet.folder(machine) / "monitor.sock", _LISTEN_SECONDS)
+            threading.Thread(target=self._listen, args=(machine.name, monitor), daemon=True).start()
 
     def _listen(self, name: str, monitor: Monitor) -> None:
         while not self._over.is_set():
