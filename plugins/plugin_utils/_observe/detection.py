@@ -20,6 +20,10 @@ LIBVIRT, LEASE, SSH, SECOND_ADDRESS = "libvirt", "lease", "ssh", "second_address
 _RECENT_SECONDS = 15.0
 # A shorter silence is not reported: a daemon restarts.
 _SUSPECT_AFTER_SECONDS = 10.0
+# Hosts that fall silent at once are noticed one after the other, within an interval of libvirt's keepalive: before that, it is not known how many they are.
+_SETTLE_SECONDS = 10.0
+# For how long a connection to libvirt may look open although the host is dead: the keepalive, and a reader that is busy.
+_OPEN_SECONDS = 45.0
 
 
 @dataclasses.dataclass
@@ -77,6 +81,7 @@ class HostDetection:
         self._lease: t.Optional[_LeasePath] = None
         self._answers_since: t.Optional[float] = None
         self._away_since = now
+        self._settled_at = now
 
     # -- signs of life
 
@@ -89,6 +94,7 @@ class HostDetection:
         """Note that the connection to libvirt has ended, after nothing had been heard for that time."""
         self._is_connected = False
         self._paths[LIBVIRT] = _Path(now - silent_seconds, is_proved=True, says=why)
+        self._settled_at = now + _SETTLE_SECONDS if silent_seconds else now
 
     def note_failed_try(self, why: str) -> None:
         """Note that libvirt could not be connected."""
@@ -152,8 +158,10 @@ class HostDetection:
         return not self._is_connected
 
     def is_silent(self, now: float) -> bool:
-        """Whether the host answers on no path, for longer than a restart takes."""
-        return not self._is_connected and self._silence(now) >= self._suspect_after
+        """Whether the host answers on no path, for longer than a restart takes; or has lost its lease, and libvirt has not noticed a silence yet."""
+        if self._is_connected:
+            return self._lease is not None and self._lease.is_late and now - self._lease.heard_at < _OPEN_SECONDS
+        return self._silence(now) >= self._suspect_after
 
     def describe_signals(self, now: float) -> dict[str, str]:
         """Return what is known about each path, for people."""
@@ -193,7 +201,7 @@ class HostDetection:
     def _next_state(self, now: float) -> str:
         if self._is_connected:
             return SUSPECT if self._lease and self._lease.is_late else UP
-        if self._silence(now) >= self._limit:
+        if self._silence(now) >= self._limit and now >= self._settled_at:
             self._answers_since = None
             return GONE
         if self.state == GONE:

@@ -24,8 +24,8 @@ from ansible_collections.kvmfleet.migration.tests.integration.support.site impor
 PREFIX = f"{os.environ.get('KVMFLEET_LAB_PREFIX', '')}eda"
 
 Begin = t.Callable[..., Rulebook]
-# Short, so that what ends is seen to end soon.
-LEASE = {"lease_seconds": 6, "renew_seconds": 1}
+# The defaults: a login to etcd takes longer than a second on a machine that is busy.
+LEASE = {"lease_seconds": 15, "renew_seconds": 3}
 
 
 @pytest.fixture(scope="session")
@@ -81,6 +81,7 @@ def begin_leased(leased: LeasedSite) -> t.Iterator[Begin]:
     running: list[Rulebook] = []
 
     def start(**more: t.Any) -> Rulebook:
+        more.setdefault("kvmfleet_events_gone_after_seconds", 30)
         etcd = {"kvmfleet_events_ledger": leased.where, "kvmfleet_events_etcd": leased.etcd["kvmfleet_etcd"]}
         running.append(Rulebook(leased, "kvmfleet.migration.host_gone", kvmfleet_events_evacuate=True, **etcd, **more))
         count = sum(not one.is_over() for one in running)

@@ -106,12 +106,37 @@ def test_a_power_cut_is_first_seen_by_the_lease() -> None:
     host.live(20, lease=False)
     assert host.told == [(115.0, SUSPECT, 16)]
     assert "lease" in host.detection.why
-    assert not host.detection.is_silent(host.now)
+    # Whether others are silent, too, has to be known before libvirt notices it.
+    assert host.detection.is_silent(host.now)
     host.lose_libvirt(silent_seconds=20)
     host.live(60, lease=False)
     assert host.states == [SUSPECT, GONE]
     assert host.told[1] == (160.0, GONE, 60)
     assert host.detection.is_silent(host.now)
+
+
+def test_a_host_that_has_only_lost_its_lease_is_not_silent_for_ever() -> None:
+    host = Host(has_lease=True)
+    host.live(99)
+    host.live(43, lease=False)
+    assert host.detection.is_silent(host.now)
+    host.live(2, lease=False)
+    assert not host.detection.is_silent(host.now)
+    assert host.states == [SUSPECT]
+
+
+def test_hosts_that_fall_silent_at_once_are_gone_only_when_all_of_them_were_noticed() -> None:
+    """The keepalive notices the first one after 20 s, and the last one five seconds later."""
+    first, last = Host(gone_after=5), Host(gone_after=5)
+    for host in (first, last):
+        host.live(99)
+    first.lose_libvirt(silent_seconds=20)
+    for host in (first, last):
+        host.live(5)
+    last.lose_libvirt(silent_seconds=25)
+    for host in (first, last):
+        host.live(5)
+    assert (first.told[-1], last.detection.is_silent(last.now)) == ((110.0, GONE, 30), True)
 
 
 def test_a_host_that_renews_its_lease_is_isolated_and_never_gone() -> None:
