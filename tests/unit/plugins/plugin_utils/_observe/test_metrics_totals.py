@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,32 @@ def test_an_evacuation_counts_once_from_its_success_to_its_cleanup(fleet: Fleet)
     assert fleet.totals().evacuations == {"done": 1, "failed": 1, "conflict": 0}
     ended(fleet.ledger, s.COMPLETED, s.EVACUATION)
     assert fleet.totals().evacuations["done"] == 2
+
+
+def test_the_stages_of_an_evacuation_are_counted(fleet: Fleet) -> None:
+    ended(fleet.ledger, s.DONE, s.EVACUATION)
+    ended(fleet.ledger, s.FAILED, s.EVACUATION)
+    totals = fleet.totals()
+    # No detection and no evidence were recorded.
+    counts = {stage: sum(histogram.counts) for stage, histogram in totals.evacuation_stages.items()}
+    assert (counts, sum(totals.evacuation_durations.counts)) == ({"detection": 0, "evidence": 0, "start": 0, "verification": 1}, 1)
+    assert fleet.totals() == totals
+
+
+def test_totals_of_a_version_without_stages_are_continued(fleet: Fleet) -> None:
+    for _number in range(2):
+        ended(fleet.ledger, s.COMPLETED)
+    fleet.totals()
+    (path,) = fleet.state.glob("*.json")
+    saved = json.loads(path.read_text())
+    for key in ("evacuation_stages", "evacuation_durations"):
+        del saved["totals"][key]
+    path.write_text(json.dumps(saved))
+    # A counter must not fall when records were archived.
+    fleet.closed()[0].unlink()
+    ended(fleet.ledger, s.DONE, s.EVACUATION)
+    totals = fleet.totals()
+    assert (totals.moves["completed"], sum(totals.evacuation_durations.counts)) == (2, 1)
 
 
 def test_only_new_records_are_read(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
