@@ -255,8 +255,8 @@ def test_whatever_ends_when_numbers_grow_and_a_lease_has_no_gap(tmp_path_factory
     with pytest.MonkeyPatch.context() as patch:
         host = placed(Host(tmp_path_factory.mktemp("host")), patch)
         service = host.service()
-        # By boot: from when until when the host has its lease, by the answers that it got.
-        held: t.List[t.Tuple[int, float, float]] = []
+        # By boot: from when until when the host has its lease, by the answers that it got; and by which renewal.
+        held: t.List[t.Tuple[int, float, float, int]] = []
         for pause, event in events:
             host.now += pause
             begin = host.now
@@ -271,17 +271,16 @@ def test_whatever_ends_when_numbers_grow_and_a_lease_has_no_gap(tmp_path_factory
             except Died:
                 service = host.service()
             if isinstance(event, float):
-                held.append((host.boot, host.now, begin + 15))
-            is_held = any(boot == host.boot and start <= host.now < end for boot, start, end in held)
+                held.append((host.boot, host.now, begin + 15, host.last.count))
+            is_held = any(boot == host.boot and start <= host.now < end for boot, start, end, _count in held)
             assert service.answer_peer().lease == (HELD if is_held else NONE)
         counts = [lease.count for _at, lease in host.sent]
         assert counts == sorted(set(counts))
-        by_count = {lease.count: (at, lease) for at, lease in host.sent}
+        boots = {lease.count: lease.boot_id for _at, lease in host.sent}
         for at, lease in host.sent:
             if lease.held_since:
-                first_at, first = by_count[lease.held_since]
-                assert first.boot_id == lease.boot_id
-                spans = sorted((start, end) for boot, start, end in held if f"boot{boot}" == lease.boot_id and first_at <= start <= at)
+                assert boots[lease.held_since] == lease.boot_id
+                spans = [(start, end) for _boot, start, end, count in held if lease.held_since <= count < lease.count]
                 until = spans[0][0]
                 for start, end in spans:
                     assert start <= until
