@@ -161,7 +161,8 @@ class LeaseService:
         self._write(now, runs_until=runs_until, path=done.path, problem="", fleets=fleets, acknowledged_revision=done.revision)
 
     def _note_problem(self, problem: str) -> None:
-        if problem != self._state.problem:
+        # Which ways were tried differs from one renewal to the next.
+        if not self._state.problem:
             log_line(problem)
         self._write(boot_moment(), problem=problem)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import time
@@ -71,10 +72,8 @@ def _keep_units(folder: pathlib.Path, services: t.Dict[str, t.Optional[subproces
             services[name] = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
     for name, service in services.items():
         if service is not None and name.endswith(units.SUFFIX) and name not in wanted:
-            service.terminate()
-            if service.returncode is not None:
-                # The call has collected it, so that nothing else will.
-                services[name] = None
+            # Its own method would collect a service that has ended, of which nobody else would hear then.
+            os.kill(service.pid, signal.SIGTERM)
 
 
 def hold_file(folder: pathlib.Path, unit: str) -> pathlib.Path:
