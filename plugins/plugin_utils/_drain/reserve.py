@@ -13,7 +13,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import ENABLED
 
-from .._scheduler.failover import describe_broken, describe_left_out, describe_missing, judge_reserve
+from .._scheduler.failover import ReserveJudge, describe_broken, describe_left_out, describe_missing
 from .._scheduler.fleet_guests import FleetGuests
 from .._scheduler.losses import Loss
 from .._scheduler.request import Request
@@ -53,12 +53,22 @@ def replay_reserve(inputs: DrainInputs, hosts: Iterable[str], destinations: Mapp
 
 def judge_moves(before: FleetGuests, moves: Iterable[Move], failover_hosts: int, sources: Sequence[str] = ()) -> PlannedReserve:
     """Return what moves do to the reserve of a fleet, see L(plan_reserve)."""
-    after = before
-    for request, destination in moves:
-        if destination in before.guests:
-            after = after.place_guest(request, destination)
-    verdict = judge_reserve(before, after.empty_hosts(sources), failover_hosts)
-    return PlannedReserve(failover_hosts, _list_sets(verdict.broken), _list_sets(verdict.missing), verdict.left_out)
+    return MoveJudge(before, failover_hosts).judge(moves, sources)
+
+
+class MoveJudge:
+    """Judges what moves do to the reserve of a fleet. What is known of the fleet before is found once for all plans that are judged."""
+
+    def __init__(self, before: FleetGuests, failover_hosts: int) -> None:
+        self._before = before
+        self._failover_hosts = failover_hosts
+        self._reserve = ReserveJudge(before, failover_hosts)
+
+    def judge(self, moves: Iterable[Move], sources: Sequence[str] = ()) -> PlannedReserve:
+        """Return what these moves do to the reserve, see L(plan_reserve)."""
+        after = self._before.place_guests(move for move in moves if move[1] in self._before.guests)
+        verdict = self._reserve.judge(after.empty_hosts(sources))
+        return PlannedReserve(self._failover_hosts, _list_sets(verdict.broken), _list_sets(verdict.missing), verdict.left_out)
 
 
 def count_further_losses(inputs: DrainInputs, hosts: Iterable[str], sources: Sequence[str]) -> int:

@@ -11,6 +11,7 @@ lost with its host wherever it is, and is left out.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -52,25 +53,45 @@ class ReserveVerdict:
         return not self.broken
 
 
-@pause_collector()
 def judge_reserve(before: FleetGuests, after: FleetGuests, hosts: int) -> ReserveVerdict:
-    """Return what becomes of the reserve between two states of a fleet.
+    """Return what becomes of the reserve between two states of a fleet. See L(ReserveJudge)."""
+    return ReserveJudge(before, hosts).judge(after)
+
+
+class ReserveJudge:
+    """Judges what becomes of the reserve if a fleet changes. What is known of the fleet before is found once for all changes.
 
     :arg hosts: how many hosts the fleet has to be able to lose. If more are out of service, the reserve is used up, and nothing is judged.
     """
-    out = list_out_of_service(after)
-    if not hosts or len(out) > hosts:
-        return ReserveVerdict(hosts)
-    known = {request.uuid for request in before.requests}
-    bound = _find_bound(before, before.requests) | _find_bound(after, [request for request in after.requests if request.uuid not in known])
-    earlier, later = (_search_losses(view.leave_out(bound)) for view in (before, after))
-    broken, missing = list[Loss](), list[Loss]()
-    for found in later.judge_all(hosts, out):
-        loss = later.judge(found.hosts) if found.verdict == UNKNOWN and not found.reason else found
-        if loss.verdict != CAN:
-            is_worse = VERDICTS.index(loss.verdict) > VERDICTS.index(earlier.judge(loss.hosts).verdict)
-            (broken if is_worse else missing).append(loss)
-    return ReserveVerdict(hosts, tuple(broken), tuple(missing), tuple(sorted(bound.values())))
+
+    def __init__(self, before: FleetGuests, hosts: int) -> None:
+        self._before = before
+        self._hosts = hosts
+
+    @pause_collector()
+    def judge(self, after: FleetGuests) -> ReserveVerdict:
+        """Return what becomes of the reserve in this state of the fleet."""
+        hosts, out = self._hosts, list_out_of_service(after)
+        if not hosts or len(out) > hosts:
+            return ReserveVerdict(hosts)
+        bound = self._bound | _find_bound(after, [request for request in after.requests if request.uuid not in self._known])
+        later, earlier = _search_losses(after.leave_out(bound)), None
+        broken, missing = list[Loss](), list[Loss]()
+        for found in later.judge_all(hosts, out):
+            loss = later.judge(found.hosts) if found.verdict == UNKNOWN and not found.reason else found
+            if loss.verdict != CAN:
+                earlier = earlier or _search_losses(self._before.leave_out(bound))
+                is_worse = VERDICTS.index(loss.verdict) > VERDICTS.index(earlier.judge(loss.hosts).verdict)
+                (broken if is_worse else missing).append(loss)
+        return ReserveVerdict(hosts, tuple(broken), tuple(missing), tuple(sorted(bound.values())))
+
+    @functools.cached_property
+    def _known(self) -> frozenset[str]:
+        return frozenset(request.uuid for request in self._before.requests)
+
+    @functools.cached_property
+    def _bound(self) -> dict[str, str]:
+        return _find_bound(self._before, self._before.requests)
 
 
 def list_out_of_service(view: FleetGuests) -> tuple[str, ...]:

@@ -52,16 +52,25 @@ class FleetGuests:
 
     def place_guest(self, request: Request, destination: str) -> FleetGuests:
         """Return it with a guest on another host, under the names that the guest has there. A guest that runs nowhere is added."""
+        return self.place_guests([(request, destination)])
+
+    def place_guests(self, moves: Iterable[tuple[Request, str]]) -> FleetGuests:
+        """Return it with guests on other hosts, one after the other. See L(place_guest)."""
         known = {one.uuid: (host, one) for host, requests in self.guests.items() for one in requests}
-        source, guest = known.get(request.uuid, ("", request))
-        if source == destination:
-            return self
-        guests = {**self.guests, destination: [*self.guests[destination], request_on(self.fleet, guest, destination)]}
-        fleet, seen = self.fleet.with_domain(guest, destination), self.seen
-        if source:
-            guests[source] = [one for one in self.guests[source] if one.uuid != guest.uuid]
-            fleet = fleet.without_domain(guest.uuid, source)
-            seen = {**seen, guest.uuid: _add_host(seen[guest.uuid], guest.source_id)} if guest.uuid in seen else seen
+        guests, fleet, seen = dict(self.guests), self.fleet, dict(self.seen)
+        for request, destination in moves:
+            source, guest = known.get(request.uuid, ("", request))
+            if source == destination:
+                continue
+            arrived = request_on(fleet, guest, destination)
+            known[guest.uuid] = (destination, arrived)
+            guests[destination] = [*guests[destination], arrived]
+            fleet = fleet.with_domain(guest, destination)
+            if source:
+                guests[source] = [one for one in guests[source] if one.uuid != guest.uuid]
+                fleet = fleet.without_domain(guest.uuid, source)
+                if guest.uuid in seen:
+                    seen[guest.uuid] = _add_host(seen[guest.uuid], guest.source_id)
         return replace(self, fleet=fleet, guests=guests, seen=seen)
 
     def leave_out(self, uuids: Collection[str]) -> FleetGuests:

@@ -18,7 +18,12 @@ import pytest
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import MAINTENANCE
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.failover import describe_broken, describe_missing, judge_reserve
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.failover import (
+    ReserveJudge,
+    describe_broken,
+    describe_missing,
+    judge_reserve,
+)
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.fleet import HostState
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.fleet_guests import FleetGuests, collect_guests
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.loss_rules import make_loss_rules
@@ -209,3 +214,36 @@ def test_admitted_moves_never_take_a_loss_away_that_was_possible_before(hosts: i
         counts[verdict.is_kept] += 1
     # All of this happens in numbers.
     assert min(counts[True], counts[False], kept) > 3, (counts, kept)
+
+
+@pytest.mark.parametrize("hosts", [1, 2])
+def test_a_judge_of_many_changes_judges_each_as_if_it_were_the_only_one(hosts: int) -> None:
+    changes, broken = 0, 0
+    for seed in range(60):
+        whole, chance = fleets.whole(seed), random.Random(seed)
+        before = view_of(whole)
+        if not before.requests or len(whole.facts) <= hosts:
+            continue
+        judge = ReserveJudge(before, hosts)
+        for _change in range(3):
+            after, moves = draw_moves(chance, before)
+            verdict = judge.judge(after)
+            assert verdict == judge_reserve(before, after, hosts), seed
+            changes, broken = changes + bool(moves), broken + (not verdict.is_kept)
+    assert (changes > 20, broken > 0) == (True, True), (changes, broken)
+
+
+def test_guests_are_placed_together_as_one_after_the_other() -> None:
+    placed = 0
+    for seed in range(60):
+        whole, chance = fleets.whole(seed), random.Random(seed)
+        before = view_of(whole)
+        if not before.requests:
+            continue
+        moves = [(chance.choice(before.requests), chance.choice(sorted(before.fleet.states))) for _number in range(5)]
+        after = before
+        for request, host in moves:
+            after = after.place_guest(request, host)
+        assert before.place_guests(moves) == after, seed
+        placed += after != before
+    assert placed > 10
