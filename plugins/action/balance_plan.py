@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 from ansible.utils.display import Display
@@ -14,17 +15,27 @@ from ansible.utils.display import Display
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import BALANCE_VERIFY, Spec, balance_plan_spec
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject, decode, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import RunHolder
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import OVERRIDE
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result, describe_actor
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._balance.plan_request import (
     BalanceRequest,
     BalanceTask,
+    build_settling,
     build_stages,
     list_ends,
     read_result,
 )
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._balance.runs import close_run, measure_runs, open_run, plan_run
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._balance.runs import (
+    close_abandoned_runs,
+    close_run,
+    complete_runs,
+    find_arrivals,
+    measure_runs,
+    open_run,
+    plan_run,
+)
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._balance.tables import balance_lines, result_lines
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.plan_request import save_plan
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.preparation import readable_facts
@@ -55,6 +66,8 @@ class ActionModule(FleetAction):
             result = self._judge_moves(task, settings)
             if ledger and task.run:
                 close_run(ledger, task.run, _identify_holder(task_vars))
+            if ledger and not task.only and not self._task.check_mode:
+                complete_runs(ledger)
         else:
             self.refuse_free_strategy()
             result = self._make_plan(task, settings, ledger, task_vars)
@@ -75,10 +88,18 @@ class ActionModule(FleetAction):
         is_saved = request.plan.path is not None and not request.plan.check_saved
         changed = save_plan(plan, request.plan.path, self._task.check_mode) if is_saved and request.plan.path else False
         done: Result = {"changed": changed, "plan": encode(plan), "stages": encode(build_stages(plan)), "ends": list_ends(plan)}
-        if plan.balance and plan.moves and not task.only and not self._task.check_mode:
+        if plan.balance and not task.only and not self._task.check_mode:
             # From here on, the role carries the plan out. The step that judges the moves closes the run.
-            to_write = ledger or open_ledger(*settings.ledger(host, task.ledger))
-            done["run"] = open_run(to_write, plan_run(plan, plan.balance), _identify_holder(task_vars), is_confirmed=bool(task.take_over)).id
+            holder, is_confirmed = _identify_holder(task_vars), bool(task.take_over)
+            if plan.moves:
+                to_write = ledger or open_ledger(*settings.ledger(host, task.ledger))
+                done["run"] = open_run(to_write, plan_run(plan, plan.balance), holder, is_confirmed).id
+            elif ledger:
+                with contextlib.suppress(Conflict):
+                    # Where nothing moves, nothing is in the way of another run.
+                    close_abandoned_runs(ledger, request.hosts, holder, is_confirmed)
+            if ledger:
+                done["stages"] = encode([*build_settling(find_arrivals(ledger, inputs.drain), plan), *build_stages(plan)])
         # Ansible would join texts.
         return {**done, **_publish(task.publish_as, pack_plan(plan), aggregate=False)}
 

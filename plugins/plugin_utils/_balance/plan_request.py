@@ -10,11 +10,12 @@ from __future__ import annotations
 import datetime
 import itertools
 import typing as t
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Json, JsonObject, Maybe, SignedInt, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import PredictedMove
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 
 from .._drain.inputs import DrainOptions
 from .._drain.plan_request import PlanRequest, read_inputs, real_path
@@ -59,6 +60,19 @@ def build_stages(plan: DrainPlan) -> list[dict[str, StageShare]]:
             }
         )
     return stages
+
+
+def build_settling(arrivals: Iterable[MoveRecord], plan: DrainPlan) -> list[dict[str, StageShare]]:
+    """Return a stage before those of the plan, in which C(live_migrate) settles these records; none if there are none. Those that the plan moves are left out.
+
+    :arg arrivals: of domains that have arrived, see L(find_arrivals).
+    """
+    planned = {move.uuid for move in plan.moves}
+    destinations: dict[str, dict[str, str]] = {}
+    for record in arrivals:
+        if record.domain.uuid not in planned:
+            destinations.setdefault(record.source.host or "", {})[record.domain.uuid] = record.destination.host or ""
+    return [{source: StageShare(tuple(build_moves(moves)), {}) for source, moves in destinations.items()}] if destinations else []
 
 
 def list_ends(plan: DrainPlan) -> list[str]:

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT
@@ -54,7 +54,7 @@ def judge_balance(plan: DrainPlan, tasks: Mapping[str, Sequence[DomainsResult]],
     :arg nothing_done: nothing was carried out, so that planned moves are neither moved nor failed.
     """
     judged = {source: [] if nothing_done else _judge_source(source, plan, tasks.get(source, ()), facts) for source in plan.sources}
-    problems = {source: tuple(line for one in tasks.get(source, ()) for line in HostTasks(one, _NOTHING_RUN).problems) for source in plan.sources}
+    problems = {source: tuple(_list_problems(plan, tasks.get(source, ()))) for source in {**dict.fromkeys(plan.sources), **tasks}}
     return BalanceResult(
         moved={source: tuple(entry for entry in entries if entry.error is ABSENT) for source, entries in judged.items()},
         failed={source: tuple(entry for entry in entries if entry.error is not ABSENT) for source, entries in judged.items()},
@@ -62,6 +62,15 @@ def judge_balance(plan: DrainPlan, tasks: Mapping[str, Sequence[DomainsResult]],
         score_before=plan.balance.score_before if plan.balance else 0.0,
         score_after=plan.balance.score_after if plan.balance else 0.0,
     )
+
+
+def _list_problems(plan: DrainPlan, tasks: Sequence[DomainsResult]) -> Iterator[str]:
+    """Yield the failures that are not about a move of the plan. The records of an earlier run may have been settled first."""
+    planned = {move.uuid for move in plan.moves}
+    for one in tasks:
+        yield from HostTasks(one, _NOTHING_RUN).problems
+        others = (failure for failure in one.failures or () if failure.uuid and failure.uuid not in planned)
+        yield from (f"The move of an earlier run is not settled: {failure.msg}" for failure in others)
 
 
 def _judge_source(source: str, plan: DrainPlan, tasks: Sequence[DomainsResult], facts: Mapping[str, HostFacts]) -> list[DomainOutcome]:

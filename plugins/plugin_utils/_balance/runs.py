@@ -10,6 +10,7 @@ The records of a run are found in the ledger when it is closed, so a process tha
 
 from __future__ import annotations
 
+import contextlib
 import typing as t
 import uuid
 from collections.abc import Iterable, Mapping
@@ -25,6 +26,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.referenc
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import COMPLETED
 
 from .._drain.balance_entries import PlannedBalance
+from .._drain.inputs import DrainInputs
 from .._drain.plan_entries import PlannedMove
 from .._drain.saved_plan import DrainPlan
 from .._ledger.balances import BALANCE_RUNS
@@ -88,12 +90,8 @@ def open_run(ledger: Ledger, plan: RunPlan, holder: RunHolder, is_confirmed: boo
     :arg is_confirmed: whether a person states that the process of another run does not exist any more.
     :raises Conflict: another run over one of the hosts is carried out by a process that may still exist.
     """
+    close_abandoned_runs(ledger, plan.hosts, holder, is_confirmed)
     now = utc_now()
-    for document in ledger.list_balance_runs():
-        other = document.balance_run
-        if other.is_open and not set(plan.hosts).isdisjoint(other.hosts):
-            _check_abandoned(other, holder, is_confirmed, now)
-            _write_end(ledger, document, is_interrupted=not holder.is_same_process(other.holder))
     run = BalanceRun(
         id=str(uuid.uuid4()),
         state=RUNNING,
@@ -109,6 +107,32 @@ def open_run(ledger: Ledger, plan: RunPlan, holder: RunHolder, is_confirmed: boo
         ended_at=None,
     )
     return ledger.put_balance_run(run, None).balance_run
+
+
+def close_abandoned_runs(ledger: Ledger, hosts: Iterable[str], holder: RunHolder, is_confirmed: bool = False) -> None:
+    """Close the open runs over one of these hosts, whose processes are gone. Takes and raises what L(open_run) does."""
+    now = utc_now()
+    for document in ledger.list_balance_runs():
+        other = document.balance_run
+        if other.is_open and not set(hosts).isdisjoint(other.hosts):
+            _check_abandoned(other, holder, is_confirmed, now)
+            _write_end(ledger, document, is_interrupted=not holder.is_same_process(other.holder))
+
+
+def find_arrivals(ledger: Ledger, drain: DrainInputs) -> list[MoveRecord]:
+    """Return the unsettled records of moves of closed runs whose domains have arrived since: the process that should have settled them is gone."""
+    closed = [run for run in list_runs(ledger) if not run.is_open]
+    return [record for record in drain.records if drain.has_arrived(record) and any(_is_of_run(record, run) for run in closed)]
+
+
+def complete_runs(ledger: Ledger) -> None:
+    """Write into the runs that were interrupted what has become of their moves since they were closed."""
+    for document in ledger.list_balance_runs():
+        run = document.balance_run
+        if run.is_unmeasured and run.is_interrupted and (moves := _find_records(ledger, run)) != run.moves:
+            with contextlib.suppress(Conflict):
+                # Another process has written it meanwhile.
+                ledger.put_balance_run(replace(run, moves=moves, updated_at=utc_now()), document)
 
 
 def close_run(ledger: Ledger, run_id: str, holder: RunHolder) -> BalanceRun:
@@ -178,6 +202,10 @@ def _with_record(move: BalancedMove, records: Iterable[MoveRecord], run: Balance
     # A move that failed may have been repeated.
     best = min(found, key=lambda record: (record.status != COMPLETED, record.created_at, record.record_id))
     return replace(move, record=best.id, status=best.status)
+
+
+def _is_of_run(record: MoveRecord, run: BalanceRun) -> bool:
+    return any(move.domain.uuid == record.domain.uuid and _is_of_move(record, move, run) for move in run.moves)
 
 
 def _is_of_move(record: MoveRecord, move: BalancedMove, run: BalanceRun) -> bool:

@@ -2,7 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Balances whose process is killed between any two steps. The next run finishes the saved plan, or plans anew, and no domain moves twice."""
+"""Balances whose process is killed between any two steps. The next run finishes the saved plan, or plans anew and settles what has arrived,
+and no domain moves twice."""
 
 from __future__ import annotations
 
@@ -25,7 +26,15 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._balance.drift 
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._balance.inputs import BalanceInputs, find_last_moves
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._balance.options import BalanceOptions
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._balance.plan import make_balance_plan
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._balance.runs import close_run, list_runs, open_run, plan_run
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._balance.plan_request import build_settling
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._balance.runs import (
+    close_run,
+    complete_runs,
+    find_arrivals,
+    list_runs,
+    open_run,
+    plan_run,
+)
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.inputs import DrainInputs
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.plan_entries import PlannedMove
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.preparation import read_completed, read_unsettled
@@ -75,12 +84,26 @@ class World:
     def carry_out(self, plan: DrainPlan, pid: int) -> Iterator[str]:
         """Do what the role does, and say after each step what has been done. Who stops asking has killed the process."""
         assert plan.balance
+        drain = self.read_inputs().drain
         run = open_run(self.ledger, plan_run(plan, plan.balance), holder(pid), is_confirmed=True)
         yield "the run is open"
+        for stage in build_settling(find_arrivals(self.ledger, drain), plan):
+            for source, share in stage.items():
+                for move in share.moves:
+                    yield self._settle(str(move["uuid"]), source, str(move["destination"]))
         for _stage, moves in itertools.groupby(plan.moves, key=lambda move: move.stage):
             yield from take_turns([self._move(move) for move in moves])
         close_run(self.ledger, run.id, holder(pid))
+        complete_runs(self.ledger)
         yield "the run is closed"
+
+    def _settle(self, uuid: str, source: str, destination: str) -> str:
+        """Do what C(live_migrate) does if the domain has arrived."""
+        record = self.ledger.find_unsettled(uuid)
+        assert record
+        assert (self.hosts_of(uuid), record.record.source.host) == ([destination], source)
+        self.ledger.update_record(record, record.record.advance(s.COMPLETED, "ann"))
+        return f"{uuid} is settled"
 
     def _move(self, move: PlannedMove) -> Iterator[str]:
         """Do what C(live_migrate) does: begin a move, or go on where another process was killed."""
@@ -158,10 +181,14 @@ def test_a_new_plan_after_a_kill_leaves_what_has_moved_and_what_is_on_its_way(tm
         begun = {record.domain.uuid for record in world.ledger.list_records()}
         new = world.make_plan()
         assert begun.isdisjoint(move.uuid for move in new.moves), step
-        on_their_way = {move.uuid: move for move in plan.moves if world.ledger.find_unsettled(move.uuid)}
+        unsettled = {move.uuid: move for move in plan.moves if world.ledger.find_unsettled(move.uuid)}
+        on_their_way = {uuid: move for uuid, move in unsettled.items() if world.hosts_of(uuid) != [move.destination]}
         list(world.carry_out(new, pid=2))
-        # What was on its way still is.
+        # What had arrived is settled, and what was on its way still is.
         assert {record.domain.uuid for record in read_unsettled(world.ledger)} == {*on_their_way}
         for uuid, move in on_their_way.items():
             assert {*world.hosts_of(uuid)} <= {move.source, move.destination}
-        assert not [run for run in list_runs(world.ledger) if run.is_open]
+        runs = list_runs(world.ledger)
+        assert not [run for run in runs if run.is_open]
+        arrived = {*begun} - {*on_their_way}
+        assert {move.domain.uuid for move in runs[0].moves if move.status == s.COMPLETED} == arrived, step
