@@ -205,6 +205,7 @@ def balance_plan_spec() -> Spec:
         "max_moves": {"type": "int", "default": 20},
         "weights": {"type": "dict", "default": {}},
         "tolerated_pressure": {"type": "float", "default": 0.1},
+        "tolerated_unevenness": {"type": "float", "default": 0.0},
         "min_gain": {"type": "float", "default": 0.02},
         "horizon_seconds": {"type": "float", "default": 3600},
         "cooldown_seconds": {"type": "float", "default": 86400},

@@ -61,6 +61,12 @@ options:
         destination above it.
     type: float
     default: 0.1
+  tolerated_unevenness:
+    description:
+      - With the goal V(even), the plan has no further moves once the score, divided by the number of hosts, is as low as this number from V(0) to V(10).
+        A fleet whose score is that low is left as it is.
+    type: float
+    default: 0.0
   min_gain:
     description: The least gain of a move, that is by how much it lowers the score, a number from V(0) to V(1).
     type: float

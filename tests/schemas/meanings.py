@@ -255,6 +255,7 @@ MEANINGS = {
         "max_moves": "Maximum number of moves.",
         "weights": "Weight of each resource.",
         "tolerated_pressure": "Pressure up to which a host is not relieved.",
+        "tolerated_unevenness": "Score, divided by the number of hosts, from which on no further domain moves (`even`).",
         "min_gain": "Least gain of a move.",
         "horizon_seconds": "For how many seconds the gain of a move is expected to last.",
         "cooldown_seconds": "For how many seconds a domain stays on its host after a move.",

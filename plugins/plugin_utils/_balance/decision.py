@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent
 
 from .._drain.plan_entries import PlannedReserve
-from .._drain.reserve import Move, judge_moves
+from .._drain.reserve import Move, MoveJudge
 from .._ledger.documents import pause_collector
 from .._scheduler.fleet import Fleet, HostState
+from .annealing import Annealing
 from .candidates import Candidates
-from .exchange import MoveExchange
 from .goals import make_goal
 from .inputs import BalanceInputs, select_hosts
 from .load import HostUse, read_uses
@@ -93,9 +93,7 @@ def decide_balance(states: Mapping[str, HostState], inputs: BalanceInputs, optio
     drop_needless_moves(search.state)
     if options.goal == EVEN:
         # Hosts under pressure are few, and what relieves them hardly depends on the other moves.
-        MoveExchange(search).run()
-        search.run(options.min_gain)
-        drop_needless_moves(search.state)
+        Annealing(search).run()
     score = _begin(uses, fleet, candidates, options).goal.score()
     state, reserve, dropped = _keep_reserve(search.state.unit_moves, lambda: _begin(uses, fleet, candidates, options), inputs, states)
     return Balance(
@@ -124,8 +122,8 @@ def _keep_reserve(
     state = _carry_out(moves, begin())
     if not failover_hosts:
         return state, ABSENT, 0
-    before, count = inputs.drain.collect_guests(hosts), len(moves)
-    while (reserve := judge_moves(before, _list_moves(state), failover_hosts)).broken and count:
+    judge, count = MoveJudge(inputs.drain.collect_guests(hosts), failover_hosts), len(moves)
+    while (reserve := judge.judge(_list_moves(state))).broken and count:
         count -= 1
         state = _carry_out(moves[:count], begin())
     return state, reserve, len(moves) - count
@@ -152,6 +150,8 @@ def _why_stopped(state: BalanceState, next_best: Proposal | None, options: Balan
         return f"The plan has as many moves as it may have (max_moves: {options.max_moves})."
     if next_best is not None:
         return _next_text(state, next_best, options)
+    if options.goal == EVEN and options.tolerated_unevenness and state.goal.is_reached():
+        return f"The hosts are even enough (tolerated_unevenness: {options.tolerated_unevenness:g})."
     if not state.goal.source_order():
         return "All hosts are equally busy." if options.goal == EVEN else f"No host is under more pressure than is tolerated ({options.tolerated_pressure:g})."
     return "No move that is permitted would make the fleet better."

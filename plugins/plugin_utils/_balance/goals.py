@@ -22,13 +22,20 @@ _CPU_SPAN, _MEMORY_SPAN, _IO_SPAN = (1.0 - knee for knee in KNEES[:3])
 
 
 class Goal(t.Protocol):
-    """A goal, with the shares of all hosts at one moment of the search. Hosts are given by their number."""
+    """A goal, with the shares of all hosts at one moment of the search. Hosts are given by their number.
+
+    C(tolerated_score) is the score from which on nothing has to be improved.
+    """
 
     sentence: str
     shares: list[Vector]
+    tolerated_score: float
 
     def score(self) -> float:
         """Return the score of the fleet."""
+
+    def is_reached(self) -> bool:
+        """Whether the score is as low as it has to be."""
 
     def source_order(self) -> list[int]:
         """Return the hosts that domains should leave, those first that gain most from it."""
@@ -54,8 +61,9 @@ class Goal(t.Protocol):
 
 def make_goal(shares: Sequence[Vector], options: BalanceOptions) -> Goal:
     """Return the goal that the options name."""
-    kind = EvenGoal if options.goal == EVEN else PressureGoal
-    return kind(shares, options.weight_vector, options.tolerated_pressure)
+    if options.goal == EVEN:
+        return EvenGoal(shares, options.weight_vector, options.tolerated_pressure, options.tolerated_unevenness)
+    return PressureGoal(shares, options.weight_vector, options.tolerated_pressure)
 
 
 def add_shares(shares: Vector, change: Vector) -> Vector:
@@ -86,10 +94,15 @@ class PressureGoal:
         self._weights = weights
         self._tolerated = tolerated
         self._pressures = [self._pressure(one) for one in self.shares]
+        self.tolerated_score = 0.0
 
     def score(self) -> float:
         """Return the sum."""
         return sum(self._pressures)
+
+    def is_reached(self) -> bool:
+        """Whether nothing waits."""
+        return self.score() <= self.tolerated_score
 
     def source_order(self) -> list[int]:
         """Return the hosts with more pressure on a resource than is tolerated."""
@@ -146,11 +159,12 @@ class EvenGoal:
         "of hosts: at 0, all hosts are equally busy."
     )
 
-    def __init__(self, shares: Sequence[Vector], weights: Vector, tolerated: float) -> None:
+    def __init__(self, shares: Sequence[Vector], weights: Vector, tolerated: float, tolerated_unevenness: float = 0.0) -> None:
         self.shares = list(shares)
         self._weights = weights
         self._tolerated = tolerated
         self._count = max(1, len(self.shares))
+        self.tolerated_score = tolerated_unevenness * self._count
         self._sums = [sum(one[resource] for one in self.shares) for resource in range(len(RESOURCES))]
         self._squares = [sum(one[resource] ** 2 for one in self.shares) for resource in range(len(RESOURCES))]
         self._score = self._score_of(self._sums, self._squares)
@@ -158,6 +172,10 @@ class EvenGoal:
     def score(self) -> float:
         """Return the weighted sum."""
         return self._score
+
+    def is_reached(self) -> bool:
+        """Whether the hosts are as equally busy as they have to be."""
+        return self._score <= self.tolerated_score
 
     def source_order(self) -> list[int]:
         """Return the hosts that use more than the mean of any resource, those first that use most in all."""

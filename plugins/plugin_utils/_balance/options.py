@@ -30,6 +30,7 @@ _DEFAULT_WEIGHTS: t.Final[Mapping[str, float]] = dict.fromkeys(RESOURCES, 1.0)
 # The range of each option that is a number.
 _RANGES: t.Final[Mapping[str, tuple[float, float]]] = {
     "tolerated_pressure": (0.0, 1.0),
+    "tolerated_unevenness": (0.0, 10.0),
     "min_gain": (0.0, 1.0),
     "horizon_seconds": (60.0, 30 * 86400.0),
     "cooldown_seconds": (0.0, 365 * 86400.0),
@@ -44,6 +45,7 @@ class BalanceOptions:
     :arg max_moves: of the whole plan.
     :arg weights: of each resource, by its name; 0 leaves it out.
     :arg tolerated_pressure: a host is relieved if its pressure on a resource is higher; no move raises that of its destination above it.
+    :arg tolerated_unevenness: with the goal C(even), the score divided by the number of hosts from which on no further domain moves.
     :arg min_gain: the least gain of a move.
     :arg horizon_seconds: for how long the gain of a move is expected to last.
     :arg cooldown_seconds: for how long a domain stays after a move.
@@ -56,6 +58,7 @@ class BalanceOptions:
     max_moves: int = 20
     weights: Mapping[str, float] = field(default_factory=lambda: _DEFAULT_WEIGHTS, hash=False)
     tolerated_pressure: float = 0.1
+    tolerated_unevenness: float = 0.0
     min_gain: float = 0.02
     horizon_seconds: float = 3600.0
     cooldown_seconds: float = 86400.0

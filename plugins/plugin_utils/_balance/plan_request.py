@@ -110,6 +110,7 @@ class BalanceTask:
     max_moves: Json
     weights: Json
     tolerated_pressure: Json
+    tolerated_unevenness: Json
     min_gain: Json
     horizon_seconds: Json
     cooldown_seconds: Json

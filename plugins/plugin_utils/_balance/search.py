@@ -74,7 +74,7 @@ class BalanceSearch:
     def run(self, min_gain: float) -> None:
         """Choose moves until none gains as much and pays for itself, or the plan has as many as it may have."""
         self._min_gain = min_gain
-        while self.state.moves_left > 0:
+        while self.state.moves_left > 0 and not self.state.goal.is_reached():
             before = len(self.state.chosen)
             self._choose_moves()
             if len(self.state.chosen) == before:
@@ -86,7 +86,7 @@ class BalanceSearch:
         self._heap, self.next_best = [], None
         for source in self.state.goal.source_order():
             self._push(self.find_best(source))
-        while self._heap and self.state.moves_left > 0:
+        while self._heap and self.state.moves_left > 0 and not self.state.goal.is_reached():
             _rank, step, proposal = heapq.heappop(self._heap)
             if step < len(self.state.chosen):
                 # Another move has changed what this one brings.

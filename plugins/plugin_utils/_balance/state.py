@@ -27,7 +27,7 @@ from .options import BalanceOptions
 from .pressure import Vector
 from .ranking import HostRanking
 
-_SOFT_AFFINITY, _SOFT_ANTI_AFFINITY = "soft-affinity", "soft-anti-affinity"
+SOFT_AFFINITY, SOFT_ANTI_AFFINITY = "soft-affinity", "soft-anti-affinity"
 
 
 @dataclass(frozen=True)
@@ -211,12 +211,12 @@ class BalanceState:
 
     def _worsens_soft_group(self, request: Request, host: str) -> bool:
         group = request.group
-        if group is None or group.policy not in (_SOFT_AFFINITY, _SOFT_ANTI_AFFINITY):
+        if group is None or group.policy not in (SOFT_AFFINITY, SOFT_ANTI_AFFINITY):
             return False
         members = self.fleet.group_members(group.name)
         there = len(members.get(host, ()))
         others = len(members.get(request.source, ())) - (request.uuid in members.get(request.source, ()))
-        return there < others if group.policy == _SOFT_AFFINITY else there > others
+        return there < others if group.policy == SOFT_AFFINITY else there > others
 
 
 def is_permitted(requests: Sequence[Request], fleet: Fleet, host: str) -> bool:

@@ -22,6 +22,7 @@ class PlannedBalanceOptions:
     max_moves: int
     weights: Mapping[str, float]
     tolerated_pressure: float
+    tolerated_unevenness: float
     min_gain: float
     horizon_seconds: float
     cooldown_seconds: float
