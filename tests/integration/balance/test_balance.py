@@ -139,17 +139,13 @@ def test_a_guest_that_has_just_moved_stays_whatever_it_would_bring(lab: Lab, ope
     assert (warm.code, len(operator.records())) == (0, 3), warm.text
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("with_workers", [True, False], ids=["node-lost", "process-killed"])
-def test_a_balance_whose_control_node_dies_is_continued_by_the_same_plan(
-    lab: Lab, operator: Operator, fleet: tuple[str, str], tmp_path: pathlib.Path, with_workers: bool
-) -> None:
+def kill_balance(lab: Lab, operator: Operator, path: pathlib.Path, with_workers: bool) -> dict[str, t.Any]:
+    """Plan a balance in this file, carry it out, kill it as soon as its move has begun, and wait until that has ended. Return the move."""
     take_readings(lab, operator)
-    path = tmp_path / "balance.json"
     planned = balance(operator, balance_plan_file=str(path))
     assert planned.code == 0, planned.text
+    move: dict[str, t.Any]
     (move,) = json.loads(path.read_text(encoding="utf-8"))["moves"]
-    there = {int(move["destination"][-1]): "running"}
     begun = operator.begin_playbook("balance", balance_mode="apply", balance_plan_file=str(path))
     eventually(lambda: lab.state_file(move["uuid"]), "the watcher has begun the move", 120)
     if with_workers:
@@ -157,16 +153,40 @@ def test_a_balance_whose_control_node_dies_is_continued_by_the_same_plan(
     else:
         begun.kill()
     # A watcher finishes what it has begun. A guest that has arrived needs a reading there: the hosts are judged by the CPU time of their guests alone.
-    eventually(lambda: lab.places(move["name"]) == there, "the move has ended")
+    eventually(lambda: lab.places(move["name"]) == {int(move["destination"][-1]): "running"}, "the move has ended")
     take_readings(lab, operator)
+    return move
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("with_workers", [True, False], ids=["node-lost", "process-killed"])
+def test_a_balance_whose_control_node_dies_is_continued_by_the_same_plan(
+    lab: Lab, operator: Operator, fleet: tuple[str, str], tmp_path: pathlib.Path, with_workers: bool
+) -> None:
+    path = tmp_path / "balance.json"
+    move = kill_balance(lab, operator, path, with_workers)
     again = operator.playbook("balance", balance_mode="apply", balance_plan_file=str(path))
     assert again.code == 0, again.text
     assert [record["status"] for record in operator.records()] == ["completed"]
-    assert lab.places(move["name"]) == there
+    assert lab.places(move["name"]) == {int(move["destination"][-1]): "running"}
     assert lab.check(move["name"])["intact"]
     first, second = list_runs(operator.ledger)
     assert (first.is_open, first.is_interrupted, second.is_open, second.is_interrupted) == (False, True, False, ABSENT)
     assert [one.record for one in first.moves] == [record["id"] for record in operator.records()]
+
+
+@pytest.mark.long
+def test_a_new_balance_settles_what_has_arrived_after_its_control_node_died(
+    lab: Lab, operator: Operator, fleet: tuple[str, str], tmp_path: pathlib.Path
+) -> None:
+    move = kill_balance(lab, operator, tmp_path / "balance.json", with_workers=True)
+    assert [record["status"] for record in operator.records()] != ["completed"]
+    again = balance(operator, balance_mode="apply")
+    assert (again.code, "Nothing to move." in again.text) == (0, True), again.text
+    assert [(record["status"], record["domain"]["name"]) for record in operator.records()] == [("completed", move["name"])]
+    assert lab.places(move["name"]) == {int(move["destination"][-1]): "running"}
+    (run,) = list_runs(operator.ledger)
+    assert (run.is_open, run.is_interrupted, [one.status for one in run.moves]) == (False, True, ["completed"])
 
 
 @pytest.mark.long

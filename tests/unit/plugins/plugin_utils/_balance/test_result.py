@@ -11,7 +11,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._balance.plan i
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._balance.result import judge_balance
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._balance.tables import result_lines
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.saved_plan import DrainPlan
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.verify_request import DomainsResult
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.verify_request import DomainFailure, DomainsResult
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import read_facts
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._balance.builders import crowded, inputs_of
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._balance.test_drift import carry_out
@@ -46,3 +46,10 @@ def test_a_task_that_could_not_run_at_all_is_a_problem_of_its_host() -> None:
     assert "FAILED kvm1: It could not be reached: No route to host" in result_lines(result)
     untouched = judge_balance(PLAN, {}, facts, nothing_done=True)
     assert (untouched.failures, result_lines(untouched)) == (0, ["Nothing was moved."])
+
+
+def test_a_move_of_an_earlier_run_that_is_not_settled_is_a_problem_of_its_source() -> None:
+    facts = {host: read_facts(known) for host, known in carry_out(FACTS, PLAN, 2).items()}
+    failure = DomainFailure("77777777-0000-4000-8000-000000000007", "kvm3 did not answer.")
+    result = judge_balance(PLAN, {"kvm1": [DomainsResult()], "kvm2": [DomainsResult(failed=True, failures=(failure,))]}, facts, nothing_done=False)
+    assert (result.failures, result.problems) == (1, {"kvm2": ("The move of an earlier run is not settled: kvm3 did not answer.",)})
