@@ -54,7 +54,7 @@ def judge_balance(plan: DrainPlan, tasks: Mapping[str, Sequence[DomainsResult]],
     :arg nothing_done: nothing was carried out, so that planned moves are neither moved nor failed.
     """
     judged = {source: [] if nothing_done else _judge_source(source, plan, tasks.get(source, ()), facts) for source in plan.sources}
-    problems = {source: tuple(_list_problems(plan, tasks.get(source, ()))) for source in {**dict.fromkeys(plan.sources), **tasks}}
+    problems = {source: tuple(_list_problems(plan, tasks.get(source, ()))) for source in dict.fromkeys([*plan.sources, *tasks])}
     return BalanceResult(
         moved={source: tuple(entry for entry in entries if entry.error is ABSENT) for source, entries in judged.items()},
         failed={source: tuple(entry for entry in entries if entry.error is not ABSENT) for source, entries in judged.items()},

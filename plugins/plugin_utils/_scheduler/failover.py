@@ -75,7 +75,8 @@ class ReserveJudge:
         if not hosts or len(out) > hosts:
             return ReserveVerdict(hosts)
         bound = self._bound | _find_bound(after, [request for request in after.requests if request.uuid not in self._known])
-        later, earlier = _search_losses(after.leave_out(bound)), None
+        later = _search_losses(after.leave_out(bound))
+        earlier: LossSearch | None = None
         broken, missing = list[Loss](), list[Loss]()
         for found in later.judge_all(hosts, out):
             loss = later.judge(found.hosts) if found.verdict == UNKNOWN and not found.reason else found
