@@ -23,7 +23,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.timeli
 
 GONE_AFTER_SECONDS = 20
 BEGIN_SECONDS = 180
-WAIT_SECONDS = 300
+WAIT_SECONDS = 600
 
 
 def read(path: str) -> t.Any:
