@@ -83,6 +83,10 @@ def test_what_a_drill_needs_is_checked_before_the_power_is_cut(lab: Lab, operato
     seen = drill(operator, "--check", drill_accept_lost=[stuck])
     assert (seen.code, "stuck may stay off until the host returns" in seen.text) == (0, True), seen.text
     assert (boots(lab), runs(operator), lab.places(one), lab.places(stuck)) == (before, [], {1: "running"}, {1: "running"})
+    lab("poweroff", lab.host(3))
+    run = drill(operator, drill_accept_lost=[stuck])
+    assert (run.code != 0, f"{lab.host(3)} did not answer." in run.text, runs(operator)) == (True, True, []), run.text
+    lab("poweron", lab.host(3))
 
 
 def kill_in_step(operator: Operator, step: str) -> None:
