@@ -22,6 +22,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._lease.watchdog
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.leases import LeaseWatchdog, ProtectedWatchdog
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import eventually
 from ansible_collections.kvmfleet.migration.tests.integration.support.leased import LeasedSite
+from ansible_collections.kvmfleet.migration.tests.integration.support.site import HOSTS
 
 DEVICE, ATTRIBUTES = "/run/watchdog0", {"identity": "Lab watchdog", "state": "active", "timeout": "1", "nowayout": "1"}
 PROGRAM = "usr/local/lib/kvmfleet/kvmfleet-lease.pyz"
@@ -76,9 +77,10 @@ def watched(site: LeasedSite) -> t.Iterator[LeasedSite]:
     watch_host(site, 1)
     site.lab("guest", "web", "--host", site.lab.host(1), "--mib", "32", "--storage", "shared")
     yield site
-    site.lab.try_("poweron", site.lab.host(1))
+    site.lab("up", "--hosts", str(len(HOSTS)))
+    site.lab("rmguest", "web")
     forget_watchdog(site, 1)
-    site.close(["web"])
+    site.fencing(1, None)
 
 
 @pytest.mark.long
