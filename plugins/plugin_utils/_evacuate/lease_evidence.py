@@ -11,7 +11,6 @@ reset once its lease was not renewed for long enough, while so many other hosts 
 
 from __future__ import annotations
 
-import bisect
 import typing as t
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -168,9 +167,10 @@ def _judge_silence(case: WatchdogCase, lease: HostLease, readings: Sequence[Time
     needed = count_needed(lease.fleet.size)
     with_lease = [one for one in readings if one.find(case.host_id)]
     fleet = _Fleet(lease, with_lease)
-    # Whoever may have held its lease since a reading may have held it since any later one.
-    start = bisect.bisect_left(range(len(with_lease) - 1), needed, key=lambda place: len(fleet.list_candidates(place)))
+    start = len(with_lease) - 1
     candidates = fleet.list_candidates(start)
+    while start > 0 and len(earlier := fleet.list_candidates(start - 1)) >= needed:
+        start, candidates = start - 1, earlier
     if len(candidates) >= needed:
         return _judge_window(case, fleet, start, candidates)
     why = f"only {len(candidates)} of the {needed} other hosts that are needed in a fleet of {lease.fleet.size} hold leases"

@@ -18,7 +18,7 @@ from kvmlab.etcd import Cluster
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, KvmfleetError, Unreachable, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.evidence import Evidence
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate import reset_watch
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate import lease_evidence, reset_watch
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fence_config import parse_fencing
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.lease_evidence import Void
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.reset_watch import ResetWatch, check_watchdog, confirm_reset
@@ -136,6 +136,8 @@ def test_a_watchdog_that_protect_saw_in_another_boot_is_no_evidence(site: Watche
 def test_an_outage_of_etcd_during_the_wait_is_waited_for(site: WatchedSite, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Members are frozen for longer than a lease: all hosts lose theirs, and the wait begins anew."""
     monkeypatch.setattr(reset_watch, "_GRACE_SECONDS", 60.0)
+    # The leases are so short that the hosts take longer than one to come back to etcd.
+    monkeypatch.setattr(lease_evidence._Fleet, "steady_seconds", 0.0)
     config = parse_fencing(FENCING, "kvm1")
     assert config
     watch = ResetWatch(config, site.entry(), site.ledger.open_leases(), lambda line: None, poll_seconds=0.2).start()
