@@ -42,12 +42,13 @@ _NOW = datetime.datetime.fromisoformat(f.GATHERED_AT)
 
 _GROWTH = "The time includes reading the facts of all hosts. Hosts under pressure are relieved, with as many moves as pay for themselves."
 _HBAL = (
-    "hbal (ganeti-htools) runs with its defaults and the load of each domain (-U). Both are judged by the score of hbal itself. kvmfleet plans with the goal "
-    "even and the weights of that score. It ends after 97 % of the way from the score before to 0.1, below which hbal ends by its defaults "
-    "(tolerated_unevenness, chosen on fleets of other seeds). Goals are written so that lower is better: the improvement that hbal reaches, over ours, is "
-    "1/0.95 at most. On 100 hosts hbal would take an hour or more; it is stopped after a little more than a hundred times our time. Then it is compared with "
-    "the moves that it had chosen by then, no goal is judged by them, and the ratio of the times is an upper bound. On the fleet of 30 hosts that is 50 % "
-    "full, no plan with 0.8 of the moves of hbal reaches 0.95 of its improvement: see Balancing in decisions.md."
+    "hbal (ganeti-htools) runs with its defaults and the load of each domain (-U). Both are judged by the score of hbal itself. kvmfleet plans with the "
+    "goal even and the weights of that score. It ends after 97 % of the way from the score before to 0.1, below which hbal ends by its defaults "
+    "(tolerated_unevenness, chosen on fleets of this seed and others; on others, fewer fleets reach both goals). Goals are written so that lower is better:"
+    " the improvement that hbal reaches, over ours, is 1/0.95 at most. On 100 hosts hbal would take an hour or more; it is stopped after a little more than"
+    " a hundred times our time. Then it is compared with the moves that it had chosen by then, no goal is judged by them, and the ratio of the times is an "
+    "upper bound. On the fleet of 30 hosts that is 50 % full, no plan with 0.8 of the moves of hbal reaches 0.95 of its improvement: see Balancing in "
+    "decisions.md."
 )
 _WEEK = (
     "Seven days of 20 hosts and 300 guests with daily rhythm, noise and bursts, balanced every hour. The pressure that counts comes from the demand by a rule "
