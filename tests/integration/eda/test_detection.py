@@ -65,7 +65,7 @@ def test_a_switch_that_takes_all_hosts_is_one_notice_and_nothing_is_fenced(lease
     # The one that takes over finds the incident.
     follower.meanwhile(lambda: recaps(follower) >= len(HOSTS), "each host was reacted to again", PLAY_SECONDS)
     follower.says("hosts are silent at once")
-    eventually(lambda: receiver.kinds(), "the notice arrives")
+    eventually(receiver.kinds, "the notice arrives")
     assert receiver.kinds() == ["brake.held"]
     check_document("brake-notice.json", receiver.events()[0])
     assert set(states(leased).values()) == {"enabled"}
@@ -81,7 +81,7 @@ def test_an_isolated_host_is_one_notice_and_never_fenced(leased: LeasedSite, beg
     leased.lab("cut", leased.lab.host(1), "--control", "--ssh")
     leader.says("PLAY [Notify people of an isolated host]", EVENT_SECONDS)
     leader.says("PLAY RECAP", PLAY_SECONDS)
-    eventually(lambda: receiver.kinds(), "the notice arrives")
+    eventually(receiver.kinds, "the notice arrives")
     time.sleep(3 * LEASE["lease_seconds"])
     assert receiver.kinds() == ["host.isolated"]
     check_document("host-notice.json", receiver.events()[0])

@@ -12,6 +12,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import types
 import typing as t
 import zipfile
 
@@ -25,7 +26,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.leases i
 
 from .conftest import make_config
 
-TLS = {"ca_file": "ca", "cert_file": "certificate", "key_file": "key"}
+TLS: t.Mapping[str, str] = types.MappingProxyType({"ca_file": "ca", "cert_file": "certificate", "key_file": "key"})
 CONFIG, COUNT = "etc/kvmfleet/lease.json", "var/lib/kvmfleet/lease-count"
 INSTALLED = {m.PROGRAM_FILE, CONFIG, m.UNIT_FILE, m.WANTS_LINK, *m.TLS_FILES.values()}
 
