@@ -15,7 +15,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils import _argspec
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import Spec, maintenance_run_spec
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import maintenance_runs as m
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, SignedInt, decode, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, ShapeError, SignedInt, decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, NotFound
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import MaintenanceRun, RunOptions
@@ -103,6 +103,14 @@ class _RunTask:
             raise InvalidArgument(f"state is {self.state}, and {missing[0]} is not given.", "Nothing was changed.")
 
 
+def _read_options(args: Result) -> _RunTask:
+    """Return the options of the task. Raises L(InvalidArgument) for a value of a dictionary that has another form."""
+    try:
+        return decode(_RunTask, to_plain(args))
+    except ShapeError as error:
+        raise InvalidArgument(f"An option of maintenance_run has another form: {error}.", "Nothing was changed.") from error
+
+
 class ActionModule(FleetAction):
     """Action plugin of the module of the same name."""
 
@@ -114,7 +122,7 @@ class ActionModule(FleetAction):
 
     def run_task(self, args: Result, task_vars: Result) -> JsonObject:
         """Show or change a maintenance run."""
-        task = decode(_RunTask, to_plain(args))
+        task = _read_options(args)
         task.check_needed()
         settings, target_host = self.settings(task_vars), self.target_host(task_vars)
         location = settings.ledger(target_host, task.ledger)

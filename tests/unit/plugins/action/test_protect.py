@@ -42,7 +42,7 @@ class Task:
     def run(self, check_mode: bool = False, diff: bool = True, **args: t.Any) -> dict[str, t.Any]:
         action = ActionModule.__new__(ActionModule)
         action._loader = None
-        action._task = types.SimpleNamespace(args=args, async_val=0, check_mode=check_mode, diff=diff, delegate_to=None)
+        action._task = types.SimpleNamespace(args=args, no_log=False, async_val=0, check_mode=check_mode, diff=diff, delegate_to=None)
         action._play_context = self.context
         action._connection = types.SimpleNamespace(_play_context=self.context)
         action._execute_module = self._execute

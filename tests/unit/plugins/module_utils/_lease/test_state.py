@@ -68,7 +68,9 @@ def test_the_state_is_of_one_boot(tmp_path: pathlib.Path) -> None:
     assert m.read_lease_state(path) is None
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", "{}", json.dumps({**encode(make_state()), "count": "seven"})])
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", "{}", json.dumps({**encode(make_state()), "count": "seven"})], ids=["empty", "cut", "list", "no keys", "no number"]
+)
 def test_a_state_that_is_damaged_is_an_error(tmp_path: pathlib.Path, content: str) -> None:
     path = tmp_path / "lease.json"
     path.write_text(content)
