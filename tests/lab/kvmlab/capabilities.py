@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import dataclasses
+import pathlib
 import re
 import time
 import typing as t
@@ -17,6 +18,7 @@ from .errors import LabError, UsageError
 from .layout import Lab
 
 RESTART_SECONDS = 300
+ATTEMPTS = 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,15 +37,24 @@ def believe(lab: Lab, host: str, less: Less) -> None:
     """
     hosts.virsh(lab, host, "capabilities")
     folder = lab.host_folder(host) / "var-cache-libvirt/qemu/capabilities"
-    for path in folder.glob("*.xml"):
-        path.unlink()
-    _restart(lab, host)
-    if less == Less():
-        return
+    for _attempt in range(ATTEMPTS):
+        for path in folder.glob("*.xml"):
+            path.unlink()
+        _restart(lab, host)
+        if less == Less() or _is_believed(lab, host, folder, less):
+            return
+    raise LabError(f"The libvirtd of {host} does not believe what its cache says.")
+
+
+def _is_believed(lab: Lab, host: str, folder: pathlib.Path, less: Less) -> bool:
+    """Edit the cache, and return whether the next libvirtd uses it. Now and then it does not, and asks QEMU again."""
     hosts.virsh(lab, host, "capabilities")
     path = next(path for path in folder.glob("*.xml") if "<arch>x86_64</arch>" in path.read_text())
-    path.write_text(edited(path.read_text(), less))
+    text = edited(path.read_text(), less)
+    path.write_text(text)
     _restart(lab, host)
+    hosts.virsh(lab, host, "domcapabilities")
+    return path.exists() and path.read_text() == text
 
 
 def edited(cache: str, less: Less) -> str:
