@@ -77,7 +77,9 @@ def test_a_move_is_forced_only_after_its_disks_are_copied(lab: Lab, control: Con
     outcome = control.move(web, transport="tcp", copy_storage="auto", force_suspend_seconds=1, **options)
     assert outcome.ended() == ("completed", None), outcome.text
     assert outcome.record["result"]["mode"] in modes
-    assert outcome.record["result"]["downtime_ms"] < 10_000
+    # On a busy machine, a post-copy can be over before anyone has asked how long the guest stood still.
+    downtime_ms = outcome.record["result"]["downtime_ms"]
+    assert (downtime_ms is None and outcome.record["result"]["mode"] == "post-copy") or downtime_ms < 10_000
     assert disks.content(WEB, 2) == disks.content(WEB, 1)
     assert lab.places(web) == {2: "running"}
 

@@ -60,11 +60,13 @@ class Host:
 
     def renew(self, describe: t.Callable[[str], bytes]) -> Acknowledgement:
         self.sent.append((self.now, decode(HostLease, json.loads(describe("direct")))))
-        answer = self.answers.pop(0) if self.answers else 0.1
-        if isinstance(answer, (int, float)):
-            self.now += answer
-        else:
-            raise answer
+        seconds = 0.1
+        if self.answers:
+            answer = self.answers.pop(0)
+            if isinstance(answer, BaseException):
+                raise answer
+            seconds = answer
+        self.now += seconds
         return Acknowledgement(1000 + len(self.sent), "direct")
 
     def service(self, config: t.Optional[LeaseConfig] = None) -> m.LeaseService:
