@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 import typing as t
 from collections.abc import Callable
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import boot_moment
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError
 
 from ..rules import check_lock_key
@@ -30,11 +30,6 @@ _ROUND_SECONDS = 1.0
 _PATIENCE_SECONDS = 4.0
 
 
-def boot_clock() -> float:
-    """Return a clock that never jumps and that also counts while the machine sleeps, in seconds."""
-    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
-
-
 class Election(threading.Thread):
     """Takes part until it is stopped. Leaders follow each other in the order in which they have begun.
 
@@ -42,7 +37,7 @@ class Election(threading.Thread):
     :arg report: receives the sentence about an error, once for each.
     """
 
-    def __init__(self, client: Client, name: str, report: Callable[[str], None], clock: Callable[[], float] = boot_clock) -> None:
+    def __init__(self, client: Client, name: str, report: Callable[[str], None], clock: Callable[[], float] = lambda: boot_moment().seconds) -> None:
         super().__init__(name=f"election {name}", daemon=True)
         self._client = client
         self._queue = f"{client.address.prefix}locks/{check_lock_key(name)}/"
