@@ -14,7 +14,7 @@ import typing as t
 
 from .._files import replace_file, replace_volatile_file
 from .._model.clock import BootMoment, boot_moment
-from .._model.codec import Json, JsonObject, decode, encode
+from .._model.codec import JsonObject, decode, encode
 from .._model.errors import Internal
 from .view import OwnView
 
@@ -98,12 +98,3 @@ def read_reserved_count(path: str = COUNT_FILE) -> t.Optional[int]:
     if not text.isdecimal() or len(text) > 18:
         raise Internal(f"{path} holds {text[:40]!r}, which is not a number: renewals cannot be numbered.", "Run the task host_lease for this host again.")
     return int(text)
-
-
-def _read_json(path: str) -> Json:
-    try:
-        with open(path, encoding="utf-8") as stream:
-            document: Json = json.load(stream)
-            return document
-    except (OSError, ValueError, RecursionError):
-        return None
