@@ -33,8 +33,24 @@ def utc_now() -> str:
 
 def utc_before(elapsed_ms: int) -> str:
     """Return the time that many milliseconds ago, in the form of L(utc_now)."""
-    then = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(milliseconds=elapsed_ms)
-    return then.strftime("%Y-%m-%dT%H:%M:%S.") + f"{then.microsecond // 1000:03d}Z"
+    return format_time(datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(milliseconds=elapsed_ms))
+
+
+def format_time(at: datetime.datetime) -> str:
+    """Return a time in UTC in the form of L(utc_now)."""
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def parse_timestamp(stamp: Json) -> t.Optional[datetime.datetime]:
+    """Return the point in time; null for anything but an RFC 3339 timestamp with a time zone."""
+    if not isinstance(stamp, str):
+        return None
+    try:
+        # Python 3.9 does not know the Z.
+        at = datetime.datetime.fromisoformat(f"{stamp[:-1]}+00:00" if stamp.endswith("Z") else stamp)
+    except ValueError:
+        return None
+    return at if at.tzinfo is not None else None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,13 +13,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import parse_timestamp
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 
 from .._drain.inputs import DrainInputs
 from .._scheduler.filters.base import names_text, one_or_many
 from .._scheduler.fleet import HostState
-from .._scheduler.guests import parse_timestamp
 from .load import has_signals
 from .options import NOTHING_PLANNED, BalanceOptions
 

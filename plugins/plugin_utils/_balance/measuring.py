@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.balance_runs import BalancedMove, BalanceMeasurement, BalanceRun
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import parse_timestamp
 
 from .._scheduler.fleet import HostState
-from .._scheduler.guests import parse_timestamp
 from .goals import make_goal
 from .load import HostUse, has_signals, read_uses
 from .options import BalanceOptions

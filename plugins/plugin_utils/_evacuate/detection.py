@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime
 import typing as t
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import format_time
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Detection
@@ -31,11 +32,11 @@ def read_detection(given: t.Optional[JsonObject], now: t.Optional[datetime.datet
     now = now or datetime.datetime.now(datetime.UTC)
     silent, detected = (_read_time(name, given.get(name), now) for name in ("silent_since", "detected_at"))
     if silent > detected:
-        raise InvalidArgument(f"The detection is invalid: silent_since ({_rfc_3339(silent)}) is after detected_at ({_rfc_3339(detected)}).", _NEXT_STEP)
+        raise InvalidArgument(f"The detection is invalid: silent_since ({format_time(silent)}) is after detected_at ({format_time(detected)}).", _NEXT_STEP)
     by = " ".join(str(given.get("by") or "").split())
     if not by or not by.isprintable():
         raise InvalidArgument("The detection is invalid: 'by' must be a non-empty line of text.", "Name what has detected it. Nothing was started.")
-    return Detection(_rfc_3339(silent), _rfc_3339(detected), by[:200])
+    return Detection(format_time(silent), format_time(detected), by[:200])
 
 
 def _read_time(name: str, value: object, now: datetime.datetime) -> datetime.datetime:
@@ -50,7 +51,3 @@ def _read_time(name: str, value: object, now: datetime.datetime) -> datetime.dat
     if ahead > CLOCK_SKEW_SECONDS:
         raise InvalidArgument(f"The detection is invalid: {name} is {ahead:.0f} s in the future by the clock of the control node.", _NEXT_STEP)
     return at
-
-
-def _rfc_3339(at: datetime.datetime) -> str:
-    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -12,7 +12,7 @@ import datetime
 import typing as t
 from collections.abc import Callable, Iterable, Sequence
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import format_time, utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, Json, JsonObject, ShapeError, decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, KvmfleetError, Unreachable, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.evidence import (
@@ -124,7 +124,7 @@ def check_evidence(given: Json, host: str, host_id: str | None, by: str, now: da
         if isinstance(text := made[key], str)
     }
     at = t.cast("datetime.datetime", _parse_timestamp(made["at"])).astimezone(datetime.UTC)
-    checked = {**made, **words, "host_id": host_id, "action": _lower_text(made["action"]), "status": "off", "at": _rfc_3339(at)}
+    checked = {**made, **words, "host_id": host_id, "action": _lower_text(made["action"]), "status": "off", "at": format_time(at)}
     evidence = decode(Evidence, {key: checked[key] for key in (*EVIDENCE_KEYS, *_LEVEL_KEYS) if key in checked})
     attempts = evidence.attempts and tuple(
         dataclasses.replace(one, output=redact_secrets(plain_text(one.output.encode("utf-8", "replace")), secrets)) for one in evidence.attempts
@@ -207,10 +207,6 @@ def _parse_timestamp(value: Json | datetime.datetime) -> datetime.datetime | Non
         return None if at.utcoffset() is None else at.astimezone(datetime.UTC)
     except (TypeError, ValueError, OverflowError):
         return None
-
-
-def _rfc_3339(at: datetime.datetime) -> str:
-    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _short_line(value: Json) -> str:

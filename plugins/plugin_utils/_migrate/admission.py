@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import format_time
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Turn
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
@@ -157,9 +158,9 @@ class AdmissionQueue:
         until = at + datetime.timedelta(seconds=waiting.patience_seconds - seconds) if waiting.patience_seconds else None
         return Turn(
             limits=waiting.limits,
-            since=_format_time(at - datetime.timedelta(seconds=seconds)),
-            until=_format_time(until) if until else None,
-            seen_at=_format_time(at),
+            since=format_time(at - datetime.timedelta(seconds=seconds)),
+            until=format_time(until) if until else None,
+            seen_at=format_time(at),
             waits_for=waiting.reason,
         )
 
@@ -169,7 +170,3 @@ class AdmissionQueue:
         if key in self._waiting and waiting.patience_seconds and seconds >= waiting.patience_seconds:
             self._ended[key] = f"It waited {waiting.patience_seconds} s for its turn, and nothing was started: {waiting.reason}."
             del self._waiting[key]
-
-
-def _format_time(at: datetime.datetime) -> str:
-    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -13,10 +13,11 @@ import typing as t
 from collections.abc import Callable, Iterable, Sequence
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import parse_timestamp
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.guests import STARTED_STATUSES, parse_timestamp
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.guests import STARTED_STATUSES
 
 COUNT_SECONDS = 5.0
 # A ledger that cannot be read is waited for, and the source gets no heartbeat meanwhile.

@@ -17,6 +17,7 @@ import typing as t
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import format_time
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Forbidden, InvalidArgument, Unsafe, printable_line
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.brake_document import (
     ISOLATED,
@@ -48,12 +49,7 @@ class Slot(t.NamedTuple):
 
     def as_dict(self) -> dict[str, str]:
         """Return the slot as the task's result has it."""
-        return {"reaction": self.reaction, "host": self.host, "at": write_time(self.at)}
-
-
-def write_time(at: datetime.datetime) -> str:
-    """Return a time in UTC as RFC 3339 with milliseconds."""
-    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        return {"reaction": self.reaction, "host": self.host, "at": format_time(self.at)}
 
 
 def read_time(text: str) -> datetime.datetime:
@@ -146,7 +142,7 @@ def read_slots(document: BrakeDocument) -> list[Slot]:
 def with_slots(document: BrakeDocument, slots: Sequence[Slot]) -> BrakeDocument:
     """Return the document with these slots; those that it has already keep what a later version wrote into them."""
     known = {(slot.reaction, slot.host, slot.at): slot for slot in document.slots}
-    written = (BrakeSlot(slot.reaction, slot.host, write_time(slot.at)) for slot in slots)
+    written = (BrakeSlot(slot.reaction, slot.host, format_time(slot.at)) for slot in slots)
     return replace(document, slots=tuple(known.get((one.reaction, one.host, one.at), one) for one in written))
 
 
@@ -180,7 +176,7 @@ def return_slot(document: BrakeDocument, request: SlotRequest) -> BrakeDecision:
 
 def note_isolation(document: BrakeDocument, request: SlotRequest, now: datetime.datetime, by: str, detail: str, host_id: str) -> BrakeDecision:
     """Note that the host does not answer and is not dead."""
-    new = BrakeIncident(ISOLATED, request.reaction, (request.host,), write_time(now), write_time(now), by, detail, host_id)
+    new = BrakeIncident(ISOLATED, request.reaction, (request.host,), format_time(now), format_time(now), by, detail, host_id)
     return BrakeDecision(_with_incident(document, new, request, now))
 
 
@@ -195,7 +191,7 @@ def refuse_disarmed(document: BrakeDocument, host: str) -> None:
 
 def disarm_reactions(document: BrakeDocument, now: datetime.datetime, by: str) -> BrakeDecision:
     """Disarm all reactions; those that are disarmed already stay as they are."""
-    return BrakeDecision(document if document.disarmed else replace(document, disarmed=BrakeDisarming(write_time(now), by)))
+    return BrakeDecision(document if document.disarmed else replace(document, disarmed=BrakeDisarming(format_time(now), by)))
 
 
 def _silence_error(request: SlotRequest) -> Conflict:
@@ -210,16 +206,16 @@ def _silence_error(request: SlotRequest) -> Conflict:
 
 def _note_silence(document: BrakeDocument, request: SlotRequest, now: datetime.datetime, by: str) -> BrakeDocument:
     error = _silence_error(request)
-    new = BrakeIncident(SILENT_TOGETHER, request.reaction, request.silent_hosts, write_time(now), write_time(now), by, f"{error.message} {error.next_step}")
+    new = BrakeIncident(SILENT_TOGETHER, request.reaction, request.silent_hosts, format_time(now), format_time(now), by, f"{error.message} {error.next_step}")
     return _with_incident(document, new, request, now)
 
 
 def _with_incident(document: BrakeDocument, new: BrakeIncident, request: SlotRequest, now: datetime.datetime) -> BrakeDocument:
     """Return the document with the incident. One that has a host in common with it, and was reported within the window, continues."""
-    young = write_time(now - datetime.timedelta(minutes=LONGEST_WINDOW_MINUTES))
+    young = format_time(now - datetime.timedelta(minutes=LONGEST_WINDOW_MINUTES))
     kept = [one for one in document.incidents if one.at > young]
     for index, old in enumerate(kept):
-        if (old.kind, old.reaction) == (new.kind, new.reaction) and set(old.hosts) & set(new.hosts) and old.at > write_time(now - request.window):
+        if (old.kind, old.reaction) == (new.kind, new.reaction) and set(old.hosts) & set(new.hosts) and old.at > format_time(now - request.window):
             kept[index] = replace(old, hosts=tuple(sorted({*old.hosts, *new.hosts})), at=new.at)
             return replace(document, incidents=tuple(kept))
     return replace(document, incidents=(*kept, new))

@@ -16,6 +16,7 @@ import typing as t
 from dataclasses import dataclass, fields
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import parse_timestamp
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 
@@ -70,11 +71,11 @@ def _list_times(record: MoveRecord) -> tuple[t.Optional[datetime.datetime], ...]
     """Return when the host was heard from last, detected, off by evidence, and when the domain's start was recorded and verified."""
     detection = record.detection or None
     return (
-        _read_time(detection.silent_since) if detection else None,
-        _read_time(detection.detected_at) if detection else None,
-        _read_time(_evidence_time(record)),
-        _read_time(next((line.at for line in record.history if line.status == s.PRE_MIGRATING), None)),
-        _read_time(next((line.at for line in record.history if line.status == s.DONE), None)),
+        parse_timestamp(detection.silent_since) if detection else None,
+        parse_timestamp(detection.detected_at) if detection else None,
+        parse_timestamp(_evidence_time(record)),
+        parse_timestamp(next((line.at for line in record.history if line.status == s.PRE_MIGRATING), None)),
+        parse_timestamp(next((line.at for line in record.history if line.status == s.DONE), None)),
     )
 
 
@@ -89,11 +90,3 @@ def _is_about_source(evidence: JsonObject, record: MoveRecord) -> bool:
 def _seconds_between(earlier: t.Optional[datetime.datetime], later: t.Optional[datetime.datetime]) -> t.Optional[float]:
     seconds = (later - earlier).total_seconds() if earlier and later else -1.0
     return round(seconds, 3) if seconds >= 0 else None
-
-
-def _read_time(text: Json) -> t.Optional[datetime.datetime]:
-    try:
-        at = datetime.datetime.fromisoformat(text) if isinstance(text, str) else None
-        return at if at and at.tzinfo else None
-    except ValueError:
-        return None

@@ -13,13 +13,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import parse_timestamp
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Turn
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 
 from .._settings.scheduler import SCHEDULER_VARIABLE, SchedulerSettings
 from .filters.base import names_text, one_or_many
-from .guests import STARTED_STATUSES, parse_timestamp
+from .guests import STARTED_STATUSES
 
 # How often a run with waiting moves reports; a run that is silent for the longer time does not block others.
 HEARTBEAT_SECONDS = 10.0

@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import datetime
 import typing as t
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -176,12 +175,3 @@ def list_moves_out(records: Iterable[MoveRecord], host: HostRef) -> frozenset[st
 
 def _is_moving(record: MoveRecord) -> bool:
     return record.status in STARTED_STATUSES and record.type == s.LIVE_MIGRATION
-
-
-def parse_timestamp(stamp: Json) -> t.Optional[datetime.datetime]:
-    """Return the point in time; None for anything but an RFC 3339 timestamp with a time zone."""
-    try:
-        at = datetime.datetime.fromisoformat(stamp) if isinstance(stamp, str) else None
-    except ValueError:
-        return None
-    return at if at is not None and at.tzinfo is not None else None

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import format_time
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json
 
 from .moves import ReportedMove
@@ -109,12 +110,8 @@ def _describe_group(moves: Sequence[TimedMove]) -> SourceRates:
     first, last = moves[0].began, max(move.ended for move in moves)
     return SourceRates(
         source=moves[0].source,
-        from_at=_format_time(first),
-        until_at=_format_time(last),
+        from_at=format_time(first),
+        until_at=format_time(last),
         link_mib=max((move.link_mib for move in moves if move.link_mib), default=None),
         moves=tuple((move.index, round((move.began - first).total_seconds() * 1000)) for move in moves),
     )
-
-
-def _format_time(moment: datetime.datetime) -> str:
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

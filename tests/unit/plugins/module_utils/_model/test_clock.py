@@ -14,7 +14,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import clock
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import BootMoment, boot_moment, read_moment, utc_now
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import BootMoment, boot_moment, format_time, parse_timestamp, read_moment, utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
 
 
@@ -55,3 +55,14 @@ def test_the_clock_writes_utc_with_milliseconds() -> None:
     assert re.fullmatch(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z", now)
     written = datetime.datetime.strptime(now, "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=datetime.timezone.utc)
     assert abs(datetime.datetime.now(datetime.timezone.utc) - written) < datetime.timedelta(minutes=1)
+
+
+def test_a_time_that_was_written_is_read_again() -> None:
+    at = datetime.datetime(2026, 11, 21, 3, 0, 0, 123_000, tzinfo=datetime.timezone.utc)
+    assert format_time(at) == "2026-11-21T03:00:00.123Z"
+    assert parse_timestamp(format_time(at)) == parse_timestamp("2026-11-21T04:00:00.123+01:00") == at
+
+
+@pytest.mark.parametrize("stamp", [None, 7, "", "Z", "yesterday", "2026-11-21T03:00:00"])
+def test_what_is_no_time_with_a_time_zone_is_not_read(stamp: t.Any) -> None:
+    assert parse_timestamp(stamp) is None
