@@ -137,8 +137,8 @@ class Host:
 
     def _make_lease(self, count: int) -> HostLease:
         watchdog = LeaseWatchdog("/dev/watchdog0", "simulated", int(DEVICE_SECONDS), True, self.view.was_held, RESET_SECONDS)
-        made = (self.host_id, self.name, self.boot_id, count, self.view.since(self.clock), LEASE_SECONDS, RENEW_SECONDS, self.fleet, "direct", "", watchdog)
-        return HostLease(*made, {"acknowledged_revision": self.acknowledged_revision})
+        made = (self.host_id, self.name, self.boot_id, count, self.view.since(self.clock), LEASE_SECONDS, RENEW_SECONDS, self.fleet, "direct", "")
+        return HostLease(*made, self.acknowledged_revision, watchdog)
 
     def _extend_run(self, service: int) -> None:
         """Let a host without a lease run on for the time of one, if most hosts have none either."""

@@ -32,7 +32,6 @@ from .watchdog import read_watchdog
 _DISK_SECONDS = 1.0
 _ASK_EVERY_SECONDS = 1.0
 # Readers compare this with the revision at which they read another renewal: it was sent after that one.
-_ACKNOWLEDGED = "acknowledged_revision"
 
 
 def serve() -> t.NoReturn:
@@ -145,8 +144,8 @@ class LeaseService:
             describe_fleet(config.host_ids),
             path,
             utc_now(),
+            sent.acknowledged_revision,
             _describe_watchdog(sent.view),
-            {_ACKNOWLEDGED: sent.acknowledged_revision},
         )
         return json.dumps(encode(lease)).encode("utf-8")
 

@@ -96,6 +96,7 @@ class HostLease:
     :arg renew_seconds: the pause between two renewals.
     :arg path: C(direct), or the name of the host through which etcd was reached.
     :arg renewed_at: when this was sent, by the clock of the host. It is for people; nothing is decided by it.
+    :arg acknowledged_revision: of etcd, at which the renewal before was acknowledged: this one was sent after that, however late it arrived; 0 for none.
     :arg watchdog: absent for a host without one.
     """
 
@@ -109,14 +110,9 @@ class HostLease:
     fleet: LeaseFleet
     path: str
     renewed_at: str
+    acknowledged_revision: int
     watchdog: t.Union[LeaseWatchdog, Absent] = ABSENT
     extra: JsonObject = dataclasses.field(default_factory=dict)
-
-    @property
-    def acknowledged_revision(self) -> int:
-        """The revision of etcd at which the renewal before was acknowledged: this one was sent after that, however late it arrived; 0 if it does not say."""
-        revision = self.extra.get("acknowledged_revision")
-        return revision if isinstance(revision, int) else 0
 
 
 @dataclasses.dataclass(frozen=True)

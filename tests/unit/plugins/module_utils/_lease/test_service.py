@@ -103,7 +103,7 @@ def test_renewals_are_numbered_and_say_since_which_the_lease_is_held(host: Host)
         service.renew()
         host.now += 3
     assert [(lease.count, lease.held_since) for _at, lease in host.sent] == [(1, 0), (2, 1), (3, 1)]
-    assert [lease.extra["acknowledged_revision"] for _at, lease in host.sent] == [0, 1001, 1002]
+    assert [lease.acknowledged_revision for _at, lease in host.sent] == [0, 1001, 1002]
     assert (host.last.fleet.size, host.last.boot_id, host.last.path) == (3, "boot1", "direct")
     assert service.answer_peer().lease == HELD
 

@@ -55,7 +55,7 @@ class RenewingHost:
         sent = time.monotonic()
         host_id, name, boot_id = self._made
         told = (host_id, name, boot_id, self._count, self._view.since(sent), LEASE_SECONDS, 1, self._fleet, "direct", "")
-        lease = HostLease(*told, WATCHDOG, {"acknowledged_revision": self._revision})
+        lease = HostLease(*told, self._revision, WATCHDOG)
         done = self._client.run_transaction([], [put_key(f"{self._client.address.prefix}leases/{host_id}", json.dumps(encode(lease)))], [])
         self._revision = done.revision
         self._view = self._view.acknowledge(self._count, sent, time.monotonic(), LEASE_SECONDS)

@@ -38,7 +38,7 @@ WAIT = 31.6
 
 def lease(host_id: str, count: int, since: int, acknowledged: int = 0, **changes: t.Any) -> HostLease:
     name = host_id.removeprefix("id-")
-    made = HostLease(host_id, name, "boot 1", count, since, 15, 3, FLEET, "direct", "", WATCHDOG, {"acknowledged_revision": acknowledged})
+    made = HostLease(host_id, name, "boot 1", count, since, 15, 3, FLEET, "direct", "", acknowledged, WATCHDOG)
     return dataclasses.replace(made, **changes)
 
 

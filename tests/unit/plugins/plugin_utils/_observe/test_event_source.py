@@ -18,7 +18,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.libvir
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.signs_of_life import ProbeAnswer
 
 LIMIT_SECONDS = 120
-LEASE = HostLease("1", "kvm1", "b", 1, 1, 15, 3, LeaseFleet("a", 3), "direct", "2026-11-26T20:00:00.000Z")
+LEASE = HostLease("1", "kvm1", "b", 1, 1, 15, 3, LeaseFleet("a", 3), "direct", "2026-11-26T20:00:00.000Z", 0)
 
 
 class FakeLink:

@@ -26,7 +26,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe import
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.signs_of_life import LeasesByName, LeaseWatch, leases_by_name, probe_port
 
 LIMIT_SECONDS = 60
-LEASE = HostLease("1", "kvm1", "b", 1, 1, 15, 3, LeaseFleet("a", 3), "direct", "2026-11-26T20:00:00.000Z")
+LEASE = HostLease("1", "kvm1", "b", 1, 1, 15, 3, LeaseFleet("a", 3), "direct", "2026-11-26T20:00:00.000Z", 0)
 
 
 def test_a_port_that_answers_or_refuses_has_answered() -> None:

@@ -14,7 +14,7 @@ import uuid
 import pytest
 from kvmlab.etcd import Cluster, coded
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, InvalidArgument, NotFound
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.leases import HostLease, LeaseFleet
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.connection import Endpoint
@@ -87,7 +87,7 @@ def test_a_host_gets_who_it_is_where_etcd_is_and_who_its_peers_are(cluster: Clus
 
 
 def test_a_host_that_lost_its_count_goes_on_above_its_last_renewal(cluster: Cluster, ledger: Ledger, variables: Variables) -> None:
-    lease = HostLease(IDS["kvm2"], "kvm2", "boot", 777, 0, 15, 3, LeaseFleet("digest", 3), "direct", "then", ABSENT)
+    lease = HostLease(IDS["kvm2"], "kvm2", "boot", 777, 0, 15, 3, LeaseFleet("digest", 3), "direct", "then", 0)
     value = json.dumps(encode(lease))
     cluster.call("kv/put", {"key": coded(f"/fleet/leases/{IDS['kvm2']}"), "value": coded(value)}, token=cluster.root_token())
     assert plan(cluster, ledger, variables, "kvm2").least_count == 777

@@ -26,7 +26,7 @@ ONE, TWO = (f"11111111-0000-4000-8000-00000000000{number}" for number in (1, 2))
 
 
 def make_lease(host_id: str, count: int = 1) -> HostLease:
-    return HostLease(host_id, "kvm1", str(uuid.uuid4()), count, count, 15, 3, LeaseFleet("a" * 64, 3), "direct", "2026-11-26T20:00:00.000Z")
+    return HostLease(host_id, "kvm1", str(uuid.uuid4()), count, count, 15, 3, LeaseFleet("a" * 64, 3), "direct", "2026-11-26T20:00:00.000Z", 0)
 
 
 def renew(store: EtcdStore, lease: HostLease) -> None:
