@@ -55,6 +55,7 @@ class LeaseService:
 
     def __init__(self, config: LeaseConfig, renewer: Renewer) -> None:
         self._config = config
+        self._fleet = describe_fleet(config.host_ids)
         self._renewer = renewer
         # Two threads change the state.
         self._lock = threading.RLock()
@@ -141,11 +142,11 @@ class LeaseService:
             sent.view.since(sent.at.seconds),
             config.lease_seconds,
             config.renew_seconds,
-            describe_fleet(config.host_ids),
+            self._fleet,
             path,
             utc_now(),
             sent.acknowledged_revision,
-            _describe_watchdog(sent.view),
+            _describe_watchdog(sent.view, config.grace_seconds),
         )
         return json.dumps(encode(lease)).encode("utf-8")
 
@@ -200,9 +201,9 @@ def _read_state_before(config: LeaseConfig) -> t.Optional[LeaseState]:
     return before if before and before.host_id == config.host_id else None
 
 
-def _describe_watchdog(view: OwnView) -> t.Union[LeaseWatchdog, Absent]:
+def _describe_watchdog(view: OwnView, grace: int) -> t.Union[LeaseWatchdog, Absent]:
     """Return the watchdog. Before the first lease of a boot it is not bound: the watchdog's test does not end a host that never had one."""
-    found = read_watchdog()
+    found = read_watchdog(grace=grace)
     if found is None:
         return ABSENT
     return found if view.was_held else dataclasses.replace(found, bound=False)

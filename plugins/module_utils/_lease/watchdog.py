@@ -39,9 +39,12 @@ _KILL_SECONDS = TEST_SECONDS + 2
 """The daemon counts whole seconds, so a test that it kills may have taken so long."""
 
 
-def read_watchdog(root: str = "/") -> t.Optional[LeaseWatchdog]:
-    """Return the watchdog to which the lease of this host is bound, or was to be; null if the host has none. Reads files only."""
-    config, grace = read_config(root), _read_grace(root)
+def read_watchdog(root: str = "/", grace: t.Optional[int] = None) -> t.Optional[LeaseWatchdog]:
+    """Return the watchdog to which the lease of this host is bound, or was to be; null if the host has none. Reads files only.
+
+    :arg grace: of the lease, for a caller that knows its configuration; null to read it.
+    """
+    config, grace = read_config(root), _read_grace(root) if grace is None else grace
     device, interval = config.get("watchdog-device", ""), config.get("interval", "")
     identity, timeout = read_attribute(root, device, "identity"), read_attribute(root, device, "timeout")
     if not (device and identity and interval.isdecimal() and timeout.isdecimal()) or grace is None:

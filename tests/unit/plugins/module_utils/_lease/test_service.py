@@ -89,7 +89,7 @@ def placed(host: Host, patch: pytest.MonkeyPatch) -> Host:
     patch.setattr(m, "write_lease_state", functools.partial(states.write_lease_state, path=str(host.state)))
     patch.setattr(m, "reserve_counts", functools.partial(states.reserve_counts, path=str(host.count)))
     patch.setattr(m, "read_reserved_count", functools.partial(states.read_reserved_count, str(host.count)))
-    patch.setattr(m, "read_watchdog", lambda: host.watchdog)
+    patch.setattr(m, "read_watchdog", lambda grace: host.watchdog)
     return host
 
 
