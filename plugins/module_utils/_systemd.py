@@ -7,9 +7,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 import sys
+import typing as t
 
 from ._files import Content, replace_file, sync_folder
 from ._model.errors import Internal
@@ -20,6 +22,18 @@ INTERPRETERS = ("/usr/bin/python3", "/usr/libexec/platform-python")
 """Tried first: they stay where they are when the operating system is upgraded."""
 _OLDEST = "import sys; sys.exit(sys.version_info < (3, 9))"
 SYSTEMCTL_SECONDS = 60
+
+
+@dataclasses.dataclass(frozen=True)
+class UnitChange:
+    """What was changed of a program and its units, or would be in check mode.
+
+    :arg files: the files that were written or removed.
+    :arg systemd: whether systemd runs the units.
+    """
+
+    files: t.Tuple[str, ...]
+    systemd: bool
 
 
 def choose_interpreter() -> str:
@@ -75,3 +89,28 @@ def link_unit(path: str, unit: str) -> None:
         os.unlink(path)
     os.symlink(f"/{UNIT_FOLDER}/{unit}", path)
     sync_folder(os.path.dirname(path))
+
+
+def start_unit(unit: str, is_changed: bool, state: str) -> None:
+    """Start a unit, or start it anew if its files have changed. Raises L(Internal), see L(run_systemctl)."""
+    if is_changed:
+        run_systemctl("daemon-reload", state=state)
+    run_systemctl("restart" if is_changed else "start", unit, state=state)
+
+
+def delete_files(root: str, paths: t.Iterable[str]) -> None:
+    """Delete those of the files that are there."""
+    for path in paths:
+        if os.path.lexists(os.path.join(root, path)):
+            os.unlink(os.path.join(root, path))
+
+
+def attempt_write(act: t.Callable[[], None], problem: str, state: str) -> None:
+    """Change files of the host. Raises L(Internal) if that fails.
+
+    :arg problem: what could not be done, and C(state) what may be the case now.
+    """
+    try:
+        act()
+    except (OSError, subprocess.SubprocessError) as error:
+        raise Internal(f"{problem}: {error}. {state}", "Repair this and run the task again.") from error

@@ -20,13 +20,17 @@ from .._model.errors import Internal, Unsafe
 from .._systemd import (
     PROGRAM_FOLDER,
     UNIT_FOLDER,
+    UnitChange,
+    attempt_write,
     choose_interpreter,
+    delete_files,
     has_content,
     install_file,
     is_linked,
     is_systemd_running,
     link_unit,
     run_systemctl,
+    start_unit,
 )
 from .config import CONFIG_FILE, LeaseConfig
 from .program import run_lease
@@ -44,23 +48,12 @@ _MODE, _SECRET = 0o644, 0o600
 _RUN_SECONDS = 60
 
 NOT_RUN = "systemd does not run this host: the service of the lease is installed, but nothing runs it."
+_UNWRITTEN = ("The service of the lease of this host cannot be written", "It may be installed in part.")
 _NOT_STARTED = "The files of the service are in place, but systemd does not run it: this host has no lease."
 _NOT_STOPPED = "Its files are still in place, and it may still renew the lease."
 
 
-@dataclasses.dataclass(frozen=True)
-class LeaseChange:
-    """What was changed, or would be in check mode.
-
-    :arg files: the files that were written or removed.
-    :arg systemd: whether systemd runs the service.
-    """
-
-    files: t.Tuple[str, ...]
-    systemd: bool
-
-
-def install_lease(config: LeaseConfig, tls: t.Mapping[str, str], least_count: int = 0, root: str = "/", check_mode: bool = False) -> LeaseChange:
+def install_lease(config: LeaseConfig, tls: t.Mapping[str, str], least_count: int = 0, root: str = "/", check_mode: bool = False) -> UnitChange:
     """Install the service, or bring it up to date. A running service is started anew only if something changed; the lease is kept over that.
 
     :arg config: its names of TLS files are set here.
@@ -73,14 +66,15 @@ def install_lease(config: LeaseConfig, tls: t.Mapping[str, str], least_count: in
     surplus = [path for name, path in TLS_FILES.items() if name not in tls and os.path.lexists(os.path.join(root, path))]
     is_on, is_counted = is_linked(os.path.join(root, WANTS_LINK), SERVICE), _is_count_known(root)
     if not check_mode:
-        _attempt_write(lambda: _write_files(root, {path: contents[path] for path in changes}, surplus, is_on, None if is_counted else least_count))
+        to_write, new_count = {path: contents[path] for path in changes}, None if is_counted else least_count
+        attempt_write(lambda: _write_files(root, to_write, surplus, is_on, new_count), *_UNWRITTEN)
         if is_systemd_running(root):
-            _start_service(bool(changes or surplus))
+            start_unit(SERVICE, bool(changes or surplus), _NOT_STARTED)
     files = [*changes, *surplus, *([] if is_on else [WANTS_LINK]), *([] if is_counted else [COUNT_FILE.lstrip("/")])]
-    return LeaseChange(tuple(f"/{path}" for path in files), is_systemd_running(root))
+    return UnitChange(tuple(f"/{path}" for path in files), is_systemd_running(root))
 
 
-def remove_lease(root: str = "/", check_mode: bool = False) -> LeaseChange:
+def remove_lease(root: str = "/", check_mode: bool = False) -> UnitChange:
     """Remove the service and its configuration. The lease ends when its time is over; the host's count stays.
 
     Raises L(Unsafe) if a watchdog is bound to the lease: it would reset the host.
@@ -95,10 +89,10 @@ def remove_lease(root: str = "/", check_mode: bool = False) -> LeaseChange:
     if present and not check_mode:
         if is_systemd_running(root) and UNIT_FILE in present:
             run_systemctl("stop", SERVICE, state=_NOT_STOPPED)
-        _attempt_write(lambda: _delete_files(root, paths))
+        attempt_write(lambda: delete_files(root, paths), *_UNWRITTEN)
         if is_systemd_running(root):
             run_systemctl("daemon-reload", state="The service is stopped and its files are removed.")
-    return LeaseChange(tuple(f"/{path}" for path in present), is_systemd_running(root))
+    return UnitChange(tuple(f"/{path}" for path in present), is_systemd_running(root))
 
 
 def _name_files(config: LeaseConfig, tls: t.Mapping[str, str]) -> LeaseConfig:
@@ -155,15 +149,9 @@ def _write_files(root: str, contents: t.Mapping[str, t.Tuple[Content, int]], sur
         install_file(os.path.join(root, path), content, mode)
         if path == PROGRAM_FILE and root == "/":
             _require_runnable()
-    _delete_files(root, surplus)
+    delete_files(root, surplus)
     if not is_on:
         link_unit(os.path.join(root, WANTS_LINK), SERVICE)
-
-
-def _delete_files(root: str, paths: t.Iterable[str]) -> None:
-    for path in paths:
-        if os.path.lexists(os.path.join(root, path)):
-            os.unlink(os.path.join(root, path))
 
 
 def _require_runnable() -> None:
@@ -173,18 +161,3 @@ def _require_runnable() -> None:
     output = done.stderr.decode(errors="replace").strip()
     if not output.startswith("usage: "):
         raise Internal(f"The program of the lease does not run on this host: {output} The service is not installed.", "Repair this and run the task again.")
-
-
-def _start_service(is_changed: bool) -> None:
-    if is_changed:
-        run_systemctl("daemon-reload", state=_NOT_STARTED)
-    run_systemctl("restart" if is_changed else "start", SERVICE, state=_NOT_STARTED)
-
-
-def _attempt_write(act: t.Callable[[], None]) -> None:
-    try:
-        act()
-    except (OSError, subprocess.SubprocessError) as error:
-        raise Internal(
-            f"The service of the lease of this host cannot be written: {error}. It may be installed in part.", "Repair this and run the task again."
-        ) from error

@@ -13,9 +13,9 @@ from .._host_identity import read_host_id
 from .._model.codec import Json, decode
 from .._model.errors import Conflict
 from .._module import Phase, Result, require_local, require_root
-from .._systemd import choose_interpreter
+from .._systemd import UnitChange, choose_interpreter
 from .config import LeaseConfig
-from .install import NOT_RUN, PROGRAM_FILE, LeaseChange, install_lease, remove_lease
+from .install import NOT_RUN, PROGRAM_FILE, install_lease, remove_lease
 from .watchdog_install import WatchdogChange, WatchdogOptions, install_watchdog, unbind_watchdog
 
 
@@ -68,7 +68,7 @@ def _bind(options: WatchdogOptions, check: bool) -> WatchdogChange:
     return install_watchdog(options, choose_interpreter(), PROGRAM_FILE, check_mode=check)
 
 
-def _describe_change(change: LeaseChange, watchdog: WatchdogChange) -> Result:
+def _describe_change(change: UnitChange, watchdog: WatchdogChange) -> Result:
     files = [*change.files, *watchdog.files]
     return {"changed": bool(files), "files": files, "systemd": change.systemd}
 

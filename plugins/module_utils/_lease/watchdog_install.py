@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import subprocess
 import time
 import typing as t
 
 from .._model.errors import Internal, InvalidState, NotSupported
-from .._systemd import UNIT_FOLDER, has_content, install_file, is_linked, is_systemd_running, link_unit, run_systemctl
+from .._systemd import UNIT_FOLDER, attempt_write, delete_files, has_content, install_file, is_linked, is_systemd_running, link_unit, run_systemctl
 from .watchdog import (
     ASK_SECONDS,
     CLASS_FOLDER,
@@ -42,6 +41,7 @@ UNIT_FILE = f"{UNIT_FOLDER}/{SERVICE}"
 WANTS_LINK = f"{UNIT_FOLDER}/multi-user.target.wants/{SERVICE}"
 _ARM_SECONDS = 60.0
 _NOTHING = "Nothing was changed."
+_UNBOUND = ("The watchdog of this host cannot be bound", "It may be bound in part.")
 _NOT_STARTED = "Its files are in place, but the watchdog of this host is not bound to its lease."
 
 LEFT_ARMED = "The watchdog of this host cannot be disarmed: until the next boot, the daemon pings it without asking for the lease."
@@ -83,8 +83,8 @@ def install_watchdog(options: WatchdogOptions, interpreter: str, program: str, r
     unmasked = [unit for unit in MASKED_UNITS if not is_masked(root, unit)]
     is_on = is_linked(os.path.join(root, WANTS_LINK), SERVICE)
     if not check_mode:
-        _attempt_write(lambda: _mask_units(root, unmasked))
-        _attempt_write(lambda: _write_files(root, {path: contents[path] for path in changes}, is_on))
+        attempt_write(lambda: _mask_units(root, unmasked), *_UNBOUND)
+        attempt_write(lambda: _write_files(root, {path: contents[path] for path in changes}, is_on), *_UNBOUND)
         if is_systemd_running(root):
             _start_daemon(root, device, bool(changes), bool(unmasked))
     files = [*unmasked, *changes, *([] if is_on else [WANTS_LINK])]
@@ -101,7 +101,7 @@ def unbind_watchdog(root: str = "/", check_mode: bool = False) -> WatchdogChange
         return _delete(root, present, check_mode)
     left = [path for path in (WANTS_LINK, TEST_FILE) if path in present]
     if left and not check_mode:
-        _attempt_write(lambda: _delete_files(root, left))
+        attempt_write(lambda: delete_files(root, left), *_UNBOUND)
         # Without a test in its folder the daemon only pings; it reads that folder when it starts.
         _restart_daemon()
     return WatchdogChange(tuple(f"/{path}" for path in left), (LEFT_ARMED,))
@@ -329,19 +329,7 @@ def _delete(root: str, paths: t.Sequence[str], check_mode: bool) -> WatchdogChan
         # Units that a person has masked stay masked.
         return WatchdogChange(())
     if not check_mode:
-        _attempt_write(lambda: _delete_files(root, paths))
+        attempt_write(lambda: delete_files(root, paths), *_UNBOUND)
         if is_systemd_running(root):
             run_systemctl("daemon-reload", state="The files of the watchdog are removed.")
     return WatchdogChange(tuple(f"/{path}" for path in paths))
-
-
-def _delete_files(root: str, paths: t.Sequence[str]) -> None:
-    for path in paths:
-        os.unlink(os.path.join(root, path))
-
-
-def _attempt_write(act: t.Callable[[], None]) -> None:
-    try:
-        act()
-    except (OSError, subprocess.SubprocessError) as error:
-        raise Internal(f"The watchdog of this host cannot be bound: {error}. It may be bound in part.", "Repair this and run the task again.") from error

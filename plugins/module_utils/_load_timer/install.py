@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import subprocess
 import typing as t
@@ -18,13 +17,17 @@ from .._model.errors import Internal
 from .._systemd import (
     PROGRAM_FOLDER,
     UNIT_FOLDER,
+    UnitChange,
+    attempt_write,
     choose_interpreter,
+    delete_files,
     has_content,
     install_file,
     is_linked,
     is_systemd_running,
     link_unit,
     run_systemctl,
+    start_unit,
 )
 from .store import store_reading
 
@@ -36,23 +39,12 @@ _MODE = 0o644
 _RUN_SECONDS = 60
 
 NOT_RUN = "systemd does not run this host: the timer is installed, but nothing runs it."
+_UNWRITTEN = ("The load timer of this host cannot be written", "It may be installed in part.")
 _NOT_STARTED = "The files of the timer are in place, but systemd does not run it."
 _NOT_STOPPED = "Its files are still in place, and it may still run."
 
 
-@dataclasses.dataclass(frozen=True)
-class TimerChange:
-    """What was changed, or would be in check mode.
-
-    :arg files: the files that were written or removed.
-    :arg systemd: whether systemd runs the timer.
-    """
-
-    files: t.Tuple[str, ...]
-    systemd: bool
-
-
-def install_timer(seconds: int, root: str = "/", check_mode: bool = False) -> TimerChange:
+def install_timer(seconds: int, root: str = "/", check_mode: bool = False) -> UnitChange:
     """Install the timer, or bring it up to date. Raises L(Internal) if the host cannot run its program; then nothing has changed that runs it.
 
     :arg seconds: the interval.
@@ -61,23 +53,23 @@ def install_timer(seconds: int, root: str = "/", check_mode: bool = False) -> Ti
     changes = [path for path, content in contents.items() if not has_content(os.path.join(root, path), content, _MODE)]
     is_on = is_linked(os.path.join(root, WANTS_LINK), TIMER)
     if not check_mode:
-        _attempt_write(lambda: _write_files(root, {path: contents[path] for path in changes}, is_on))
+        attempt_write(lambda: _write_files(root, {path: contents[path] for path in changes}, is_on), *_UNWRITTEN)
         if is_systemd_running(root):
-            _start_timer(bool(changes))
+            start_unit(TIMER, bool(changes), _NOT_STARTED)
     files = [*changes, *([] if is_on else [WANTS_LINK])]
-    return TimerChange(tuple(f"/{path}" for path in files), is_systemd_running(root))
+    return UnitChange(tuple(f"/{path}" for path in files), is_systemd_running(root))
 
 
-def remove_timer(root: str = "/", check_mode: bool = False) -> TimerChange:
+def remove_timer(root: str = "/", check_mode: bool = False) -> UnitChange:
     """Remove the timer. The readings that it has stored stay until the next boot."""
     present = [path for path in reversed(_PATHS) if os.path.lexists(os.path.join(root, path))]
     if present and not check_mode:
         if is_systemd_running(root) and f"{UNIT_FOLDER}/{TIMER}" in present:
             run_systemctl("stop", TIMER, state=_NOT_STOPPED)
-        _attempt_write(lambda: _delete_files(root, present))
+        attempt_write(lambda: delete_files(root, present), *_UNWRITTEN)
         if is_systemd_running(root):
             run_systemctl("daemon-reload", state="The timer is stopped and its files are removed.")
-    return TimerChange(tuple(f"/{path}" for path in present), is_systemd_running(root))
+    return UnitChange(tuple(f"/{path}" for path in present), is_systemd_running(root))
 
 
 def _list_contents(interpreter: str, seconds: int) -> t.Dict[str, Content]:
@@ -126,11 +118,6 @@ def _write_files(root: str, contents: t.Mapping[str, Content], is_on: bool) -> N
         link_unit(os.path.join(root, WANTS_LINK), TIMER)
 
 
-def _delete_files(root: str, paths: t.Sequence[str]) -> None:
-    for path in paths:
-        os.unlink(os.path.join(root, path))
-
-
 def _require_runnable() -> None:
     """Prove that the host can run the program, before anything runs it at intervals; this stores the first reading."""
     command = [choose_interpreter(), "-I", f"/{PROGRAM_FILE}"]
@@ -138,18 +125,3 @@ def _require_runnable() -> None:
     if done.returncode:
         output = done.stderr.decode(errors="replace").strip()
         raise Internal(f"The program of the load timer does not run on this host: {output} The timer is not installed.", "Repair this and run the task again.")
-
-
-def _start_timer(is_changed: bool) -> None:
-    if is_changed:
-        run_systemctl("daemon-reload", state=_NOT_STARTED)
-    run_systemctl("restart" if is_changed else "start", TIMER, state=_NOT_STARTED)
-
-
-def _attempt_write(act: t.Callable[[], None]) -> None:
-    try:
-        act()
-    except (OSError, subprocess.SubprocessError) as error:
-        raise Internal(
-            f"The load timer of this host cannot be written: {error}. It may be installed in part.", "Repair this and run the task again."
-        ) from error

@@ -86,7 +86,7 @@ def test_removing_leaves_the_count_alone(tmp_path: pathlib.Path) -> None:
     install(tmp_path)
     assert {path.lstrip("/") for path in m.remove_lease(str(tmp_path)).files} == INSTALLED
     assert tree(tmp_path) == {COUNT}
-    assert m.remove_lease(str(tmp_path)) == m.LeaseChange((), systemd=False)
+    assert m.remove_lease(str(tmp_path)) == m.UnitChange((), systemd=False)
 
 
 def test_a_lease_to_which_a_watchdog_is_bound_is_not_removed(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ import pathlib
 
 import pytest
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils import _systemd
 from ansible_collections.kvmfleet.migration.plugins.module_utils._load_timer import install as m
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Internal
 
@@ -24,7 +25,7 @@ def tree(root: pathlib.Path) -> set[str]:
 def test_a_second_installation_changes_nothing(tmp_path: pathlib.Path) -> None:
     assert (set(m.install_timer(300, str(tmp_path)).files), tree(tmp_path)) == (ALL, ALL)
     assert os.readlink(tmp_path / m.WANTS_LINK) == f"/etc/systemd/system/{m.TIMER}"
-    assert m.install_timer(300, str(tmp_path)) == m.TimerChange((), systemd=False)
+    assert m.install_timer(300, str(tmp_path)) == m.UnitChange((), systemd=False)
 
 
 def test_another_interval_changes_the_timer_alone(tmp_path: pathlib.Path) -> None:
@@ -48,7 +49,7 @@ def test_removing_leaves_nothing_also_of_an_incomplete_timer(tmp_path: pathlib.P
         (tmp_path / lost.lstrip("/")).unlink()
     assert set(m.remove_timer(str(tmp_path)).files) == ALL - {lost}
     assert tree(tmp_path) == set()
-    assert m.remove_timer(str(tmp_path)) == m.TimerChange((), systemd=False)
+    assert m.remove_timer(str(tmp_path)) == m.UnitChange((), systemd=False)
 
 
 def test_check_mode_predicts_both_and_changes_neither(tmp_path: pathlib.Path) -> None:
@@ -82,7 +83,8 @@ class Systemd:
 def systemd(monkeypatch: pytest.MonkeyPatch) -> Systemd:
     systemd = Systemd()
     monkeypatch.setattr(m, "is_systemd_running", lambda root: True)
-    monkeypatch.setattr(m, "run_systemctl", systemd.run)
+    for module in (m, _systemd):
+        monkeypatch.setattr(module, "run_systemctl", systemd.run)
     return systemd
 
 
