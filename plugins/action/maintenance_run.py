@@ -104,11 +104,11 @@ class _RunTask:
 
 
 def _read_options(args: Result) -> _RunTask:
-    """Return the options of the task. Raises L(InvalidArgument) for a value of a dictionary that has another form."""
+    """Return the options of the task. Raises L(InvalidArgument) for an invalid value in a dictionary."""
     try:
         return decode(_RunTask, to_plain(args))
     except ShapeError as error:
-        raise InvalidArgument(f"An option of maintenance_run has another form: {error}.", "Nothing was changed.") from error
+        raise InvalidArgument(f"An option of maintenance_run is not valid: {error}.", "Nothing was changed.") from error
 
 
 class ActionModule(FleetAction):
