@@ -73,6 +73,16 @@ def test_binding_twice_changes_nothing_the_second_time(tree: Tree) -> None:
     assert os.access(tree.path / watchdog.TEST_FILE, os.X_OK)
 
 
+@pytest.mark.parametrize("first", range(len(FILES)))
+def test_a_binding_that_died_between_two_files_is_completed(tree: Tree, first: int) -> None:
+    """The files are written in the order of FILES: those from the first missing one on are written by the next run."""
+    tree.install()
+    for name in FILES[first:]:
+        (tree.path / name).unlink()
+    assert tree.install() == tuple(f"/{name}" for name in FILES[first:])
+    assert tree.list_there() == list(FILES)
+
+
 def test_the_daemon_gets_what_was_chosen(tree: Tree) -> None:
     tree.add_device("watchdog1", "Software Watchdog")
     tree.install(WatchdogOptions(None, 30))
