@@ -14,6 +14,8 @@ from pathlib import Path
 
 from . import places, processes
 
+PROBLEM_LENGTH = 400
+
 
 @dataclass
 class Results:
@@ -73,14 +75,22 @@ class Results:
             skipped = case.find("skipped")
             if skipped is not None:
                 self.skip(name, skipped.get("message") or skipped.text or "no reason given")
+            elif (problem := _problem(case)) is not None:
+                self.add(f"{name}: {problem}", passed=False)
             else:
-                self.add(name, case.find("failure") is None and case.find("error") is None)
+                self.add(name, passed=True)
         return len(cases)
 
     def write(self, folder: Path = places.RESULTS) -> None:
         """Leave the counts for the summary."""
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{self.suite}.json").write_text(json.dumps(asdict(self), indent=2) + "\n", encoding="utf-8")
+
+
+def _problem(case: ET.Element) -> str | None:
+    """Return on one line why a case failed, so that the summary says it too; None for one that passed."""
+    found = next((problem for tag in ("failure", "error") if (problem := case.find(tag)) is not None), None)
+    return None if found is None else " ".join((found.get("message") or "no message").split())[:PROBLEM_LENGTH]
 
 
 def read(suite: str, folder: Path = places.RESULTS) -> Results | None:

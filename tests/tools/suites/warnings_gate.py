@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from . import lab, places
-from .results import Results
+from .results import PROBLEM_LENGTH, Results
 
 # A regular expression a line; it has to match the beginning of a warning.
 EXPECTED = places.ROOT / "tests" / "tools" / "expected-warnings.txt"
@@ -47,7 +47,8 @@ def check(results: Results, label: str, log: str, expectations: list[re.Pattern[
     unexpected = Counter(warning for warning in warnings_in(log) if not any(one.match(warning) for one in expectations))
     for warning, times in unexpected.most_common():
         print(f"{label}: Ansible warned {times} times: {warning}", flush=True)
-    results.add(f"{label}: Ansible warned of nothing but what {EXPECTED.name} names", passed=not unexpected)
+    first = f", but: {next(iter(unexpected))[:PROBLEM_LENGTH]}" if unexpected else ""
+    results.add(f"{label}: Ansible warned of nothing but what {EXPECTED.name} names{first}", passed=not unexpected)
     results.add(f"{label}: Ansible logged its runs", passed=_ENTRY.search(log) is not None)
 
 

@@ -12,8 +12,8 @@ from suites.results import Results, read
 
 REPORT = """<testsuites><testsuite>
 <testcase classname="a" name="good"/>
-<testcase classname="a" name="bad"><failure message="no"/></testcase>
-<testcase classname="a" name="broken"><error message="no"/></testcase>
+<testcase classname="a" name="bad"><failure message="no&#10;  host"/></testcase>
+<testcase classname="a" name="broken"><error/></testcase>
 <testcase time="0.000"/>
 <testcase classname="a" name="absent"><skipped message="no Python 3.9"/></testcase>
 </testsuite></testsuites>"""
@@ -25,7 +25,7 @@ def test_junit_cases_are_counted_by_outcome(tmp_path: Path) -> None:
     results = Results("units")
     assert results.add_junit(report) == 4
     assert (results.passed, results.failed, results.skipped) == (1, 2, 1)
-    assert results.failures == ["a::bad", "a::broken"]
+    assert results.failures == ["a::bad: no host", "a::broken: no message"]
     assert results.skips == ["a::absent: no Python 3.9"]
 
 

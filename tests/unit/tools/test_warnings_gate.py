@@ -48,7 +48,7 @@ def test_expected_warnings_pass() -> None:
 
 
 def test_an_unexpected_warning_fails_and_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    assert failures(LOG, r"\S+ keeps its memory in a file") == ["kvt: Ansible warned of nothing but what expected-warnings.txt names"]
+    assert failures(LOG, r"\S+ keeps its memory in a file") == [f"kvt: Ansible warned of nothing but what expected-warnings.txt names, but: {DEPRECATION}"]
     assert f"kvt: Ansible warned 1 times: {DEPRECATION}\n" in capsys.readouterr().out
 
 
