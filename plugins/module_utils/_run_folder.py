@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""The folder /run/kvmfleet on a source host: its files, the locks that decide which process may act on a domain, and whether a watcher is alive."""
+"""The folder /run/kvmfleet on a source host: its files, and the locks that decide which process may act on a domain."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import contextlib
 import fcntl
 import json
 import os
-import re
 import stat
 import typing as t
 import uuid
@@ -20,7 +19,6 @@ from ._files import replace_volatile_file
 from ._model.codec import ABSENT, Absent, Json
 from ._model.errors import Conflict, Forbidden, Internal
 from ._model.references import parse_uuid
-from ._model.watched_moves import StateFile, Watcher, read_state
 
 RUN_FOLDER = "/run/kvmfleet"
 
@@ -106,51 +104,6 @@ def read_json(path: str) -> Json:
             return document
     except (FileNotFoundError, ValueError, RecursionError):
         return None
-
-
-def read_state_file(domain_uuid: str, folder: str = RUN_FOLDER) -> t.Optional[StateFile]:
-    """Return the state file of that domain; null if it does not exist or is invalid."""
-    try:
-        return read_state(read_json(state_path(domain_uuid, folder)))
-    except Internal:
-        return None
-
-
-_NUMBER = re.compile(r"[0-9]{1,20}", re.ASCII)
-_HIGHEST_PID = 2**22
-
-
-def read_start_ticks(pid: int) -> t.Optional[int]:
-    """Return the start time of that process in clock ticks since boot (proc(5), field 22); null if it does not exist."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as stream:
-            return parse_start_ticks(stream.read())
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-
-
-def parse_start_ticks(stat_line: str) -> t.Optional[int]:
-    """Return the start time from a line of /proc/PID/stat; the name in it may hold blanks and brackets."""
-    fields = stat_line.rpartition(")")[2].split()
-    return parse_number(fields[19]) if len(fields) > 19 else None
-
-
-def parse_number(text: str) -> t.Optional[int]:
-    """Return a number as the kernel writes it; null if the text is not a number."""
-    return int(text) if _NUMBER.fullmatch(text) else None
-
-
-def identify_watcher(run_id: str) -> Watcher:
-    """Return this process as a state file names it: pid, start time, and the run it works for."""
-    pid = os.getpid()
-    return Watcher(pid, read_start_ticks(pid), run_id)
-
-
-def is_alive(watcher: t.Optional[Watcher]) -> bool:
-    """Whether the process that a state file names still runs."""
-    if watcher is None or not 0 < watcher.pid <= _HIGHEST_PID:
-        return False
-    return watcher.start_ticks not in (None, ABSENT) and read_start_ticks(watcher.pid) == watcher.start_ticks
 
 
 class AlreadyWatched(Conflict):

@@ -10,11 +10,12 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from .._live_watchers import read_state_file
 from .._model import statuses as s
 from .._model.record_parts import ColdMove, Result
 from .._model.records import MoveRecord
 from .._model.watched_moves import StateFile, Watcher
-from .._run_folder import RUN_FOLDER, read_state_file, state_path, write_json
+from .._run_folder import RUN_FOLDER, state_path, write_json
 from .steps import ARRIVED, STAYED
 
 _STATUSES = {ARRIVED: s.COMPLETED, STAYED: s.FAILED}

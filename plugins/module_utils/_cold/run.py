@@ -15,12 +15,13 @@ import uuid
 
 from .._libvirt.host import open_host
 from .._libvirt.interface import Host, OpenHost
+from .._live_watchers import identify_watcher
 from .._model.codec import Json, decode, encode
 from .._model.cold_moves import ColdAnswer, ColdOrder
 from .._model.errors import Conflict, KvmfleetError
 from .._model.references import HostRef
 from .._module import Result, require_local, require_root
-from .._run_folder import RUN_FOLDER, AlreadyWatched, Ownership, identify_watcher, prepare_run_folder
+from .._run_folder import RUN_FOLDER, AlreadyWatched, Ownership, prepare_run_folder
 from .hosts import MoveHosts
 from .journal import ColdJournal
 from .mover import ColdMover

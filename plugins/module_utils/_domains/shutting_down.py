@@ -13,13 +13,14 @@ import typing as t
 
 from .._libvirt.host import open_host
 from .._libvirt.interface import Host
+from .._live_watchers import is_alive
 from .._model import domain_states
 from .._model.errors import InvalidArgument, InvalidState, KvmfleetError, TimedOut, Unreachable, error_for_code
 from .._model.references import canonical_uuid
 from .._model.statuses import FINAL
 from .._model.watched_moves import read_watcher
 from .._module import Result, check_domain_name, require_local, require_root
-from .._run_folder import RUN_FOLDER, AlreadyWatched, Ownership, is_alive, note_own_act, prepare_run_folder, read_json, state_path
+from .._run_folder import RUN_FOLDER, AlreadyWatched, Ownership, note_own_act, prepare_run_folder, read_json, state_path
 from .starting import NOTED_BY_DRAIN, NOTES_FOLDER, note_start
 
 POLL_SECONDS = 0.5

@@ -19,6 +19,7 @@ import typing as t
 from .._files import replace_file, sync_folder
 from .._libvirt.host import open_host
 from .._libvirt.interface import Host
+from .._live_watchers import is_alive
 from .._model import domain_states
 from .._model.boot_guard import StartNote
 from .._model.clock import utc_now
@@ -28,7 +29,7 @@ from .._model.references import canonical_uuid, parse_uuid
 from .._model.statuses import FINAL
 from .._model.watched_moves import read_watcher
 from .._module import check_domain_name, require_local, require_root
-from .._run_folder import RUN_FOLDER, AlreadyWatched, Ownership, is_alive, note_own_act, prepare_run_folder, read_json, state_path
+from .._run_folder import RUN_FOLDER, AlreadyWatched, Ownership, note_own_act, prepare_run_folder, read_json, state_path
 
 NOTES_FOLDER = "/var/lib/kvmfleet/start-again"
 NOTED_BY_DRAIN = "drain"

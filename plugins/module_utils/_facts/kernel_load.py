@@ -15,7 +15,7 @@ import os
 import re
 import typing as t
 
-from .._run_folder import parse_number, parse_start_ticks
+from .._proc_files import parse_number, parse_start_ticks
 from .measurements import ProcessorTimes, sum_processor_times
 
 RESOURCES = ("cpu", "memory", "io")

@@ -19,7 +19,7 @@ from .._model.clock import BootMoment, boot_moment
 from .._model.errors import KvmfleetError
 from .._model.facts import NOT_READABLE
 from .._model.load_signals import DomainLoad, HostLoad, LoadReading
-from .._run_folder import parse_number
+from .._proc_files import parse_number
 from .._time_limits import PendingAnswer
 from .kernel_load import HostKernelLoad, KernelFiles, ProcessKernelLoad
 from .load_means import NO_EARLIER_READING, GuestFigures, count_host, describe_domain_load, describe_host_load

@@ -17,6 +17,7 @@ import typing as t
 from .._host_identity import read_host_id
 from .._libvirt.host import open_reader
 from .._libvirt.interface import Host
+from .._live_watchers import is_alive
 from .._migration.monitor import measure_progress
 from .._model import domain_states
 from .._model import statuses as s
@@ -28,7 +29,7 @@ from .._model.records import MoveRecord, new_record
 from .._model.references import DomainRef, HostRef, canonical_uuid
 from .._model.watched_moves import StateFile, read_state
 from .._module import Phase, is_root, require_local
-from .._run_folder import RUN_FOLDER, is_alive, is_locked, read_json, read_own_act
+from .._run_folder import RUN_FOLDER, is_locked, read_json, read_own_act
 
 
 def read_state_files(folder: str) -> t.Optional[t.Dict[str, StateFile]]:

@@ -11,6 +11,7 @@ import dataclasses
 import typing as t
 
 from .._libvirt.host import LibvirtHost, open_host, open_reader
+from .._live_watchers import is_alive
 from .._migration.shared_storage import inspect_images
 from .._model.codec import ABSENT, Json, JsonObject, decode, encode
 from .._model.libvirt_formats import check_uri, is_local
@@ -22,7 +23,7 @@ from .._model.watched_moves import (
     read_watcher,
 )
 from .._module import Result, is_root, require_local, require_root
-from .._run_folder import is_alive, read_json, state_path
+from .._run_folder import read_json, state_path
 from .._time_limits import limit_questions
 from .gather import gather_facts
 from .memory_lock import read_memory_lock

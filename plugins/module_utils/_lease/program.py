@@ -13,7 +13,6 @@ import sys
 from .._model.clock import boot_moment
 from .._model.codec import encode
 from .._model.errors import KvmfleetError
-from .service import serve
 from .state import read_lease_state
 from .testing import run_test
 
@@ -25,6 +24,9 @@ def run_lease() -> None:
     command = sys.argv[1] if len(sys.argv) == 2 else ""
     try:
         if command == "serve":
+            # The daemon runs the test every few seconds, and a busy host takes long to load the service.
+            from .service import serve
+
             serve()
         elif command == "test":
             raise SystemExit(run_test())

@@ -19,6 +19,7 @@ from .._facts.own_moves import Migration, find_in_progress
 from .._host_identity import read_host_id
 from .._libvirt.host import open_host
 from .._libvirt.interface import Host, OpenHost
+from .._live_watchers import is_alive, read_state_file
 from .._migration.downtime import SteppedSchedule
 from .._migration.force import ForcingTerms
 from .._migration.monitor import Limits
@@ -34,7 +35,7 @@ from .._model.records import MoveRecord
 from .._model.references import HostRef
 from .._model.watched_moves import StartOrder, StateFile, record_in
 from .._module import Phase, Result, require_local, require_root
-from .._run_folder import RUN_FOLDER, is_alive, prepare_run_folder, read_state_file
+from .._run_folder import RUN_FOLDER, prepare_run_folder
 from . import control_files
 from .detach import SpareProcess
 from .follow import POLL_SECONDS, Follower

@@ -17,6 +17,7 @@ import typing as t
 from .._host_identity import read_host_id
 from .._libvirt.host import open_host
 from .._libvirt.interface import Host, OpenHost
+from .._live_watchers import identify_watcher, read_state_file
 from .._model import statuses as s
 from .._model.clock import utc_now
 from .._model.codec import Json, JsonObject, encode
@@ -25,16 +26,7 @@ from .._model.libvirt_formats import is_local
 from .._model.records import MoveRecord
 from .._model.watched_moves import AUTO_PARALLEL, StartOrder, Watcher, read_start_order
 from .._module import Result, require_local, require_root
-from .._run_folder import (
-    RUN_FOLDER,
-    Ownership,
-    identify_watcher,
-    log_path,
-    prepare_run_folder,
-    read_state_file,
-    seen_path,
-    write_json,
-)
+from .._run_folder import RUN_FOLDER, Ownership, log_path, prepare_run_folder, seen_path, write_json
 from .calls import ArrivalEvents
 from .control_files import Admissions, Heartbeat
 from .detach import Report, launch_process

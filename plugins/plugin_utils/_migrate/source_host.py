@@ -28,7 +28,8 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_
     read_survey,
     record_in,
 )
-from ansible_collections.kvmfleet.migration.plugins.module_utils._run_folder import RUN_FOLDER, parse_number, parse_start_ticks
+from ansible_collections.kvmfleet.migration.plugins.module_utils._proc_files import parse_number, parse_start_ticks
+from ansible_collections.kvmfleet.migration.plugins.module_utils._run_folder import RUN_FOLDER
 
 if t.TYPE_CHECKING:
     from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction  # pragma: no cover

@@ -13,7 +13,7 @@ import typing as t
 
 from hypothesis import strategies as st
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils import _run_folder
+from ansible_collections.kvmfleet.migration.plugins.module_utils import _proc_files
 from ansible_collections.kvmfleet.migration.plugins.module_utils._boot_guard.program import Guard
 from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation import images, quarantine, restart
 from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.quarantine import QUARANTINE_FOLDER, read_manifest, restore_command
@@ -55,7 +55,7 @@ def _state() -> dict[str, t.Any]:
         "iteration": 1,
     }
     progress = {**record["progress"], "memory_total_bytes": 2**30, "memory_remaining_bytes": 2**20, "bandwidth_bytes": 2**26, "percent": 40}
-    watcher = {"pid": 1, "start_ticks": _run_folder.read_start_ticks(1), "run_id": RECORD}
+    watcher = {"pid": 1, "start_ticks": _proc_files.read_start_ticks(1), "run_id": RECORD}
     return {
         **record,
         "status": s.RUNNING,
@@ -153,7 +153,7 @@ def check_file(data: bytes) -> None:
     restart.read_noted_record(UUID, folder)
     json.dumps(read_json(os.path.join(folder, f"{UUID}.json")))
     Heartbeat(RECORD, lambda: 0.0, folder).is_fresh()
-    _run_folder.parse_start_ticks(data.decode("utf-8", "replace"))
+    _proc_files.parse_start_ticks(data.decode("utf-8", "replace"))
     Guard(folder).report_status()
 
 

@@ -15,6 +15,7 @@ import pytest
 from ansible_collections.kvmfleet.migration.plugins.module_utils import _module
 from ansible_collections.kvmfleet.migration.plugins.module_utils._domains import shutting_down
 from ansible_collections.kvmfleet.migration.plugins.module_utils._domains.shutting_down import DomainShutdown, shutdown_of
+from ansible_collections.kvmfleet.migration.plugins.module_utils._live_watchers import identify_watcher
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import (
@@ -27,7 +28,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
     TimedOut,
     Unreachable,
 )
-from ansible_collections.kvmfleet.migration.plugins.module_utils._run_folder import Ownership, identify_watcher, read_own_act
+from ansible_collections.kvmfleet.migration.plugins.module_utils._run_folder import Ownership, read_own_act
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.domain import FakeDomain
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI, UUID, FakeFleet
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.host import FakeHost

@@ -19,12 +19,12 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.own_move
     list_in_progress,
     read_unfinished_states,
 )
+from ansible_collections.kvmfleet.migration.plugins.module_utils._live_watchers import identify_watcher
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import new_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef, canonical_uuid
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import StateFile
-from ansible_collections.kvmfleet.migration.plugins.module_utils._run_folder import identify_watcher
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._facts.hosts import OTHER, UUID, ListedHost, info
 
 LEAVING = info(job=domain_states.JOB_OUTGOING)

@@ -13,11 +13,12 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation import restart
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.own_moves import find_remembered, list_remembered
+from ansible_collections.kvmfleet.migration.plugins.module_utils._live_watchers import identify_watcher
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import new_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
-from ansible_collections.kvmfleet.migration.plugins.module_utils._run_folder import Ownership, identify_watcher
+from ansible_collections.kvmfleet.migration.plugins.module_utils._run_folder import Ownership
 
 Document = t.Dict[str, t.Any]
 WEB = str(uuid.UUID(int=64))

@@ -15,12 +15,12 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils import _run_folder
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts import survey_phases
+from ansible_collections.kvmfleet.migration.plugins.module_utils._live_watchers import identify_watcher
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import Disk
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, NotSupported
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource_maps import Renaming, ResourceMaps
-from ansible_collections.kvmfleet.migration.plugins.module_utils._run_folder import identify_watcher
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI, UUID, FakeFleet
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._watcher.moves import RUN, record_of
 

@@ -113,7 +113,9 @@ def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: pathlib.Path) -> 
 
 def test_the_program_runs_without_the_collection_and_without_libvirt(tmp_path: pathlib.Path) -> None:
     archive = build_archive(run_lease)
-    assert not [name for name in zipfile.ZipFile(io.BytesIO(archive)).namelist() if "_libvirt/" in name]
+    contents = zipfile.ZipFile(io.BytesIO(archive)).namelist()
+    # Without the models of moves, as a host that is busy needs long to load them, and its watchdog does not wait.
+    assert not [name for name in contents if "_libvirt/" in name or name.endswith("_model/records.py")]
     program = tmp_path / "lease.pyz"
     program.write_bytes(archive)
     done = subprocess.run([sys.executable, "-I", str(program)], capture_output=True, text=True, check=False, cwd=tmp_path)

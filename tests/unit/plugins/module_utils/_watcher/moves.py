@@ -10,13 +10,14 @@ import dataclasses
 import pathlib
 import typing as t
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._live_watchers import identify_watcher
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.flags import MoveOptions, migration_flags
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord, new_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import StartOrder
-from ansible_collections.kvmfleet.migration.plugins.module_utils._run_folder import Ownership, identify_watcher, read_json, state_path
+from ansible_collections.kvmfleet.migration.plugins.module_utils._run_folder import Ownership, read_json, state_path
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.calls import ArrivalEvents
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.journal import Journal
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.mover import Mover

@@ -14,11 +14,12 @@ import typing as t
 
 import pytest
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._live_watchers import is_alive
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import StartOrder, read_watcher
-from ansible_collections.kvmfleet.migration.plugins.module_utils._run_folder import Ownership, is_alive
+from ansible_collections.kvmfleet.migration.plugins.module_utils._run_folder import Ownership
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.run import _sweep_folder, start_watcher
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import UUID, FakeFleet
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._watcher.moves import RUN, Document, order_of, record_of, state_in

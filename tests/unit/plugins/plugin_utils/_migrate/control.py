@@ -14,6 +14,7 @@ import typing as t
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import live_migrate_spec, move_spec, scheduler_check_spec
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.gather import gather_facts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.survey import describe_host, survey_hosts
+from ansible_collections.kvmfleet.migration.plugins.module_utils._live_watchers import read_state_file
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError, Unreachable
@@ -27,7 +28,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_
     read_survey,
     read_watcher,
 )
-from ansible_collections.kvmfleet.migration.plugins.module_utils._run_folder import Ownership, read_json, read_state_file, state_path
+from ansible_collections.kvmfleet.migration.plugins.module_utils._run_folder import Ownership, read_json, state_path
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.calls import ArrivalEvents
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.journal import Journal
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.mover import Mover

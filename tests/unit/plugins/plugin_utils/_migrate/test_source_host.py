@@ -20,7 +20,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import new_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import Watcher
-from ansible_collections.kvmfleet.migration.plugins.module_utils._run_folder import read_start_ticks
+from ansible_collections.kvmfleet.migration.plugins.module_utils._proc_files import read_start_ticks
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate import source_host
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.source_host import SourceHost
 
