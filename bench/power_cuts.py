@@ -52,7 +52,8 @@ class Cuts:
     def begin_rulebook(self) -> Rulebook:
         """Begin an armed rulebook; it is ready when it leads."""
         etcd = {"kvmfleet_events_ledger": self._site.where, "kvmfleet_events_etcd": self._site.etcd["kvmfleet_etcd"]}
-        armed = {"kvmfleet_events_evacuate": True, "kvmfleet_events_gone_after_seconds": self._gone_after}
+        # The same guests die again and again, which would otherwise be their own fault.
+        armed = {"kvmfleet_events_evacuate": True, "kvmfleet_events_gone_after_seconds": self._gone_after, "kvmfleet_events_restart_limit": {}}
         rulebook = Rulebook(self._site, "kvmfleet.migration.host_gone", **etcd, **armed)
         rulebook.meanwhile(lambda: "Loading rulebook" in rulebook.text(), "the rulebook is loaded", LIMIT_SECONDS)
         # Its connections to all hosts.

@@ -9,6 +9,7 @@ The parts of this story build on each other. C(KVMFLEET_OUTAGE_SECONDS) is how l
 
 from __future__ import annotations
 
+import datetime
 import os
 import time
 import typing as t
@@ -19,7 +20,8 @@ from ansible_collections.kvmfleet.migration.tests.lab.kvmlab.namespaces import e
 from ansible_collections.kvmfleet.migration.tests.machines.scenarios.support.leased import LEASE, LeasedSite, Resets, begin_cluster, write_figures
 from ansible_collections.kvmfleet.migration.tests.machines.scenarios.support.machines import Machines, eventually
 
-BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
+# How late C(eventually) may see what it waits for.
+POLL_SECONDS = 5
 EVERYBODY = {"m1", "m2", "m3"}
 
 
@@ -115,23 +117,33 @@ def test_an_outage_of_etcd_resets_nobody(site: LeasedSite, resets: Resets, boots
     write_figures({"outage_seconds": seconds, "resets": 0})
 
 
-def test_a_host_that_is_cut_off_is_reset_in_time_and_held_when_it_returns(site: LeasedSite, resets: Resets, boots: dict[str, str]) -> None:
-    machines, limit = site.machines, LEASE["lease_seconds"] + reset_seconds(site, 1)
-    last = site.leases()["m1"]
+def test_a_host_that_is_cut_off_is_reset_and_its_guest_started_elsewhere(site: LeasedSite, resets: Resets) -> None:
+    machines, seconds = site.machines, reset_seconds(site, 1)
+    site.fence_by_watchdog(1, seconds)
+    site.do_everywhere("protect", guard=True)
     machines("cut", "m1")
-    begun = time.monotonic()
-    eventually(lambda: resets.of("m1"), "the watchdog resets the host", seconds=limit + 60)
-    took = resets.of("m1")[0] - begun
-    write_figures({"cut_to_reset_seconds": round(took, 1), "limit_seconds": limit})
-    assert took <= limit
+    begun, evacuation = time.monotonic(), site.begin_book("evacuate", source="m1")
+    eventually(lambda: resets.of("m1"), "the watchdog resets the host", seconds=LEASE["lease_seconds"] + seconds + 60)
+    took, reset_at = resets.of("m1")[0] - begun, datetime.datetime.now(datetime.timezone.utc)
+    text = site.finish(evacuation)
+    write_figures({"cut_to_reset_seconds": round(took, 1), "limit_seconds": LEASE["lease_seconds"] + seconds, "evacuated_seconds": time.monotonic() - begun})
+    assert took <= LEASE["lease_seconds"] + seconds
+    assert evacuation.returncode == 0, text
+    assert "Waiting until the watchdog of m1 must have reset it" in " ".join(text.split())
+    active = machines.active()
+    assert ("web" in active.get(2, set())) + ("web" in active.get(3, set())) == 1
+    (record,) = [one for one in site.records() if one["type"] == "evacuation"]
+    (evidence,) = [one for one in record["evidence"] if one["kind"] == "watchdog"]
+    assert evidence["action"] == "reset"
+    (started,) = [one["at"] for one in record["history"] if one["status"] == "pre-migrating"]
+    assert datetime.datetime.fromisoformat(started) >= reset_at - datetime.timedelta(seconds=POLL_SECONDS)
+
+
+def test_a_host_that_was_reset_is_held_while_another_one_hangs(site: LeasedSite, resets: Resets, boots: dict[str, str]) -> None:
+    machines = site.machines
     machines("heal", "m1")
-
-    def has_returned() -> bool:
-        return site.leases()["m1"].boot_id != last.boot_id
-
-    # A frozen service is a host that hangs. Meanwhile m1 boots, and m3 has its lease.
     freeze_and_reset(site, resets, 2)
-    eventually(has_returned, "the host renews its lease in another boot", seconds=1800)
+    eventually(lambda: site.leases()["m1"].boot_id != boots["m1"], "the host renews its lease in another boot", seconds=1800)
     assert site.leases()["m3"].boot_id == boots["m3"]
     assert {name for name, _event, _at in resets.seen} == {"m1", "m2"}
     status = machines.on(1, "test -e /run/kvmfleet/guard/held.json && echo held; virsh -q list --name")

@@ -56,10 +56,15 @@ class Site(Control):
 
         :arg timeout_seconds: of the whole fencing of a host.
         """
-        self._fencing = {
+        self._fencing: dict[str, dict[str, t.Any]] = {
             machine.name: {"agent": AGENT, "options": {**bmc.fence_options(machine), **options}, "timeout_seconds": timeout_seconds}
             for machine in self.machines.fleet.hosts
         }
+        self._write_inventory()
+
+    def fence_by_watchdog(self, number: int, seconds: int) -> None:
+        """Let the inventory say that a host has no fence agent, and that its watchdog resets it within that time after its lease."""
+        self._fencing[self.name(number)] = {"watchdog_seconds": seconds}
         self._write_inventory()
 
     def _write_inventory(self) -> None:
