@@ -10,6 +10,7 @@ suite C(eda), which has ansible-rulebook. Each cut leaves a line of JSON; the la
 
 from __future__ import annotations
 
+import abc
 import argparse
 import datetime
 import json
@@ -20,10 +21,12 @@ import random
 import sys
 import tempfile
 import time
+import types
 import typing as t
 
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.brake_document import new_brake
 from ansible_collections.kvmfleet.migration.tests.integration.eda.support.rulebook import Rulebook
+from ansible_collections.kvmfleet.migration.tests.integration.support.control import Control
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab, eventually, fresh_lab
 from ansible_collections.kvmfleet.migration.tests.integration.support.leased import LeasedSite, begin_cluster
 from ansible_collections.kvmfleet.migration.tests.integration.support.site import HOSTS
@@ -31,42 +34,62 @@ from ansible_collections.kvmfleet.migration.tests.integration.support.site impor
 KILL, BLACK_HOLE = "kill", "black hole"
 LIMIT_SECONDS = 900
 GOAL_SECONDS = 90
+# Of the rulebook, to connect to all hosts.
+CONNECT_SECONDS = 20
 STAGES = ("suspect", "gone", "reserved", "starting", "up")
 
 
 class Cuts:
-    """A fleet whose hosts die one after the other, each with all guests that are there."""
+    """A fleet whose hosts die one after the other, each with all guests that are there. What the hosts are is said by a subclass.
 
-    def __init__(self, lab: Lab, folder: pathlib.Path, guests: int, gone_after: int) -> None:
-        self._lab = lab
-        self._gone_after = gone_after
-        self._site = LeasedSite(lab, folder)
-        self._names = [f"g{number}" for number in range(guests)]
-        for number in HOSTS:
-            for name, value in self._site.etcd.items():
-                self._site.variable(number, name, value)
-        for index, name in enumerate(self._names):
-            lab("guest", name, "--host", lab.host(HOSTS[index % len(HOSTS)]), "--mib", "32", "--storage", "shared")
-        self._site.lease_hosts()
+    :arg site: the control node of a fleet whose hosts have leases.
+    :arg etcd: the options of its ledger in etcd.
+    :arg gone_after: after how many seconds of silence a host is gone.
+    """
 
-    def begin_rulebook(self) -> Rulebook:
-        """Begin an armed rulebook; it is ready when it leads."""
-        etcd = {"kvmfleet_events_ledger": self._site.where, "kvmfleet_events_etcd": self._site.etcd["kvmfleet_etcd"]}
+    events: t.Mapping[str, t.Any] = types.MappingProxyType({})
+    """Further variables of the rulebook."""
+
+    def __init__(self, site: Control, etcd: t.Mapping[str, t.Any], gone_after: int) -> None:
+        self._site, self._etcd, self._gone_after = site, etcd, gone_after
+
+    @abc.abstractmethod
+    def list_active(self) -> dict[int, set[str]]:
+        """Return the guests that are active, by host that answers."""
+
+    @abc.abstractmethod
+    def list_running(self) -> list[str]:
+        """Return the names of the guests that run on all hosts, also on those that nobody reaches; one that runs twice is there twice."""
+
+    @abc.abstractmethod
+    def kill(self, number: int) -> None:
+        """Cut the power of a host."""
+
+    @abc.abstractmethod
+    def isolate(self, number: int) -> None:
+        """Let nothing pass between a host and all others."""
+
+    @abc.abstractmethod
+    def restore(self, number: int) -> None:
+        """Bring a host back as a person does, and let the brake forget it."""
+
+    def begin_rulebook(self, seconds: float) -> Rulebook:
+        """Begin an armed rulebook, which leads after so many seconds."""
+        etcd = {"kvmfleet_events_ledger": self._site.where, "kvmfleet_events_etcd": self._etcd}
         # The same guests die again and again, which would otherwise be their own fault.
         armed = {"kvmfleet_events_evacuate": True, "kvmfleet_events_gone_after_seconds": self._gone_after, "kvmfleet_events_restart_limit": {}}
-        rulebook = Rulebook(self._site, "kvmfleet.migration.host_gone", **etcd, **armed)
+        rulebook = Rulebook(self._site, "kvmfleet.migration.host_gone", **etcd, **armed, **self.events)
         rulebook.meanwhile(lambda: "Loading rulebook" in rulebook.text(), "the rulebook is loaded", LIMIT_SECONDS)
-        # Its connections to all hosts.
-        time.sleep(20)
+        time.sleep(seconds)
         return rulebook
 
     def cut(self, seed: int, rulebook: Rulebook) -> dict[str, t.Any]:
         """Let a host die, and return the seconds from then on to the end of each stage."""
-        chance = random.Random(seed)
-        victim = chance.choice([number for number, active in self._site.fleet().items() if active])
+        chance, fleet = random.Random(seed), self.list_active()
+        victim = chance.choice([number for number, active in fleet.items() if active])
         kind = chance.choice((KILL, BLACK_HOLE))
-        lost, before, begun = self._site.fleet()[victim], len(rulebook.text()), time.time()
-        self._lab(*(("poweroff", self._lab.host(victim)) if kind == KILL else ("cut", self._lab.host(victim), "--all")))
+        lost, before, begun = fleet[victim], len(rulebook.text()), time.time()
+        (self.kill if kind == KILL else self.isolate)(victim)
         seen = self._follow(rulebook, before, begun, victim, lost)
         return {"seed": seed, "victim": victim, "kind": kind, "guests": len(lost), **seen, **self._judge(lost)}
 
@@ -98,22 +121,50 @@ class Cuts:
 
     def _judge(self, lost: set[str]) -> dict[str, int]:
         """Count guests that run twice or nowhere, whatever the records say: a host that was only cut off may still run its own."""
-        rows = self._lab.rows()
-        active = [guest["name"] for row in rows.values() for guest in row["guests"] if guest["state"] != "shut off"]
-        return {"twice": sum(active.count(name) > 1 for name in lost), "nowhere": sum(name not in active for name in lost)}
+        running = self.list_running()
+        return {"twice": sum(running.count(name) > 1 for name in lost), "nowhere": sum(name not in running for name in lost)}
 
-    def restore(self, victim: int) -> None:
-        """Bring the host back as a person does, and let the brake forget it."""
-        self._lab("heal", self._lab.host(victim))
-        self._site.bring_back(victim)
-        code, text = self._site.playbook("recover", target=self._site.name(victim))
-        assert code == 0, text
+    def _forget_incident(self) -> None:
         ledger = self._site.ledger
         ledger.put_brake(new_brake(ledger.ledger_id), ledger.read_brake())
-        self._site.protect()
-        eventually(lambda: victim in self._site.fleet(), "the host answers")
+
+
+class LabCuts(Cuts):
+    """Power cuts of hosts of the lab."""
+
+    def __init__(self, lab: Lab, folder: pathlib.Path, guests: int, gone_after: int) -> None:
+        site = LeasedSite(lab, folder)
+        super().__init__(site, site.etcd["kvmfleet_etcd"], gone_after)
+        self._lab, self._lab_site = lab, site
+        for number in HOSTS:
+            for name, value in site.etcd.items():
+                site.variable(number, name, value)
+        for index in range(guests):
+            lab("guest", f"g{index}", "--host", lab.host(HOSTS[index % len(HOSTS)]), "--mib", "32", "--storage", "shared")
+        site.lease_hosts()
+
+    def list_active(self) -> dict[int, set[str]]:
+        return self._lab_site.fleet()
+
+    def list_running(self) -> list[str]:
+        return [guest["name"] for row in self._lab.rows().values() for guest in row["guests"] if guest["state"] != "shut off"]
+
+    def kill(self, number: int) -> None:
+        self._lab("poweroff", self._lab.host(number))
+
+    def isolate(self, number: int) -> None:
+        self._lab("cut", self._lab.host(number), "--all")
+
+    def restore(self, number: int) -> None:
+        self._lab("heal", self._lab.host(number))
+        self._lab_site.bring_back(number)
+        code, text = self._lab_site.playbook("recover", target=self._lab_site.name(number))
+        assert code == 0, text
+        self._forget_incident()
+        self._lab_site.protect()
+        eventually(lambda: number in self.list_active(), "the host answers")
         # The rulebook connects to it again.
-        time.sleep(20)
+        time.sleep(CONNECT_SECONDS)
 
 
 def _seconds(text: str) -> float:
@@ -127,29 +178,40 @@ def percentile(values: t.Sequence[float], share: float) -> float:
 
 def main() -> int:
     """Cut, and print the figures; return 1 if a guest ran twice or nowhere."""
-    parser = argparse.ArgumentParser(prog="bench.power_cuts", description=__doc__)
-    parser.add_argument("--cuts", type=int, default=50)
-    parser.add_argument("--seed", type=int, default=1, help="of the first cut; the others follow")
+    parser = make_parser(__doc__)
     parser.add_argument("--guests", type=int, default=6, help="on three hosts")
-    parser.add_argument("--gone-after", type=int, default=30, help="seconds of silence")
-    parser.add_argument("--until-seconds", type=int, default=10**6, help="begin no cut after so many seconds")
     wanted = parser.parse_args()
-    done: list[dict[str, t.Any]] = []
-    begun = time.monotonic()
     with fresh_lab(f"{os.environ.get('KVMFLEET_LAB_PREFIX', 'kvb')}pc", len(HOSTS)) as lab, tempfile.TemporaryDirectory() as folder:
         begin_cluster(lab)
-        cuts = Cuts(lab, pathlib.Path(folder) / "site", wanted.guests, wanted.gone_after)
-        rulebook = cuts.begin_rulebook()
         try:
-            for seed in range(wanted.seed, wanted.seed + wanted.cuts):
-                if time.monotonic() - begun < wanted.until_seconds:
-                    done.append(cuts.cut(seed, rulebook))
-                    print(json.dumps(done[-1]), flush=True)
-                    cuts.restore(done[-1]["victim"])
+            return run_cuts(LabCuts(lab, pathlib.Path(folder) / "site", wanted.guests, wanted.gone_after), wanted)
         finally:
-            rulebook.kill()
             lab("etcd", "down")
-    _show(done)
+
+
+def make_parser(text: str | None) -> argparse.ArgumentParser:
+    """Return the options that all kinds of hosts have."""
+    parser = argparse.ArgumentParser(description=text)
+    parser.add_argument("--cuts", type=int, default=50)
+    parser.add_argument("--seed", type=int, default=1, help="of the first cut; the others follow")
+    parser.add_argument("--gone-after", type=int, default=30, help="seconds of silence")
+    parser.add_argument("--until-seconds", type=int, default=10**6, help="begin no cut after so many seconds")
+    return parser
+
+
+def run_cuts(cuts: Cuts, wanted: argparse.Namespace) -> int:
+    """Cut as often as wanted, show each cut and the figures, and return 1 if a guest ran twice or nowhere."""
+    done: list[dict[str, t.Any]] = []
+    begun, rulebook = time.monotonic(), cuts.begin_rulebook(CONNECT_SECONDS)
+    try:
+        for seed in range(wanted.seed, wanted.seed + wanted.cuts):
+            if time.monotonic() - begun < wanted.until_seconds:
+                done.append(cuts.cut(seed, rulebook))
+                print(json.dumps(done[-1]), flush=True)
+                cuts.restore(done[-1]["victim"])
+    finally:
+        rulebook.kill()
+        _show(done)
     return int(any(one["twice"] or one["nowhere"] for one in done))
 
 
@@ -160,7 +222,7 @@ def _show(done: t.Sequence[dict[str, t.Any]]) -> None:
             middle, most = percentile(values, 0.5), percentile(values, 0.95)
             print(f"{stage}: median {middle:.1f} s, p95 {most:.1f} s, longest {max(values):.1f} s of {len(values)}", flush=True)
     twice, nowhere = (sum(one[key] for one in done) for key in ("twice", "nowhere"))
-    print(f"{len(done)} cuts: {twice} guests ran twice, {nowhere} nowhere; the goal is p95 of up at most {GOAL_SECONDS} s", flush=True)
+    print(f"{len(done)} cuts: {twice} guests ran twice, {nowhere} nowhere; the goal of the lab is p95 of up at most {GOAL_SECONDS} s", flush=True)
 
 
 if __name__ == "__main__":

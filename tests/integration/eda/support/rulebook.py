@@ -16,8 +16,9 @@ import typing as t
 
 import yaml
 
+from ansible_collections.kvmfleet.migration.tests.integration.support.control import Control
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Answer, eventually
-from ansible_collections.kvmfleet.migration.tests.integration.support.site import HOSTS, Site
+from ansible_collections.kvmfleet.migration.tests.integration.support.site import HOSTS
 
 Event = dict[str, t.Any]
 
@@ -36,7 +37,7 @@ class Rulebook:
     :arg armed: variables that a person sets.
     """
 
-    def __init__(self, site: Site, rulebook: str, **armed: t.Any) -> None:
+    def __init__(self, site: Control, rulebook: str, **armed: t.Any) -> None:
         name = pathlib.Path(rulebook).name
         self._output = site.folder / f"{name}-{len(list(site.folder.glob(f'{name}-*')))}.log"
         variables = site.folder / "events.json"
@@ -118,7 +119,7 @@ class Rulebook:
         return found
 
 
-def uris(site: Site) -> dict[str, str]:
+def uris(site: Control) -> dict[str, str]:
     """Return where the rulebook follows each host: at the address that the inventory has, over plain TCP."""
     inventory = yaml.safe_load((pathlib.Path(site.inventory) / "hosts.yml").read_text())
     hosts = inventory["all"]["children"]["kvmfleet_hosts"]["hosts"]
