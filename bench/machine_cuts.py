@@ -16,7 +16,7 @@ import tempfile
 
 import yaml
 
-from ansible_collections.kvmfleet.migration.bench.power_cuts import Cuts, make_parser, run_cuts
+from ansible_collections.kvmfleet.migration.bench.power_cuts import REPEATED, Cuts, make_parser, run_cuts
 from ansible_collections.kvmfleet.migration.tests.lab.kvmlab.namespaces import entered_network
 from ansible_collections.kvmfleet.migration.tests.machines.scenarios.support.leased import LeasedSite, begin_cluster
 from ansible_collections.kvmfleet.migration.tests.machines.scenarios.support.machines import Machines, eventually
@@ -30,6 +30,7 @@ class MachineCuts(Cuts):
     def __init__(self, site: LeasedSite, gone_after: int) -> None:
         super().__init__(site, site.cluster.options, gone_after)
         self._machines, self._leased_site = site.machines, site
+        site.set_variables({**site.variables, **REPEATED})
         for number, name in zip(self._machines.numbers, GUESTS, strict=True):
             self._machines("guest", name, "--host", self._machines.host(number), "--mib", "24")
         site.lease_hosts()

@@ -43,7 +43,7 @@ def test_bad(tmp_path_factory):
     assert not first
 """,
     )
-    assert (results.passed, results.failed, results.failures) == (1, 1, ["lane: test_cases::test_bad"])
+    assert (results.passed, results.failed, results.failures) == (1, 1, ["lane: test_cases::test_bad: assert not True"])
 
 
 def test_a_run_without_a_case_has_failed(tmp_path: Path) -> None:
