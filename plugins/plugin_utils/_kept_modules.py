@@ -60,6 +60,11 @@ class Launch:
         return _read_program() + f"\n\n{call}\n".encode()
 
 
+def warning_text(warning: object) -> str:
+    """Return the text of a warning in the result of a module; since ansible-core 2.19, it is an object."""
+    return str(getattr(getattr(warning, "event", None), "msg", warning))
+
+
 class KeptModuleAction(ActionBase):
     """An action plugin whose modules are kept on the hosts."""
 
@@ -68,7 +73,13 @@ class KeptModuleAction(ActionBase):
     def _execute_module(
         self, module_name: str | None = None, module_args: t.Mapping[str, t.Any] | None = None, task_vars: Result | None = None, **more: t.Any
     ) -> Result:
-        """Run the module as Ansible does, if possible from what the host has kept of it."""
+        """Run the module as Ansible does, if possible from what the host has kept of it. Warnings are texts."""
+        result = self._execute_kept(module_name, module_args, task_vars, more)
+        if "warnings" in result:
+            result["warnings"] = list(map(warning_text, result["warnings"]))
+        return result
+
+    def _execute_kept(self, module_name: str | None, module_args: t.Mapping[str, t.Any] | None, task_vars: Result | None, more: Result) -> Result:
         launch = None if any(more.values()) else self._find_launch(module_name or self._task.action, task_vars or {})
         args = self._task.args if module_args is None else module_args
         for keeps in (False, True) if launch else ():

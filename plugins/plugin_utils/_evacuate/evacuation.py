@@ -144,7 +144,7 @@ class Evacuation:
             if probe:
                 probe.require_silence()
             reply = power.result().as_json() if power else None
-        warnings = tuple(str(one) for one in t.cast("t.Sequence[object]", seen.extra.get("warnings") or ()))
+        warnings = tuple(t.cast("t.Sequence[str]", seen.extra.get("warnings") or ()))
         return FirstRound(self.context.target_host, self._digest(question), boot_moment(), replace(seen, extra={}), silent, warnings, reply)
 
     def _digest(self, question: JsonObject) -> str:

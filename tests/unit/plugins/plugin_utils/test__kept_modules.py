@@ -13,6 +13,7 @@ import typing as t
 
 import pytest
 from ansible.executor.interpreter_discovery import InterpreterDiscoveryRequiredError
+from ansible.module_utils._internal._messages import Event, WarningSummary
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils import _kept_module as program
@@ -101,6 +102,17 @@ def test_where_nothing_can_be_kept_the_module_is_sent_as_usual(answers: list[str
     action = Action([*({program.ANSWER: answer} for answer in answers), {"changed": True}])
     assert action.run() == {"changed": True}
     assert action.sent[-1][0] == ORDINARY
+
+
+@pytest.mark.parametrize("answers", [[{}], [{program.ANSWER: program.UNUSABLE}, {}]])
+def test_a_warning_of_a_module_is_its_text(answers: list[Result]) -> None:
+    """A module that is not kept answers with the objects of ansible-core 2.19, whose form as a text is that of their fields."""
+    answers[-1]["warnings"] = [types.SimpleNamespace(event=types.SimpleNamespace(msg="systemd does not run this host")), "plain"]
+    assert Action(answers).run() == {"warnings": ["systemd does not run this host", "plain"]}
+
+
+def test_the_warnings_of_this_ansible_have_the_form_that_is_expected() -> None:
+    assert kept.warning_text(WarningSummary(event=Event(msg="beware"))) == "beware"
 
 
 def test_a_payload_of_an_unknown_form_is_sent_as_it_is() -> None:
