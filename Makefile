@@ -5,7 +5,7 @@
 # make setup   install the requirements of the lab and the tests: Debian packages, two virtual environments in .build
 # make demo    protect, check, maintain, evacuate and recover on three real libvirt hosts on this machine (KEEP=1 leaves them running; LEDGER=etcd uses three members, one of which dies; HA=1 evacuates without a person)
 # make demo-files  write the report's files of docs/demo again from docs/demo/report.json, after a change of the report
-# make test    run every suite except sanity-matrix, long, bench-quick, fuzz, mutations, faults, soak, eda, test-mixed and test-machines; the last line is "N passed, N failed"
+# make test    run every suite except sanity-matrix, long, bench-quick, fuzz, mutations, faults, soak, eda, power-cuts, machine-cuts, test-mixed and test-machines; the last line is "N passed, N failed"
 # make SUITE   run one suite: lint types units docs sanity sanity-releases sanity-matrix importer browser integration molecule bench-quick long fuzz mutations
 # make fuzz    feed damaged input to every parser (CASES=10000 for each target, SEED=1, TARGETS="times uris" for some targets)
 # make mutations  break each rule of docs/specs.md in a copy of the tree: a unit test that its row names must fail (ONLY='*post-copy*' for some rows)
@@ -19,6 +19,7 @@
 # make importer  build the tarball, import it as Galaxy does, and write its bill of materials: .build/dist
 # make docs    build the documentation as a site: .build/site/html/index.html
 # make eda     test the event source and the rulebooks with a real ansible-rulebook (installs Java if version 17 or newer is missing)
+# make power-cuts  let hosts of the lab die, and write into docs/benchmarks.md how long it takes until their guests are up without a person (CUTS=50); make machine-cuts: the same on whole machines (CUTS=10)
 # make bench   run all benchmarks, and write docs/benchmarks.md again (BENCH="drain --rounds 7" for some of them)
 # make browser  test the page of the report in a real Chromium; make charts: build its chart library again from npm packages
 # make format  format the Python code
@@ -28,7 +29,7 @@ PYTHON = .build/venv/bin/python
 # ONLY: a pattern of topic and name of fault scenarios, or of heading and row of docs/specs.md. LEDGER: the store of the demo's ledger.
 export ONLY LEDGER
 
-.PHONY: help setup sync demo test test-mixed test-machines test-machines-core simulate bench format clean sanity-matrix long bench-quick fuzz mutations faults soak eda $(SUITES)
+.PHONY: help setup sync demo test test-mixed test-machines test-machines-core simulate bench format clean sanity-matrix long bench-quick fuzz mutations faults soak eda power-cuts machine-cuts $(SUITES)
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -43,9 +44,9 @@ setup-browser setup-eda setup-machines: setup
 
 test browser: setup-browser
 
-eda: setup-eda
+eda power-cuts machine-cuts: setup-eda
 
-test-machines test-machines-core: setup-machines sync
+test-machines test-machines-core machine-cuts: setup-machines sync
 	@$(PYTHON) tests/tools/run_suites.py $(@:test-%=%)
 
 charts: setup-browser
@@ -81,7 +82,7 @@ simulate: sync
 bench: sync
 	@$(PYTHON) tests/tools/bench.py $(BENCH)
 
-$(SUITES) sanity-matrix long bench-quick fuzz mutations faults soak eda: sync
+$(SUITES) sanity-matrix long bench-quick fuzz mutations faults soak eda power-cuts: sync
 	@$(PYTHON) tests/tools/run_suites.py $@
 
 format: setup

@@ -30,6 +30,8 @@ MODULES = {
     "sanity-releases": "sanity_releases",
     "bench-quick": "bench",
     "machines-core": "machines_core",
+    "power-cuts": "power_cuts",
+    "machine-cuts": "machine_cuts",
 }
 # What runs beside them all, for most suites keep one processor busy or wait. Whatever is in none of these stages comes with the first.
 STAGES = (

@@ -15,6 +15,8 @@ import os
 import shutil
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from . import places, pytest
@@ -70,15 +72,20 @@ def _names() -> list[str]:
 
 def _run_with_fleet(results: Results, chosen: dict[str, Path]) -> None:
     """:arg chosen: by scenario the file that is written when it passes, named after the tree as it was before anything ran."""
-    with scenarios(results, PREFIX, places.INTEGRATION_VENV) as env:
-        env = {**env, "KVMFLEET_MACHINES_PREFIX": PREFIX}
+    with scenarios(results, PREFIX, places.INTEGRATION_VENV) as env, fleet(results, env) as inside:
+        for name, mark in chosen.items() if inside else ():
+            _run_scenario(results, name, inside, mark)
+
+
+@contextmanager
+def fleet(results: Results, env: dict[str, str]) -> Iterator[dict[str, str]]:
+    """Give the environment in which a fleet is up, empty if it does not come up; it is taken down at the end."""
+    env = {**env, "KVMFLEET_MACHINES_PREFIX": PREFIX}
+    _machines(env, "down", timeout=DOWN_SECONDS)
+    try:
+        yield env if results.check("the fleet comes up", [str(COMMAND), "up"], env=env, hang_seconds=UP_SECONDS) else {}
+    finally:
         _machines(env, "down", timeout=DOWN_SECONDS)
-        try:
-            if results.check("the fleet comes up", [str(COMMAND), "up"], env=env, hang_seconds=UP_SECONDS):
-                for name, mark in chosen.items():
-                    _run_scenario(results, name, env, mark)
-        finally:
-            _machines(env, "down", timeout=DOWN_SECONDS)
 
 
 def _machines(env: dict[str, str], *arguments: str, timeout: float) -> None:
