@@ -31,7 +31,6 @@ from .watchdog import read_watchdog
 
 _DISK_SECONDS = 1.0
 _ASK_EVERY_SECONDS = 1.0
-# Readers compare this with the revision at which they read another renewal: it was sent after that one.
 
 
 def serve() -> t.NoReturn:
