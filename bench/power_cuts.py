@@ -90,13 +90,13 @@ class Cuts:
     def restore(self, number: int) -> None:
         """Bring a host back as a person does, and let the brake forget it."""
 
-    def begin_rulebook(self, seconds: float) -> Rulebook:
-        """Begin an armed rulebook, which leads after so many seconds."""
+    def begin_rulebook(self) -> Rulebook:
+        """Begin an armed rulebook; it is ready when it leads."""
         etcd = {"kvmfleet_events_ledger": self._site.where, "kvmfleet_events_etcd": self._etcd}
         armed = {"kvmfleet_events_evacuate": True, "kvmfleet_events_gone_after_seconds": self._gone_after}
         rulebook = Rulebook(self._site, "kvmfleet.migration.host_gone", **etcd, **armed, **self.events)
         rulebook.meanwhile(lambda: "Loading rulebook" in rulebook.text(), "the rulebook is loaded", LIMIT_SECONDS)
-        time.sleep(seconds)
+        time.sleep(CONNECT_SECONDS)
         return rulebook
 
     def cut(self, seed: int, rulebook: Rulebook) -> dict[str, t.Any]:
@@ -220,7 +220,7 @@ def make_parser(text: str | None) -> argparse.ArgumentParser:
 def run_cuts(cuts: Cuts, wanted: argparse.Namespace) -> list[dict[str, t.Any]]:
     """Cut as often as wanted; return, and print, what came of each cut."""
     done: list[dict[str, t.Any]] = []
-    begun, rulebook = time.monotonic(), cuts.begin_rulebook(CONNECT_SECONDS)
+    begun, rulebook = time.monotonic(), cuts.begin_rulebook()
     try:
         for seed in range(wanted.seed, wanted.seed + wanted.cuts):
             if time.monotonic() - begun < wanted.until_seconds:
