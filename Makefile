@@ -44,7 +44,7 @@ setup-browser setup-eda setup-machines: setup
 
 test browser: setup-browser
 
-eda power-cuts machine-cuts: setup-eda
+eda power-cuts machine-cuts test-machines: setup-eda
 
 test-machines test-machines-core machine-cuts: setup-machines sync
 	@$(PYTHON) tests/tools/run_suites.py $(@:test-%=%)

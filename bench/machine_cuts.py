@@ -18,7 +18,7 @@ import yaml
 
 from ansible_collections.kvmfleet.migration.bench.power_cuts import REPEATED, Cuts, make_parser, make_section, report, run_cuts
 from ansible_collections.kvmfleet.migration.tests.lab.kvmlab.namespaces import entered_network
-from ansible_collections.kvmfleet.migration.tests.machines.scenarios.support.leased import LeasedSite, begin_cluster
+from ansible_collections.kvmfleet.migration.tests.machines.scenarios.support.leased import LeasedSite, begin_cluster, list_uris
 from ansible_collections.kvmfleet.migration.tests.machines.scenarios.support.machines import Machines, eventually
 
 GUESTS = ("g0", "g1", "g2")
@@ -36,13 +36,8 @@ class MachineCuts(Cuts):
         for number, name in zip(self._machines.numbers, GUESTS, strict=True):
             self._machines("guest", name, "--host", self._machines.host(number), "--mib", "24")
         site.lease_hosts()
-        self.events = {"kvmfleet_events_hosts": self._list_uris()}
-
-    def _list_uris(self) -> dict[str, str]:
         inventory = yaml.safe_load((pathlib.Path(self._site.inventory) / "hosts.yml").read_text(encoding="utf-8"))
-        group = inventory["all"]["children"]["kvmfleet_hosts"]
-        query = f"no_tty=1&no_verify=1&keyfile={group['vars']['ansible_ssh_private_key_file']}"
-        return {name: f"qemu+ssh://root@{one['ansible_host']}/system?{query}" for name, one in group["hosts"].items()}
+        self.events = {"kvmfleet_events_hosts": list_uris(inventory["all"]["children"]["kvmfleet_hosts"])}
 
     def list_active(self) -> dict[int, set[str]]:
         return self._machines.active()

@@ -12,7 +12,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.tests.integration.guides.support.reader import Reader
+from ansible_collections.kvmfleet.migration.tests.integration.guides.support.reader import LabReader
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab, end_what_moves, forget_collection, fresh_lab
 
 PREFIX = f"{os.environ.get('KVMFLEET_LAB_PREFIX', '')}gui"
@@ -25,9 +25,9 @@ def lab() -> t.Iterator[Lab]:
 
 
 @pytest.fixture
-def reader(lab: Lab, tmp_path: pathlib.Path) -> t.Iterator[Reader]:
+def reader(lab: Lab, tmp_path: pathlib.Path) -> t.Iterator[LabReader]:
     """Somebody who has done what the first guide says to write; afterwards the hosts are as if nobody had ever been there."""
-    reader = Reader(lab, tmp_path)
+    reader = LabReader(lab, tmp_path)
     reader.files_of("first-drain.md")
     yield reader
     reader.close()

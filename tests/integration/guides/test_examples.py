@@ -11,7 +11,7 @@ import typing as t
 
 import yaml
 
-from ansible_collections.kvmfleet.migration.tests.integration.guides.support.reader import Reader
+from ansible_collections.kvmfleet.migration.tests.integration.guides.support.reader import LabReader
 
 ALL = "all"
 # By plugin: all of its examples, or those of these names.
@@ -39,7 +39,7 @@ GUESTS = ("web1", "db1")
 Task = dict[str, t.Any]
 
 
-def examples(reader: Reader) -> dict[str, list[Task]]:
+def examples(reader: LabReader) -> dict[str, list[Task]]:
     """Return the examples of every plugin: tasks or plays."""
     assert reader.run("ansible-doc --metadata-dump kvmfleet.migration") == 0, reader.printed
     told = json.loads(reader.printed[reader.printed.index("{") :])["all"]
@@ -54,7 +54,7 @@ def playbook(found: dict[str, list[Task]]) -> list[Task]:
     return [*plays, {"name": "All others", "hosts": "kvm1", "gather_facts": False, "tasks": tasks}]
 
 
-def test_read_only_examples_of_the_documentation_run_and_change_nothing(reader: Reader) -> None:
+def test_read_only_examples_of_the_documentation_run_and_change_nothing(reader: LabReader) -> None:
     for name in GUESTS:
         reader.guest(name, "kvm1", "--mib", "48")
     assert reader.run("ansible kvm1 -m kvmfleet.migration.host -a state=enabled") == 0, reader.printed

@@ -11,7 +11,7 @@ import pathlib
 import pytest
 
 from ansible_collections.kvmfleet.migration.tests.integration.guides.support import guide as g
-from ansible_collections.kvmfleet.migration.tests.integration.guides.support.reader import Reader
+from ansible_collections.kvmfleet.migration.tests.integration.guides.support.reader import LabReader
 
 # What every change is tried on: the way of who is new, through the worst day, and what errors look like.
 ALWAYS = ("README", "errors")
@@ -19,7 +19,7 @@ GUIDES = [pytest.param(path, id=path.stem, marks=() if path.stem in ALWAYS else 
 
 
 @pytest.mark.parametrize("guide", GUIDES)
-def test_a_guide_works_step_by_step_as_it_is_written(reader: Reader, guide: pathlib.Path) -> None:
+def test_a_guide_works_step_by_step_as_it_is_written(reader: LabReader, guide: pathlib.Path) -> None:
     reader.follow(g.steps_of(guide))
     for name in reader.guests:
         places = reader.lab.places(name)

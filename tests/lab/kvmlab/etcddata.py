@@ -97,13 +97,14 @@ def _etcdctl(cluster: t.Optional[etcd.Cluster], *words: str) -> None:
     """Run etcdctl, for a running cluster with its addresses and certificates."""
     if not shutil.which("etcdctl"):
         raise LabError("etcdctl is missing. Install it with: apt install -y --no-install-recommends etcd-client")
-    environment = {"PATH": os.defpath, "ETCDCTL_API": "3", **(_access(cluster) if cluster else {})}
+    environment = {"PATH": os.defpath, "ETCDCTL_API": "3", **(access_environment(cluster) if cluster else {})}
     done = subprocess.run(["etcdctl", *words], env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise LabError(f"etcdctl {words[0]} {words[1]} failed: {done.stdout}{done.stderr}")
 
 
-def _access(cluster: etcd.Cluster) -> t.Dict[str, str]:
+def access_environment(cluster: etcd.Cluster) -> t.Dict[str, str]:
+    """Return the variables by which C(etcdctl) reaches a member, without those of a user."""
     options = cluster.options
     scheme = "https" if "ca_file" in options else "http"
     files = {"ETCDCTL_CACERT": "ca_file", "ETCDCTL_CERT": "cert_file", "ETCDCTL_KEY": "key_file"}

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from . import places, pytest
+from . import eda, places, pytest
 from .results import Results
 from .warnings_gate import scenarios
 
@@ -29,6 +29,8 @@ SCENARIOS = Path("tests", "machines", "scenarios")
 PASSED = places.BUILD / "machines"
 # What a scenario's outcome depends on, without the files of the other scenarios.
 TREE = ("meta", "playbooks", "plugins", "roles", "tests/integration/recover/support", "tests/integration/support", "tests/lab", "tests/machines")
+# Run under ansible-rulebook, and follow a guide: by name what the outcome depends on as well.
+GUIDED = {"high_availability": ("docs/guides", "extensions", "tests/integration/guides/support")}
 CORE = ("whole_story", "power_cut", "nfs_lease", "kill_user_processes")
 # For hangs only: on two processors that do nothing else, only the maintenance night takes longer than 20 minutes; whole_story took 67 beside other work.
 SCENARIO_SECONDS = 4 * 3600
@@ -60,7 +62,9 @@ def tree_digest(name: str, root: Path = places.COPY) -> str:
     """Return what changes with any file that the outcome of this scenario depends on."""
     digest = hashlib.sha256()
     others = set((root / SCENARIOS).glob("test_*.py")) - {root / SCENARIOS / f"test_{name}.py"}
-    for path in sorted(path for part in TREE for path in (root / part).rglob("*") if path.is_file() and "__pycache__" not in path.parts):
+    for path in sorted(
+        path for part in (*TREE, *GUIDED.get(name, ())) for path in (root / part).rglob("*") if path.is_file() and "__pycache__" not in path.parts
+    ):
         if path not in others:
             digest.update(f"{path.relative_to(root)}\n".encode() + path.read_bytes())
     return digest.hexdigest()[:16]
@@ -96,8 +100,9 @@ def _run_scenario(results: Results, name: str, env: dict[str, str], mark: Path) 
     evidence = places.RESULTS / f"machines-{name}"
     shutil.rmtree(evidence, ignore_errors=True)
     one, begun = Results(results.suite), time.monotonic()
-    python = places.tool("python", places.INTEGRATION_VENV)
-    told = {**env, "KVMFLEET_MACHINES_EVIDENCE": str(evidence)}
+    venv = eda.VENV if name in GUIDED else places.INTEGRATION_VENV
+    python = places.tool("python", venv)
+    told = {**env, "PATH": places.environment(venv)["PATH"], "KVMFLEET_MACHINES_EVIDENCE": str(evidence)}
     pytest.run(one, name, python, [str(SCENARIOS / f"test_{name}.py")], told, hang_seconds=SCENARIO_SECONDS)
     if one.passed and not one.failed and not one.skipped:
         mark.parent.mkdir(parents=True, exist_ok=True)

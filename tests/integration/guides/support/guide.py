@@ -11,6 +11,8 @@ A mark is a comment of HTML on a line of its own. All but C(lab) speak of the fe
 - C(sees): each line is in what the last command printed. An ellipsis stands for anything, runs of blanks for one.
 - C(not run: REASON): the reader types this, and a test cannot.
 - C(lab: VERB ...): what happens to the hosts here, in words of the lab.
+
+A mark that says C(in the lab) or C(on machines) before its colon is for readers there only: on hosts of the lab, where no systemd runs, or on whole machines.
 """
 
 from __future__ import annotations
@@ -25,20 +27,25 @@ README = ROOT / "README.md"
 
 LAB, FILE, RUN, SEES, NOT_RUN, UNMARKED = "lab", "file", "run", "sees", "not run", "unmarked"
 FAILS, BACKGROUND = "fails", "background"
+IN_THE_LAB, ON_MACHINES = "in the lab", "on machines"
 
-_MARK = re.compile(r"<!-- (lab|file|run|sees|not run)(?:: (.+))? -->")
+_MARK = re.compile(rf"<!-- (lab|file|run|sees|not run)(?: ({IN_THE_LAB}|{ON_MACHINES}))?(?:: (.+))? -->")
 _FENCE = re.compile(r"```(\w*)")
 
 
 @dataclass(frozen=True)
 class Step:
-    """A block with its mark, or a verb of the lab. C(line) is where it begins, C(language) that of its fence."""
+    """A block with its mark, or a verb of the lab.
+
+    C(line) is where it begins, C(language) that of its fence. C(place) is L(IN_THE_LAB) or L(ON_MACHINES) if it is for readers there only.
+    """
 
     kind: str
     argument: str
     text: str
     line: int
     language: str = ""
+    place: str = ""
 
 
 def paths() -> list[pathlib.Path]:
@@ -54,14 +61,14 @@ def steps_of(guide: pathlib.Path) -> list[Step]:
     for number, line in lines:
         if found := _MARK.fullmatch(line):
             mark = _unused(mark, guide)
-            step = Step(found[1], found[2] or "", "", number)
+            step = Step(found[1], found[3] or "", "", number, place=found[2] or "")
             if step.kind == LAB:
                 steps.append(step)
             else:
                 mark = step
         elif fence := _FENCE.fullmatch(line):
             body = list(iter(lambda: next(lines)[1], "```"))
-            steps.append(Step(mark.kind, mark.argument, "".join(f"{text}\n" for text in body), number, fence[1]))
+            steps.append(Step(mark.kind, mark.argument, "".join(f"{text}\n" for text in body), number, fence[1], mark.place))
             mark = Step(UNMARKED, "", "", 0)
         elif line:
             _unused(mark, guide)

@@ -97,6 +97,15 @@ class LeasedSite(Site):
         return self.machines.on(number, "cat /run/watchdog.pid").strip()
 
 
+def list_uris(group: t.Mapping[str, t.Any]) -> dict[str, str]:
+    """Return where events of each host are followed: over SSH, with the key of the fleet.
+
+    :arg group: the hosts in the inventory of the fleet.
+    """
+    query = f"no_tty=1&no_verify=1&keyfile={group['vars']['ansible_ssh_private_key_file']}"
+    return {name: f"qemu+ssh://root@{one['ansible_host']}/system?{query}" for name, one in group["hosts"].items()}
+
+
 def begin_cluster(folder: pathlib.Path) -> Cluster:
     """Begin an etcd of three members with users, which the machines reach; called within the network of the fleet."""
     cluster = Cluster(folder)
