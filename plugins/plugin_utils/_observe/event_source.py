@@ -32,6 +32,7 @@ from .libvirt_events import (
     EventWords,
     HostLink,
     LinkReporter,
+    source_started,
 )
 from .signs_of_life import PROBE_SECONDS, LeasesByName, LedgerServices, ProbeAnswer, probe_port
 
@@ -135,6 +136,7 @@ class HostFollower:
 
     async def run(self, queue: EventQueue) -> None:
         """Deliver events until cancelled."""
+        self._on_event(source_started([host.name for host in self._hosts], self._by, utc_now()))
         if self._services:
             self._services.start()
         try:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import threading
 import typing as t
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.connection import (
     KEEPALIVE_COUNT,
@@ -28,7 +28,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 Event = JsonObject
 
 HOST_SUSPECT, HOST_ISOLATED, HOST_GONE, HOST_BACK = "host_suspect", "host_isolated", "host_gone", "host_back"
-EVENTS_LOST = "events_lost"
+SOURCE_STARTED, EVENTS_LOST = "source_started", "events_lost"
 JOB_COMPLETED, MIGRATION_ITERATION, POST_COPY_FAILED = "job_completed", "migration_iteration", "post_copy_failed"
 SOURCE, DESTINATION = "source", "destination"
 
@@ -49,7 +49,10 @@ _SIDES = {_SUSPENDED: SOURCE, _RESUMED: DESTINATION}
 # virDomainState and virDomainPausedReason, virDomainRunningReason: the state of a domain whose post-copy broke while no link was listening.
 _POST_COPY_FAILED_STATES = {(3, 13): SOURCE, (1, 11): DESTINATION}
 
-EVENTS = (*(name for name, _details in _LIFECYCLE), JOB_COMPLETED, MIGRATION_ITERATION, POST_COPY_FAILED, HOST_SUSPECT, HOST_ISOLATED, HOST_GONE, HOST_BACK)
+EVENTS = (
+    *(name for name, _details in _LIFECYCLE),
+    *(JOB_COMPLETED, MIGRATION_ITERATION, POST_COPY_FAILED, HOST_SUSPECT, HOST_ISOLATED, HOST_GONE, HOST_BACK, SOURCE_STARTED),
+)
 
 # Names of virDomainGetJobStats and of events, for a job that has ended.
 _JOB_FIGURES = (
@@ -113,9 +116,17 @@ class EventWords:
         return {**self._base, "domain": printable_line(domain), "uuid": uuid, "event": name, "detail": printable_line(detail), "time": self._clock(), **more}
 
 
+_NOBODY: JsonObject = {"host": "", "uri": "", "domain": "", "uuid": ""}
+
+
 def events_lost(count: int, time: str) -> Event:
     """Return the event of lost events: the rulebook was too slow for that number of events."""
-    return {"host": "", "uri": "", "domain": "", "uuid": "", "event": EVENTS_LOST, "detail": "", "time": time, "count": count}
+    return {**_NOBODY, "event": EVENTS_LOST, "detail": "", "time": time, "count": count}
+
+
+def source_started(hosts: Sequence[str], by: str, time: str) -> Event:
+    """Return the first event of a source, which follows these hosts."""
+    return {**_NOBODY, "event": SOURCE_STARTED, "detail": "", "time": time, "hosts": list(hosts), "by": by}
 
 
 # virConnectCloseReason

@@ -16,7 +16,7 @@ from ansible_collections.kvmfleet.migration.tests.unit.docs.pages import DOCS, R
 
 PAGE = (DOCS / "playbooks.md").read_text(encoding="utf-8")
 # What nobody starts at a shell to work with a fleet: it sets something up, or reacts to an event.
-OTHERS = {"awx_setup", "exchange_keys", "react_host_back", "react_host_gone", "react_host_isolated", "react_post_copy_failed"}
+OTHERS = {"awx_setup", "exchange_keys", "react_armed", "react_host_back", "react_host_gone", "react_host_isolated", "react_post_copy_failed"}
 ROW = re.compile(r"^\| `(\w+)` \| (?:`(\w+)`)? ?\| \S", re.MULTILINE)
 SURVEY = re.compile(r"^ {10}(\w+): \"\{\{ (\w+) \| default\(''\) \}\}\"$", re.MULTILINE)
 

@@ -42,6 +42,27 @@ def test_a_host_without_any_evidence_source_is_refused_before_consent_and_brake(
     assert (control.slots(), incidents(control), (control.folder / "asked").exists()) == ([], [], False)
 
 
+def test_what_would_refuse_an_evacuation_is_said_when_it_is_armed(control: Control) -> None:
+    """The ledger does not know kvm3, and kvm2 has no evidence; of kvm9 the inventory knows nothing."""
+    inventory = json.loads((control.folder / "inventory.json").read_text(encoding="utf-8"))
+    hosts = inventory["all"]["children"]["kvmfleet_hosts"]["hosts"]
+    for name in ("kvm1", "kvm3", "kvm4"):
+        hosts[name] = {"kvmfleet_fencing": {"agent": "fence_ipmilan"}}
+    (control.folder / "inventory.json").write_text(json.dumps(inventory), encoding="utf-8")
+    before = control.stored()
+    code, text = control.run("react_armed", "-e", json.dumps({"followed": ["kvm1", "kvm2", "kvm3"]}))
+    said = {
+        "kvm4 would not be evacuated: it is in the group kvmfleet_hosts, but not in kvmfleet_events_hosts",
+        f"kvm3 could not be evacuated: it is not in the ledger {control.ledger}",
+        "armed without any evidence source for kvm2",
+        "Evacuation on events is armed for kvm1.",
+    }
+    assert (code != 0, {words for words in said if words in text}) == (True, said), text
+    code, text = control.run("react_armed", "-e", json.dumps({"followed": ["kvm1", "kvm9"]}))
+    assert (code != 0, "kvm9 of kvmfleet_events_hosts cannot be evacuated" in text, "is armed for" in text) == (True, True, False), text
+    assert (control.slots(), incidents(control), control.stored()) == ([], [], before)
+
+
 def test_too_many_silent_hosts_are_an_incident_and_nobody_is_asked(control: Control) -> None:
     asked = ("-e", json.dumps({"kvmfleet_events_consent": ["touch", str(control.folder / "asked")], "evacuate_host_fence_tasks": "fence.yml"}))
     code, text = control.run("react_host_gone", "-e", "source=kvm4", "-e", json.dumps({"silent": ["kvm3", "kvm4"]}), *asked)

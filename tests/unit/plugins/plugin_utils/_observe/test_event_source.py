@@ -82,8 +82,8 @@ class Stage:
         return event["host"], event["event"]
 
     async def next_event(self) -> dict[str, t.Any]:
-        """Return the next event but suspicions, which depend on when links are made."""
-        while (event := await self.queue.get())["event"] == "host_suspect":
+        """Return the next event but the first one, and suspicions, which depend on when links are made."""
+        while (event := await self.queue.get())["event"] in ("source_started", "host_suspect"):
             pass
         return dict(event)
 
@@ -276,8 +276,9 @@ def test_what_a_leader_has_not_delivered_when_it_loses_its_lock_is_dropped() -> 
             one.reporter.event(one, one.words.lifecycle_event("web1", "", 2, 0))
             await asyncio.sleep(0.1)
             busy.opened.set()
-            found = [(await asyncio.wait_for(busy.queue.get(), LIMIT_SECONDS))["domain"] for _event in range(2)]
-            assert found == ["web0", "web1"]
+            found = [await asyncio.wait_for(busy.queue.get(), LIMIT_SECONDS) for _event in range(3)]
+            assert [(event["event"], event["domain"]) for event in found] == [("source_started", ""), ("started", "web0"), ("started", "web1")]
+            assert found[0]["hosts"] == ["kvm1", "kvm2"]
         finally:
             task.cancel()
             await asyncio.wait({task}, timeout=LIMIT_SECONDS)
