@@ -57,7 +57,8 @@ class MachineCuts(Cuts):
         self._machines("heal", host)
         self._machines("poweron", host)
         eventually(lambda: number in self.list_active(), "the host answers")
-        self._leased_site.succeed("recover", target=host)
+        # A move home takes minutes under emulation, and is shown elsewhere.
+        self._leased_site.succeed("recover", target=host, recover_host_bring_home=False)
         self._forget_incident()
         self._leased_site.do_everywhere("protect", guard=True)
         eventually(lambda: len(self._leased_site.bound()) == len(GUESTS), "all leases are bound to watchdogs")

@@ -223,10 +223,12 @@ def run_cuts(cuts: Cuts, wanted: argparse.Namespace) -> list[dict[str, t.Any]]:
     begun, rulebook = time.monotonic(), cuts.begin_rulebook()
     try:
         for seed in range(wanted.seed, wanted.seed + wanted.cuts):
-            if time.monotonic() - begun < wanted.until_seconds:
-                done.append(cuts.cut(seed, rulebook))
-                print(json.dumps(done[-1]), flush=True)
+            if time.monotonic() - begun >= wanted.until_seconds:
+                break
+            if done:
                 cuts.restore(done[-1]["victim"])
+            done.append(cuts.cut(seed, rulebook))
+            print(json.dumps(done[-1]), flush=True)
     finally:
         rulebook.kill()
     return done
