@@ -35,6 +35,7 @@ GONE_AFTER_SECONDS = 60
 # The host, and its ID, of which the guide speaks where it means each one.
 _EXAMPLE, _EXAMPLE_ID = "kvm2", "1b0c7a52-4a5f-4e0f-9a3f-8c7d1d0e5a02"
 _EXAMPLE_KEYS, _KEYS = f"/kvmfleet/{LEASES_FOLDER}/", f"{PREFIX}/{LEASES_FOLDER}/"
+_LEDGER, _STATE = "etcd://10.0.0.21:2379,10.0.0.22:2379,10.0.0.23:2379/kvmfleet", "$HOME/.local/state"
 _SECOND_ADDRESS = "kvmfleet_second_address"
 # Of each host and each group, the guide has one file; the reader has what is needed to reach the machines beside it.
 _VARIABLES = re.compile(r"(group_vars|host_vars)/(\w+)\.yml")
@@ -82,9 +83,11 @@ class MachineReader(Reader):
             return own
         return own.replace(_EXAMPLE_KEYS, _KEYS).replace(_EXAMPLE_ID, self.machines.on(number, "cat /var/lib/kvmfleet/host-id").strip())
 
+    def translate(self, text: str) -> str:
+        return super().translate(text.replace(_LEDGER, self.cluster.location()).replace(_STATE, self.environment["XDG_STATE_HOME"]))
+
     def adapt(self, path: str, values: dict[str, t.Any]) -> dict[str, t.Any]:
-        etcd = {"ledger": self.cluster.location(), "etcd": self.cluster.options}
-        own: dict[str, t.Any] = {name: value for prefix in ("kvmfleet_", "kvmfleet_events_") for name, value in _prefixed(prefix, etcd) if name in values}
+        own: dict[str, t.Any] = {name: self.cluster.options for name in ("kvmfleet_etcd", "kvmfleet_events_etcd") if name in values}
         if "kvmfleet_lease" in values:
             tls = {name: self.cluster.options[name] for name in ("cert_file", "key_file")}
             times = {name: LEASE[name] for name in ("lease_seconds", "renew_seconds")}
@@ -119,7 +122,3 @@ class MachineReader(Reader):
         assert self.run(f"ip address add {address.rpartition('.')[0]}.254/24 dev {device}") == 0, self.printed
         number = int(host[-1])
         self.machines.on(number, f"ip address add {address}/24 dev $(ip -o -4 route get {CONTROL_ADDRESS} | sed 's/.* dev \\([^ ]*\\).*/\\1/')")
-
-
-def _prefixed(prefix: str, values: dict[str, t.Any]) -> list[tuple[str, t.Any]]:
-    return [(f"{prefix}{name}", value) for name, value in values.items()]
