@@ -27,6 +27,7 @@ def test_a_disarmed_rulebook_does_not_evacuate(site: Site, guest: Make, begin: B
     guest("web")
     site.protect()
     unarmed = begin("kvmfleet.migration.host_gone")
+    unarmed.says("Evacuation on events is off")
     site.lose(1)
     unarmed.says(f"{site.name(1)} has been silent")
     unarmed.says("Nothing is done")
@@ -54,6 +55,7 @@ def test_the_brake_counts_an_evacuation_of_a_rulebook_that_was_killed(site: Site
     for number in (1, 2, 3):
         site.variable(number, "kvmfleet_events_consent", ["sh", "-c", f'echo "$0" >> {asked}'])
     rulebook = begin("kvmfleet.migration.host_gone", kvmfleet_events_evacuate=True)
+    rulebook.says(f"Evacuation on events is armed for {', '.join(map(site.name, (1, 2, 3)))}.")
     site.lose(1)
     rulebook.meanwhile(lambda: evacuated(site, "web1"), "web1 is evacuated", PLAY_SECONDS)
     rulebook.kill()
