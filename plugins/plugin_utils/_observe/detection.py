@@ -24,6 +24,8 @@ _SUSPECT_AFTER_SECONDS = 10.0
 _SETTLE_SECONDS = 10.0
 # For how long a connection to libvirt may look open although the host is dead: the keepalive, and a reader that is busy.
 _OPEN_SECONDS = 45.0
+# From the first sign of life of a host that boots until its libvirt answers.
+_BOOT_SECONDS = 120.0
 
 
 @dataclasses.dataclass
@@ -211,7 +213,7 @@ class HostDetection:
     def _state_after_gone(self, now: float) -> str:
         """Return the state of a host that was gone and shows a sign of life: while it boots, its libvirt answers last."""
         self._answers_since = now if self._answers_since is None else self._answers_since
-        return ISOLATED if now - self._answers_since >= self._limit else GONE
+        return ISOLATED if now - self._answers_since >= max(self._limit, _BOOT_SECONDS) else GONE
 
     def _state_without_libvirt(self, now: float) -> str:
         silent = now - self._paths[LIBVIRT].heard_at

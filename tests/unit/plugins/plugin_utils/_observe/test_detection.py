@@ -228,11 +228,21 @@ def test_a_host_that_boots_after_it_was_gone_is_back_and_not_isolated() -> None:
     assert host.states == [SUSPECT, GONE, UP]
 
 
+def test_a_boot_may_take_longer_than_the_silence_after_which_a_host_is_gone() -> None:
+    host = Host(gone_after=20, has_lease=True)
+    host.lose_libvirt()
+    host.live(60, lease=False)
+    host.live(110)
+    assert host.states == [SUSPECT, GONE]
+    host.live(20)
+    assert host.states == [SUSPECT, GONE, ISOLATED]
+
+
 def test_a_host_that_was_gone_and_whose_libvirt_stays_silent_is_isolated_in_the_end() -> None:
     host = Host(has_lease=True)
     host.lose_libvirt()
     host.live(100, lease=False)
-    host.live(100)
+    host.live(150)
     assert host.states == [SUSPECT, GONE, ISOLATED]
 
 
