@@ -60,8 +60,7 @@ class MachineCuts(Cuts):
         # A move home takes minutes under emulation, and is shown elsewhere.
         self._leased_site.succeed("recover", target=host, recover_host_bring_home=False)
         self._forget_incident()
-        protected = self._leased_site.do(number, "protect", guard=True)
-        assert protected.code == 0, protected.text
+        self._leased_site.do_everywhere("protect", guard=True)
         eventually(lambda: len(self._leased_site.bound()) == len(GUESTS), "all leases are bound to watchdogs")
 
 
