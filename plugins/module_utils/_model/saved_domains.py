@@ -233,6 +233,12 @@ class DomainProtection:
     origin: Maybe[str] = ABSENT
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
+    @property
+    def folders(self) -> t.FrozenSet[str]:
+        """The folders whose tokens prove its disks and files."""
+        named = (image.get("folders") for image in (*(self.disks or ()), *(self.files or ())))
+        return frozenset(str(folder) for folders in named if isinstance(folders, list) for folder in folders)
+
     def state_before(self, boot_id: t.Optional[str]) -> t.Optional[EarlierState]:
         """Return the state of a domain that ran before the given boot of its host and was not seen to run in it; null for any other.
 

@@ -154,10 +154,24 @@ class ProtectSteps:
         changed = answer.changed
         if self.ledger and not self.check:
             identity = HostIdentity(self.name, answer.host_id, identity.host_uuid, identity.machine_id)
-            after = self._update_entry(identity, lambda entry: _with_tokens(entry, answer, addresses))
+            kept = self._list_kept_tokens(before, answer)
+            after = self._update_entry(identity, lambda entry: _with_tokens(entry, answer, kept, addresses))
             changed = changed or before is None or _has_changed(before, after, ("name", "host_id", "host_uuid", "machine_id", *_TOKEN_KEYS))
         tokens = LeftTokens(tuple(sorted(answer.folders)), answer.unwritable)
         return LeaveResult(changed or before is None, answer.host_id, tokens, tuple(list_uuid_notes(before, identity, ())))
+
+    def _list_kept_tokens(self, before: t.Optional[HostEntry], answer: _LeaveAnswer) -> dict[str, str]:
+        """Return the earlier tokens that a domain still needs which was saved on this host, and has left it.
+
+        Until the host that has the domain now is protected, only these tokens prove its disks.
+        """
+        folders = (before.folders or {}) if before else {}
+        unused = {folder: nonce for folder, nonce in folders.items() if folder not in answer.folders and folder not in answer.unwritable}
+        if not unused or before is None or self.ledger is None:
+            return {}
+        saved = (document.domain.saved for document in self.ledger.list_domains())
+        needed = {folder for domain in saved if domain and domain.host and domain.host.is_same(before.host_ref) for folder in domain.folders}
+        return {folder: nonce for folder, nonce in unused.items() if folder in needed}
 
     def read_tokens(self) -> ReadResult:
         """Read the tokens of all peers and write which of them this host sees, by the folders as the peers call them.
@@ -301,6 +315,6 @@ def _has_changed(before: HostEntry, after: HostEntry, keys: t.Sequence[str]) -> 
     return any((getattr(before, key) or None) != (getattr(after, key) or None) for key in keys)
 
 
-def _with_tokens(entry: HostEntry, answer: _LeaveAnswer, addresses: JsonObject) -> HostEntry:
+def _with_tokens(entry: HostEntry, answer: _LeaveAnswer, kept: t.Mapping[str, str], addresses: JsonObject) -> HostEntry:
     devices = entry.devices if answer.devices is ABSENT else answer.devices
-    return replace(entry, folders=answer.folders, unwritable=answer.unwritable, devices=devices, addresses=addresses)
+    return replace(entry, folders={**kept, **answer.folders}, unwritable=answer.unwritable, devices=devices, addresses=addresses)

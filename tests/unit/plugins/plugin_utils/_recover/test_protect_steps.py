@@ -47,6 +47,7 @@ class Host:
     def __init__(self) -> None:
         self.host_id: str | None = None
         self.domains = [reported_domain()]
+        self.folders = {FOLDER: NONCE}
         self.error: str | None = None
         self.remembered: list[Body] = []
         self.meanwhile: t.Callable[[], None] = lambda: None
@@ -64,7 +65,7 @@ class Host:
         if work["check"]:
             return {"changed": True, "host_id": self.host_id, "folders": {}, "unwritable": {}, "devices": {}}
         self.host_id = ID1
-        return {"changed": FOLDER not in work["known"], "host_id": ID1, "folders": {FOLDER: NONCE}, "unwritable": {}, "devices": {}}
+        return {"changed": FOLDER not in work["known"], "host_id": ID1, "folders": self.folders, "unwritable": {}, "devices": {}}
 
     def see(self, work: Body) -> Body:
         return {"sees": work["folders"]}
@@ -132,6 +133,20 @@ def test_the_watchdog_that_was_seen_is_in_the_entry_of_the_host(ledger: FileLedg
     host.watchdog = None
     steps.set_up_guard(install=True, with_token=False)
     assert find_protected(ledger)["watchdog"] is None
+
+
+def test_a_token_stays_until_the_domains_that_left_are_saved_where_they_are(ledger: FileLedger, host: Host, steps: ProtectSteps) -> None:
+    all_of(steps)
+    (document,) = ledger.list_domains()
+    moved = ledger.put_domain(dataclasses.replace(document.domain, possible_hosts=(KVM2,)), document.version)
+    host.domains, host.folders = [], {}
+    assert not steps.leave_tokens({"ssh_port": 22}).changed
+    assert ledger.list_hosts()[0].host.folders == {FOLDER: NONCE}
+
+    saved_there = {**(moved.domain.protected or {}), "host": encode(KVM2)}
+    ledger.put_domain(dataclasses.replace(moved.domain, protected=saved_there), moved.version)
+    assert steps.leave_tokens({"ssh_port": 22}).changed
+    assert ledger.list_hosts()[0].host.folders == {}
 
 
 def find_protected(ledger: FileLedger) -> Body:
