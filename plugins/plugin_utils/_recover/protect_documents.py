@@ -26,15 +26,16 @@ from .._ledger.documents import Document, DomainEntry, HostEntry
 from .._ledger.host_entries import list_entries
 from .._ledger.ledger import Ledger
 from .._ledger.rules import describe_record, holds_domain
-from .._ledger.sights import Sights, list_sights_of
+from .._ledger.sights import Sights
 from .._observe.fleet_scan import find_foreign_act
+from .witnesses import FolderNames, infer_sights
 
 
 @dataclass(frozen=True)
 class ProtectInputs:
     """C(documents), C(unsettled) records and the newest C(tombstones) (evacuations that are C(done)), each by the domain's UUID; C(hosts), the entries.
 
-    :arg sights: what each other host sees of the host whose domains are saved, by its ID.
+    :arg sights: what each other host sees of the host whose domains are saved, by its ID; see L(infer_sights).
     :arg lost: UUIDs of domains of moves that hosts remember and the ledger does not.
     """
 
@@ -46,7 +47,7 @@ class ProtectInputs:
     lost: t.Collection[str] = ()
 
 
-def read_inputs(ledger: t.Optional[Ledger], host_id: t.Optional[str]) -> ProtectInputs:
+def read_inputs(ledger: t.Optional[Ledger], host_id: t.Optional[str], names_here: FolderNames) -> ProtectInputs:
     """Return the inputs for a host; empty if the ledger does not exist yet.
 
     The documents are read first: a record that is opened or closed later raises the version of the document of its domain.
@@ -57,7 +58,7 @@ def read_inputs(ledger: t.Optional[Ledger], host_id: t.Optional[str]) -> Protect
     unsettled = {_domain_uuid(record): record for record in ledger.list_records(unsettled_only=True) if holds_domain(record)}
     done = sorted(ledger.list_records(types=[s.EVACUATION], statuses=[s.DONE]), key=lambda record: record.updated_at)
     hosts = list_entries(ledger)
-    return ProtectInputs(documents, unsettled, {_domain_uuid(record): record for record in done}, hosts, list_sights_of(ledger, hosts, host_id))
+    return ProtectInputs(documents, unsettled, {_domain_uuid(record): record for record in done}, hosts, infer_sights(ledger, hosts, host_id, names_here))
 
 
 def _domain_uuid(record: MoveRecord) -> str:

@@ -39,6 +39,7 @@ from .protect_documents import (
     list_unproved,
     prove_images,
 )
+from .witnesses import FolderNames, keep_folder_names
 
 _HIDDEN_KEY = "definition"
 
@@ -207,6 +208,7 @@ class DomainSaver:
     :arg ask: asks the host for the domains of these UUIDs, or for all.
     :arg write: false in check mode.
     :arg remembered: the moves that other hosts of the fleet remember, as far as known.
+    :arg names_here: what the host calls the folders of others.
     """
 
     ledger: t.Optional[Ledger]
@@ -215,6 +217,7 @@ class DomainSaver:
     by: str
     write: bool
     remembered: t.Sequence[tuple[str, t.Optional[t.Sequence[JsonObject]]]] = ()
+    names_here: FolderNames = keep_folder_names
 
     def save_domains(self) -> ProtectOutcome:
         """Return the result of every domain. C(changed) of an error states whether some documents were written before."""
@@ -229,7 +232,7 @@ class DomainSaver:
     def _save_in_rounds(self, outcome: ProtectOutcome) -> None:
         pending: t.Optional[list[str]] = None
         for dummy in range(SAVE_TRIES):
-            known = protect_documents.read_inputs(self.ledger, self.protected_host.host_id)
+            known = protect_documents.read_inputs(self.ledger, self.protected_host.host_id, self.names_here)
             answer = self.ask(pending)
             known = replace(known, lost=self._find_lost(answer))
             if pending is None:

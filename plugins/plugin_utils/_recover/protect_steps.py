@@ -211,9 +211,8 @@ class ProtectSteps:
             remembered.append(answer.remembered or None)
             return answer
 
-        outcome = DomainSaver(
-            self.ledger, protected_host, ask, self.by, write=not self.check and self.ledger is not None, remembered=self.remembered
-        ).save_domains()
+        write = not self.check and self.ledger is not None
+        outcome = DomainSaver(self.ledger, protected_host, ask, self.by, write, self.remembered, self._rename_folders).save_domains()
         outcome.missing_records = find_missing_records(self.ledger, [(self.name, moves) for moves in remembered])
         return outcome
 

@@ -123,15 +123,16 @@ def test_a_host_is_cleaned_when_the_guest_was_moved_on_before_its_return(site: S
 
 
 @pytest.mark.long
-def test_a_guest_is_evacuated_again_after_only_the_host_that_it_was_saved_on_was_protected(site: Site, guest: Make) -> None:
+@pytest.mark.parametrize("alone", [1, 2])
+def test_a_guest_is_evacuated_again_after_only_one_of_its_hosts_was_protected(site: Site, guest: Make, alone: int) -> None:
     guest("web")
     site.protect()
     site.lose(1)
     assert site.evacuate(2).code == 0
     site.bring_back(1)
     assert site.clean(1).code == 0
-    alone = site.task(1, "protect", {})
-    assert (alone.code, alone.result["tokens"]["left"]) == (0, []), alone.text
+    protected = site.task(alone, "protect", {})
+    assert (protected.code, protected.result["unproved"]) == (0, []), protected.text
     site.lose(2)
     back = site.evacuate(1, 2)
     assert back.code == 0, back.text
