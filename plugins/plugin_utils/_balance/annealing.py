@@ -6,7 +6,8 @@
 """Improves an even balance by simulated annealing: changes of the plan are tried by chance, and those that make it worse are kept ever more rarely.
 
 A search that chooses one move after the other cannot know which moves will follow. What is searched here is the whole set of moves: one that leaves the fleet
-even enough, and costs least. The chance is that of a fixed seed, so that the same facts give the same plan.
+even enough, and costs least. Then sets with one move fewer are tried, as long as one of them leaves the fleet even enough, too. The chance is that of a fixed
+seed, so that the same facts give the same plan.
 """
 
 from __future__ import annotations
@@ -26,9 +27,13 @@ from .trial import TrialFleet
 
 # So many trials for each pair of guests, and at most, which bounds the time for any fleet.
 _TRIALS_PER_PAIR: t.Final = 10
-_MOST_TRIALS: t.Final = 1_000_000
+_MOST_TRIALS: t.Final = 500_000
+# And so many for all sets with fewer moves together.
+_MOST_FEWER_TRIALS: t.Final = 1_500_000
 # A change that makes the plan worse by the heat is kept with the chance 1/e. The heat falls from the first to the last of these parts of what a move gains.
-_FIRST_HEAT, _LAST_HEAT = 0.2, 0.01
+_HEATS: t.Final = (0.2, 0.01)
+# With one move fewer, most of the plan stays as it is.
+_FEWER_HEATS: t.Final = (0.04, 0.004)
 _ROUNDS: t.Final = 1000
 # How often each kind of change is tried, summed up: a further move, one move less, another destination, an exchange of destinations. The rest: another guest
 # moves instead.
@@ -58,13 +63,19 @@ class Annealing:
         self._empty = empty_fleet(search.state.fleet)
         self._permitted: dict[tuple[int, int], bool] = {}
         self._score = self._fleet.score()
+        self._counts_moves = True
+        self._fewer_trials_left = _MOST_FEWER_TRIALS
 
     def run(self) -> None:
         """Replace the moves by better ones, if there are any."""
         moves, before = self._list_moves(), self._total()
         if not moves:
             return
-        self._replace(self._anneal(sum(map(self._state.loss, moves)) / len(moves)))
+        for found in self._anneal(sum(map(self._state.loss, moves)) / len(moves)):
+            self._replace(found)
+            if len(self._list_moves()) == len(found):
+                break
+            # No order was found in which all of them are possible.
         others, after = self._list_moves(), self._total()
         # Filters may have refused some of them.
         self._search.run(self._options.min_gain)
@@ -92,22 +103,79 @@ class Annealing:
             self._state.take_back(move)
         carry_out_again(moves, self._state)
 
-    def _anneal(self, gain: float) -> list[UnitMove]:
-        """Return the best moves that were found.
+    def _anneal(self, gain: float) -> list[list[UnitMove]]:
+        """Return the sets of moves that were found, the best first.
 
         :arg gain: what a move gains on average.
         """
-        fleet = self._fleet
-        trials = max(1, min(_MOST_TRIALS, _TRIALS_PER_PAIR * len(fleet.units) ** 2) // _ROUNDS)
+        found = [self._find_cheapest(gain)]
+        while (fewer := self._find_fewer(found[0], gain)) is not None:
+            found.insert(0, fewer)
+        return [[self._make_move(unit, host) for unit, host in places.items()] for places in found]
+
+    def _find_cheapest(self, gain: float) -> dict[int, int]:
+        """Return the units that move, and where to, with which the fleet is left even enough and which cost least."""
         total = least = 0.0
-        best = {unit: fleet.at[unit] for unit in fleet.moved}
+        best = self._read_places()
+        for heat in self._list_heats(gain, _HEATS):
+            total += self._try_steps(self._draw_steps(), heat)
+            if total < least - _TINY:
+                least, best = total, self._read_places()
+        return best
+
+    def _find_fewer(self, places: dict[int, int], gain: float) -> dict[int, int] | None:
+        """Return units that move, and where to, with which the fleet is left even enough too, and which cost less; None if none were found.
+
+        There is one move fewer, and only the score counts: if all that is even enough counts the same, nothing leads the search to what remains so.
+        """
+        self._go_to(places)
+        if self._score > self._enough or self._fewer_trials_left <= 0 or not self._take_one_back():
+            return None
+        self._counts_moves, self._most_moved = False, len(self._fleet.moved)
+        for heat in self._list_heats(gain, _FEWER_HEATS):
+            self._try_steps(self._draw_steps(), heat)
+            self._fewer_trials_left -= 1
+            if self._score <= self._enough:
+                found = self._read_places()
+                return found if self._sum_prices(found) < self._sum_prices(places) else None
+        return None
+
+    def _list_heats(self, gain: float, heats: tuple[float, float]) -> t.Iterator[float]:
+        """Yield the heat of each trial."""
+        first, last = heats
+        trials = max(1, min(_MOST_TRIALS, _TRIALS_PER_PAIR * len(self._fleet.units) ** 2) // _ROUNDS)
         for number in range(_ROUNDS):
-            heat = gain * _FIRST_HEAT * (_LAST_HEAT / _FIRST_HEAT) ** (number / _ROUNDS)
+            heat = gain * first * (last / first) ** (number / _ROUNDS)
             for _trial in range(trials):
-                total += self._try_steps(self._draw_steps(), heat)
-                if total < least - _TINY:
-                    least, best = total, {unit: fleet.at[unit] for unit in fleet.moved}
-        return [self._make_move(unit, host) for unit, host in best.items()]
+                yield heat
+
+    def _read_places(self) -> dict[int, int]:
+        return {unit: self._fleet.at[unit] for unit in self._fleet.moved}
+
+    def _sum_prices(self, units: t.Iterable[int]) -> float:
+        return sum(self._prices[unit] for unit in units)
+
+    def _go_to(self, places: dict[int, int]) -> None:
+        fleet = self._fleet
+        for unit in {*fleet.moved, *places}:
+            self._move(unit, places.get(unit, fleet.home[unit]))
+        self._score = fleet.score()
+
+    def _take_one_back(self) -> bool:
+        """Let the unit stay at home whose move brings least. Return whether one has room there."""
+        fleet = self._fleet
+        scores = {unit: fleet.score_with(unit, fleet.home[unit]) for unit in fleet.moved if fleet.has_room(unit, fleet.home[unit])}
+        if scores:
+            unit = min(scores, key=scores.__getitem__)
+            self._move(unit, fleet.home[unit])
+            self._score = fleet.score()
+        return bool(scores)
+
+    def _move(self, unit: int, host: int) -> None:
+        source = self._fleet.at[unit]
+        if host != source:
+            self._fleet.step(unit, host)
+            self._fleet.keep_step(unit, source)
 
     def _make_move(self, number: int, host: int) -> UnitMove:
         one = self._fleet.units[number]
@@ -153,7 +221,7 @@ class Annealing:
             fleet.step(first, to)
         if fleet.has_room(unit, host):
             score = fleet.score_with(unit, host)
-            change = self._weigh(score) - self._weigh(self._score) + self._price_change(steps, [*done, (unit, fleet.at[unit])])
+            change = self._change(score, steps, [*done, (unit, fleet.at[unit])])
             if change <= 0.0 or self._random() < math.exp(-change / heat):
                 done.append((unit, fleet.at[unit]))
                 fleet.step(unit, host)
@@ -165,6 +233,12 @@ class Annealing:
         for number, source in reversed(done):
             fleet.step(number, source)
         return 0.0
+
+    def _change(self, score: float, steps: _Steps, before: Sequence[tuple[int, int]]) -> float:
+        """Return how much worse the plan is with this score after these steps."""
+        if not self._counts_moves:
+            return score - self._score
+        return self._weigh(score) - self._weigh(self._score) + self._price_change(steps, before)
 
     def _price_change(self, steps: _Steps, before: Sequence[tuple[int, int]]) -> float:
         found, home, prices = 0.0, self._fleet.home, self._prices

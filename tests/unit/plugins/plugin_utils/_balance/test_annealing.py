@@ -34,6 +34,32 @@ def test_annealing_makes_plans_better_and_never_worse(monkeypatch: pytest.Monkey
     assert any(worth(one) < worth(other) - 0.01 for one, other in pairs)
 
 
+def test_sets_with_fewer_moves_are_found_that_leave_the_hosts_even_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleets = [loads.uneven(6, 60, 0.7, seed) for seed in range(20, 24)]
+    # The search begins with the moves of the greedy one.
+    monkeypatch.setattr(annealing.Annealing, "_find_cheapest", lambda self, _gain: self._read_places())
+    fewer = [plan(facts, min_gain=0.0, tolerated_unevenness=0.15) for facts in fleets]
+    monkeypatch.setattr(annealing, "_MOST_FEWER_TRIALS", 0)
+    greedy = [plan(facts, min_gain=0.0, tolerated_unevenness=0.15) for facts in fleets]
+    assert all(one.score_after <= 6 * 0.15 + 1e-9 for one in fewer)
+    assert all(len(one.moves) <= len(other.moves) for one, other in zip(fewer, greedy, strict=True))
+    assert sum(len(one.moves) for one in fewer) < sum(len(one.moves) for one in greedy)
+
+
+def test_a_set_whose_moves_are_not_all_possible_gives_way_to_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    facts = loads.uneven(6, 60, 0.9, 20)
+    wanted = plan(facts, tolerated_unevenness=0.2)
+    find = annealing.Annealing._anneal
+
+    def find_impossible(self: annealing.Annealing, gain: float) -> list[list[annealing.UnitMove]]:
+        best, *rest = find(self, gain)
+        # Carried out once, each of them is no gain any more.
+        return [best + best, best, *rest]
+
+    monkeypatch.setattr(annealing.Annealing, "_anneal", find_impossible)
+    assert routes(plan(facts, tolerated_unevenness=0.2)) == routes(wanted)
+
+
 def test_the_same_facts_give_the_same_plan() -> None:
     facts = loads.uneven(5, 40, 0.7, 7)
     assert routes(plan(facts)) == routes(plan(facts))
