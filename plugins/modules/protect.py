@@ -15,7 +15,8 @@ description:
     its disks with their backing and data files, and all other resources of the host that the domain needs (firmware variables, emulated TPM, shared folders,
     persistent memory, boot files outside C(/usr)). Run it regularly while the host is healthy; only what has changed is written.
   - Leaves a token in each folder that holds images or other such files, and reads the tokens of the other hosts, which proves which hosts see which storage.
-    A token that another host leaves later is read by the next run; the role C(protect_host) first lets all hosts leave their tokens.
+    Two hosts that see the same token of a third one see the same storage, too. A token that another host leaves later is read by the next run; the role
+    C(protect_host) first lets all hosts leave their tokens.
   - For a persistent domain the inactive definition is saved, and for a transient domain the live one, both with passwords. The module returns and shows no
     definitions.
   - A domain that has left the host keeps its document, and is returned in RV(missing) until the ledger knows where it went.

@@ -28,7 +28,7 @@ from .._ledger.ledger import Ledger
 from .._ledger.rules import describe_record, holds_domain
 from .._ledger.sights import Sights
 from .._observe.fleet_scan import find_foreign_act
-from .witnesses import FolderNames, infer_sights
+from .inferred_sights import FolderNames, infer_sights
 
 
 @dataclass(frozen=True)

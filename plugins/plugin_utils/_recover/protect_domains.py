@@ -26,6 +26,7 @@ from .._ledger.documents import DomainEntry
 from .._ledger.ledger import Ledger
 from .._ledger.remembered import RememberedMove, find_missing_records, missing_text
 from . import protect_documents
+from .inferred_sights import FolderNames, keep_folder_names
 from .protect_documents import (
     CONFLICT,
     KEPT_KEYS,
@@ -39,7 +40,6 @@ from .protect_documents import (
     list_unproved,
     prove_images,
 )
-from .witnesses import FolderNames, keep_folder_names
 
 _HIDDEN_KEY = "definition"
 

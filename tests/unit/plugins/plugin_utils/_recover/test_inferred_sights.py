@@ -14,7 +14,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documen
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import list_entries
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.sights import write_sights
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.witnesses import infer_sights, keep_folder_names
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.inferred_sights import infer_sights, keep_folder_names
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import host_entry
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._recover.protect_builders import FOLDER, ID1, ID2, ID3
 
@@ -41,7 +41,7 @@ def infer(ledger: FileLedger, names_here: t.Callable[[HostEntry], Mapping[str, s
     return {other: dict(seen) for other, seen in infer_sights(ledger, list_entries(ledger), ID1, names_here).items() if seen}
 
 
-def test_a_new_token_is_seen_by_those_who_share_the_token_of_a_witness(ledger: FileLedger) -> None:
+def test_a_new_token_is_seen_by_those_who_see_the_same_token_of_a_third_host(ledger: FileLedger) -> None:
     add_host(ledger, ID1, {FOLDER: "one"}, host2={FOLDER: "two"})
     add_host(ledger, ID2, {FOLDER: "two"})
     add_host(ledger, ID3, {}, host2={FOLDER: "two"})
@@ -49,7 +49,7 @@ def test_a_new_token_is_seen_by_those_who_share_the_token_of_a_witness(ledger: F
     assert infer(ledger) == {ID2: {FOLDER: "one"}, ID3: {FOLDER: "one"}}
 
 
-def test_what_a_host_has_read_itself_needs_no_witness(ledger: FileLedger) -> None:
+def test_what_a_host_has_read_itself_needs_no_third_host(ledger: FileLedger) -> None:
     add_host(ledger, ID1, {FOLDER: "one"})
     add_host(ledger, ID2, {FOLDER: "two"}, host1={FOLDER: "one"})
     add_host(ledger, ID3, {FOLDER: "three"}, host2={FOLDER: "two"})
