@@ -6,10 +6,12 @@
 
 from __future__ import annotations
 
+import math
 import pathlib
 import re
 import resource
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Mapping
@@ -26,7 +28,7 @@ _APART = "apart"
 _SCORE = re.compile(r"overall\s+([0-9.]+)")
 # A move that hbal has chosen: its number, and the score after it.
 _STEP = re.compile(r"^ *([0-9]+)\. .* => .* ([0-9.]+) a=", re.MULTILINE)
-# For one score, which takes a moment.
+# Of CPU, for one score, which takes a moment.
 _SCORE_SECONDS = 300
 
 
@@ -73,17 +75,14 @@ class Balanced:
     is_finished: bool
 
 
-def balanced(facts: Mapping[str, f.Document], timeout_seconds: float) -> Balanced:
+def balanced(facts: Mapping[str, f.Document], most_seconds: float) -> Balanced:
     """Let hbal balance a fleet by its defaults, with the load of the domains (C(-U)). It writes each move as soon as it has chosen it.
 
-    :arg timeout_seconds: after which it is stopped. On a hundred hosts it takes the better part of an hour.
+    :arg most_seconds: of CPU, after which it is stopped. On a hundred hosts it takes the better part of an hour.
     """
     begin = _child_seconds()
-    try:
-        answer = _ask(facts, {domain["uuid"]: name for name, one in facts.items() for domain in one["domains"]}, timeout_seconds=timeout_seconds)
-    except subprocess.TimeoutExpired as error:
-        return _read_balance((error.stdout or b"").decode(), _child_seconds() - begin, is_finished=False)
-    return _read_balance(answer, _child_seconds() - begin, is_finished=True)
+    done = _ask(facts, {domain["uuid"]: name for name, one in facts.items() for domain in one["domains"]}, most_seconds=most_seconds)
+    return _read_balance(done.stdout, _child_seconds() - begin, is_finished=done.returncode == 0)
 
 
 def _read_balance(answer: str, seconds: float, is_finished: bool) -> Balanced:
@@ -98,10 +97,11 @@ def score_of(facts: Mapping[str, f.Document], where: Mapping[str, str]) -> float
 
     :arg where: the host of each domain, by UUID.
     """
-    return float(_SCORE.findall(_ask(facts, where, "-l", "0"))[0])
+    return float(_SCORE.findall(_ask(facts, where, "-l", "0").stdout)[0])
 
 
-def _ask(facts: Mapping[str, f.Document], where: Mapping[str, str], *options: str, timeout_seconds: float = _SCORE_SECONDS) -> str:
+def _ask(facts: Mapping[str, f.Document], where: Mapping[str, str], *options: str, most_seconds: float = _SCORE_SECONDS) -> subprocess.CompletedProcess[str]:
+    """Run hbal, which has failed if it was not stopped for its use of CPU and does not end with 0."""
     domains = {domain["uuid"]: domain for one in facts.values() for domain in one["domains"]}
     shares: dict[str, list[f.Document]] = {name: [] for name in facts}
     for uuid, name in where.items():
@@ -110,8 +110,11 @@ def _ask(facts: Mapping[str, f.Document], where: Mapping[str, str], *options: st
         cluster, load = pathlib.Path(folder, "cluster"), pathlib.Path(folder, "load")
         cluster.write_text(_cluster({name: {**one, "domains": shares[name]} for name, one in facts.items()}), encoding="utf-8")
         load.write_text("".join(_load(domain, one) for one in facts.values() for domain in one["domains"]), encoding="utf-8")
-        command = ["hbal", "-t", str(cluster), "-U", str(load), "-v", "-v", *options]
-        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=timeout_seconds).stdout
+        command = ["prlimit", f"--cpu={math.ceil(most_seconds)}:unlimited", "hbal", "-t", str(cluster), "-U", str(load), "-v", "-v", *options]
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        if done.returncode != -signal.SIGXCPU:
+            done.check_returncode()
+        return done
 
 
 def _load(domain: f.Document, host: f.Document) -> str:

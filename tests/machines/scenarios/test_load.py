@@ -26,10 +26,10 @@ LINUX, LINUX_MIB = "linux", 160
 MAKE_LINUX = f"""
 folder=/var/lib/libvirt/images/{LINUX}
 mkdir $folder
-cp -r /etc/initramfs-tools /run/initramfs
-printf 'MODULES=list\nCOMPRESS=gzip\n' >/run/initramfs/conf.d/small
-printf 'virtio_pci\nvirtio_balloon\n' >>/run/initramfs/modules
-mkinitramfs -d /run/initramfs -o $folder/initrd $(uname -r)
+cp -r /etc/initramfs-tools /run/linux-initramfs
+printf 'MODULES=list\nCOMPRESS=gzip\n' >/run/linux-initramfs/conf.d/small
+printf 'virtio_pci\nvirtio_balloon\n' >>/run/linux-initramfs/modules
+mkinitramfs -d /run/linux-initramfs -o $folder/initrd $(uname -r)
 cp /boot/vmlinuz-$(uname -r) $folder/vmlinuz
 cat >/run/linux.xml <<'XML'
 <domain type='qemu'>
