@@ -29,7 +29,7 @@ from .trial import TrialFleet
 _TRIALS_PER_PAIR: t.Final = 10
 _MOST_TRIALS: t.Final = 500_000
 # And so many for all sets with fewer moves together.
-_MOST_FEWER_TRIALS: t.Final = 1_500_000
+_MOST_FEWER_TRIALS: t.Final = 1_000_000
 # A change that makes the plan worse by the heat is kept with the chance 1/e. The heat falls from the first to the last of these parts of what a move gains.
 _HEATS: t.Final = (0.2, 0.01)
 # With one move fewer, most of the plan stays as it is.
