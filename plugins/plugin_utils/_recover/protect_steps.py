@@ -48,8 +48,8 @@ NOT_REVOCABLE = (
     "No clean-shutdown token is granted: no other host was proved to see a folder with images of this one, so nobody could revoke a token while this "
     "host is off. Every boot is held."
 )
-# The keys that a step writes to the host's entry for other hosts; without them the entry is unchanged.
-_TOKEN_KEYS = ("folders", "unwritable", "devices", "addresses")
+# The keys of the host's entry whose change is reported. A token that goes, because the domains that needed it were saved elsewhere, is no change.
+_REPORTED_KEYS = ("name", "host_id", "host_uuid", "machine_id", "unwritable", "devices", "addresses")
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ class ProtectSteps:
             identity = HostIdentity(self.name, answer.host_id, identity.host_uuid, identity.machine_id)
             kept = self._list_kept_tokens(before, answer)
             after = self._update_entry(identity, lambda entry: _with_tokens(entry, answer, kept, addresses))
-            changed = changed or before is None or _has_changed(before, after, ("name", "host_id", "host_uuid", "machine_id", *_TOKEN_KEYS))
+            changed = changed or before is None or _has_changed(before, after)
         tokens = LeftTokens(tuple(sorted(answer.folders)), answer.unwritable)
         return LeaveResult(changed or before is None, answer.host_id, tokens, tuple(list_uuid_notes(before, identity, ())))
 
@@ -310,8 +310,10 @@ def _identity_in(entry: HostEntry) -> HostIdentity:
     return HostIdentity(entry.name, entry.host_id, entry.host_uuid, entry.machine_id or None)
 
 
-def _has_changed(before: HostEntry, after: HostEntry, keys: t.Sequence[str]) -> bool:
-    return any((getattr(before, key) or None) != (getattr(after, key) or None) for key in keys)
+def _has_changed(before: HostEntry, after: HostEntry) -> bool:
+    known = before.folders or {}
+    has_new_tokens = any(known.get(folder) != nonce for folder, nonce in (after.folders or {}).items())
+    return has_new_tokens or any((getattr(before, key) or None) != (getattr(after, key) or None) for key in _REPORTED_KEYS)
 
 
 def _with_tokens(entry: HostEntry, answer: _LeaveAnswer, kept: t.Mapping[str, str], addresses: JsonObject) -> HostEntry:
