@@ -38,7 +38,7 @@ from .._ledger.host_entries import (
 from .._ledger.host_parts import ProtectTime
 from .._ledger.ledger import Ledger
 from .._ledger.remembered import find_missing_records
-from .._ledger.sights import list_sights_of, read_own_sights, write_sights
+from .._ledger.sights import Sights, list_sights_of, read_own_sights, write_sights
 from .protect_domains import DomainSaver, ProtectOutcome, SaveAnswer
 
 RunPhase = t.Callable[[str, JsonObject], JsonObject]
@@ -188,10 +188,11 @@ class ProtectSteps:
         answer = decode(_SeeAnswer, self.phase("see", {"folders": wanted, "devices": devices, "host_id": own.host_id}))
         back = {host_id: {here: folder for folder, here in named.items()} for host_id, named in folders.items()}
         sees = {host_id: {back.get(host_id, {}).get(path, path): seen for path, seen in paths.items()} for host_id, paths in answer.sees.items()}
-        changed = sees != read_own_sights(self.ledger, own)
-        if not self.check and (changed or own.sees is not ABSENT):
+        before = read_own_sights(self.ledger, own)
+        if not self.check and (sees != before or own.sees is not ABSENT):
             write_sights(self.ledger, str(own.host_id), sees)
             self._update_entry(_identity_in(own), lambda entry: replace(entry, sees=ABSENT))
+        changed = sees != _without_forgotten(before, peers)
         return ReadResult(changed, {peer.name: tuple(sorted(sees[host_id])) for host_id, peer in peers.items() if host_id in sees})
 
     def _rename_folders(self, peer: HostEntry) -> dict[str, str]:
@@ -314,6 +315,13 @@ def _has_changed(before: HostEntry, after: HostEntry) -> bool:
     known = before.folders or {}
     has_new_tokens = any(known.get(folder) != nonce for folder, nonce in (after.folders or {}).items())
     return has_new_tokens or any((getattr(before, key) or None) != (getattr(after, key) or None) for key in _REPORTED_KEYS)
+
+
+def _without_forgotten(sees: Sights, peers: t.Mapping[str, HostEntry]) -> Sights:
+    """Return what a host has seen of others, without tokens and devices that these do not have any more."""
+    items = {host_id: {*(peer.folders or ()), *(peer.devices or ())} for host_id, peer in peers.items()}
+    kept = {host_id: {path: value for path, value in seen.items() if path in items.get(host_id, ())} for host_id, seen in sees.items()}
+    return {host_id: seen for host_id, seen in kept.items() if seen}
 
 
 def _with_tokens(entry: HostEntry, answer: _LeaveAnswer, kept: t.Mapping[str, str], addresses: JsonObject) -> HostEntry:

@@ -48,6 +48,7 @@ class Host:
         self.host_id: str | None = None
         self.domains = [reported_domain()]
         self.folders = {FOLDER: NONCE}
+        self.unseen: set[str] = set()
         self.error: str | None = None
         self.remembered: list[Body] = []
         self.meanwhile: t.Callable[[], None] = lambda: None
@@ -68,7 +69,7 @@ class Host:
         return {"changed": FOLDER not in work["known"], "host_id": ID1, "folders": self.folders, "unwritable": {}, "devices": {}}
 
     def see(self, work: Body) -> Body:
-        return {"sees": work["folders"]}
+        return {"sees": {host_id: {path: nonce for path, nonce in seen.items() if path not in self.unseen} for host_id, seen in work["folders"].items()}}
 
     def save(self, work: Body) -> Body:
         act, self.meanwhile = self.meanwhile, lambda: None
@@ -167,6 +168,20 @@ def test_tokens_are_read_where_the_host_has_the_folders_of_others(ledger: FileLe
     # The ledger has them as their owner calls them, which is how its domains name them.
     assert result.sees == {"kvm2": ("/iso", "/srv/fast/web")}
     assert not steps.read_tokens().changed
+
+
+def test_a_token_that_a_host_has_forgotten_is_no_change_for_those_who_saw_it(ledger: FileLedger, host: Host) -> None:
+    steps = steps_of(ledger, host)
+    steps.leave_tokens({})
+    entry = {"name": "kvm2", "host_id": OTHER, "host_uuid": None, "state": "enabled", "reason": None}
+    written = ledger.put_host(host_entry({**entry, "folders": {FOLDER: NONCE, "/iso": NONCE}}), None)
+    assert steps.read_tokens().changed
+    written = ledger.put_host(host_entry({**entry, "folders": {FOLDER: NONCE}}), written.version)
+    assert not steps.read_tokens().changed
+    assert ledger.read_sights(ID1) == {OTHER: {FOLDER: NONCE}}
+    # One that it has, and that is not seen any more, is a change.
+    host.unseen = {FOLDER}
+    assert steps.read_tokens().changed
 
 
 def test_check_mode_writes_nothing_with_or_without_a_ledger(ledger: FileLedger, host: Host) -> None:
