@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A busy guest makes pressure on its own host alone, in its own control group, and the timer of systemd stores readings until it is removed.
-
-A guest with Linux says how much of its memory it could still use.
-"""
+"""A busy guest makes pressure on its own host alone, in its own control group, and the timer of systemd stores readings until it is removed."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ import time
 import typing as t
 
 from ansible_collections.kvmfleet.migration.tests.integration.support.control import Outcome, Running
-from ansible_collections.kvmfleet.migration.tests.machines.scenarios.support.machines import Machines, eventually
+from ansible_collections.kvmfleet.migration.tests.machines.scenarios.support.machines import Machines
 from ansible_collections.kvmfleet.migration.tests.machines.scenarios.support.site import Site
 
 FOLDER = "/run/kvmfleet/load"
@@ -21,36 +18,6 @@ TIMER = "kvmfleet-load.timer"
 # A machine has one processor, which each of these guests would keep busy alone.
 GUESTS = ("one", "two")
 BUSY = ("--mib", "32", "--dirty-mib", "4", "--rate", "8000000")
-LINUX, LINUX_MIB = "linux", 160
-# Of the guest itself: the kernel of the machine, and as little as loads the driver of its balloon and then waits at a prompt.
-MAKE_LINUX = f"""
-folder=/var/lib/libvirt/images/{LINUX}
-mkdir $folder
-cp -r /etc/initramfs-tools /run/linux-initramfs
-printf 'MODULES=list\nCOMPRESS=gzip\n' >/run/linux-initramfs/conf.d/small
-printf 'virtio_pci\nvirtio_balloon\n' >>/run/linux-initramfs/modules
-mkinitramfs -d /run/linux-initramfs -o $folder/initrd $(uname -r)
-cp /boot/vmlinuz-$(uname -r) $folder/vmlinuz
-cat >/run/linux.xml <<'XML'
-<domain type='qemu'>
-  <name>{LINUX}</name>
-  <memory unit='MiB'>{LINUX_MIB}</memory>
-  <os>
-    <type arch='x86_64' machine='pc'>hvm</type>
-    <kernel>/var/lib/libvirt/images/{LINUX}/vmlinuz</kernel>
-    <initrd>/var/lib/libvirt/images/{LINUX}/initrd</initrd>
-    <cmdline>console=ttyS0 break=premount</cmdline>
-  </os>
-  <features><acpi/></features>
-  <devices>
-    <serial type='pty'/>
-    <memballoon model='virtio'><stats period='5'/></memballoon>
-  </devices>
-</domain>
-XML
-virsh -q define /run/linux.xml
-virsh -q start {LINUX}
-"""
 
 
 def facts_of(site: Site, on: int) -> dict[str, t.Any]:
@@ -84,22 +51,3 @@ def test_a_busy_host_has_more_pressure_than_an_idle_one_and_its_timer_stores_rea
     assert removed.code == 0, removed.text
     assert machines.on(1, f"systemctl is-active {TIMER} || true").strip() == "inactive"
     assert machines.on(1, "ls /usr/local/lib/kvmfleet /etc/systemd/system/timers.target.wants").find("kvmfleet-load") < 0
-
-
-def test_what_a_linux_guest_says_of_its_memory_counts_as_long_as_it_is_recent(machines: Machines, site: Site) -> None:
-    machines.on(1, MAKE_LINUX, seconds=600)
-
-    def read_load() -> dict[str, t.Any]:
-        (domain,) = facts_of(site, 1)["domains"]
-        return t.cast("dict[str, t.Any]", domain["load"])
-
-    assert read_load()["unknown"]["available_in_guest_mib"], "a guest that boots has not said anything"
-    available = eventually(lambda: read_load()["available_in_guest_mib"], "the guest has booted")
-    assert 0 < available < LINUX_MIB
-    assert "available_in_guest_mib" not in read_load()["unknown"]
-
-    machines.on(1, f"virsh -q suspend {LINUX}")
-    eventually(lambda: read_load()["available_in_guest_mib"] is None, "what it said is too old")
-    assert read_load()["unknown"]["available_in_guest_mib"]
-    machines.on(1, f"virsh -q resume {LINUX}")
-    eventually(lambda: read_load()["available_in_guest_mib"], "it says it again")
