@@ -126,7 +126,7 @@ class Annealing:
     def _find_fewer(self, places: dict[int, int], gain: float) -> dict[int, int] | None:
         """Return units that move, and where to, with which the fleet is left even enough too, and which cost less; None if none were found.
 
-        There is one move fewer, and only the score counts: if all that is even enough counts the same, nothing leads the search to what remains so.
+        There is one move fewer, and only the score counts: while all sets that are even enough count the same, nothing leads the search to a smaller one.
         """
         self._go_to(places)
         if self._score > self._enough or self._fewer_trials_left <= 0 or not self._take_one_back():

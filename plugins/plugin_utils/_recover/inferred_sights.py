@@ -44,7 +44,7 @@ def keep_folder_names(peer: HostEntry) -> dict[str, str]:
 
 
 def infer_sights(ledger: Ledger | None, entries: Iterable[HostEntry], host_id: str | None, names_here: FolderNames) -> Sights:
-    """Return, by ID of every other host, the tokens and devices of this host that it has read, or sees because it sees the same of a third host.
+    """Return, by ID of every other host, which tokens and devices of this host it sees: those that it has read, and those that follow from common ones.
 
     :arg entries: of all hosts, read before this call.
     """

@@ -161,7 +161,7 @@ class ProtectSteps:
         return LeaveResult(changed or before is None, answer.host_id, tokens, tuple(list_uuid_notes(before, identity, ())))
 
     def _list_kept_tokens(self, before: t.Optional[HostEntry], answer: _LeaveAnswer) -> dict[str, str]:
-        """Return the earlier tokens that a domain still needs which was saved on this host, and has left it.
+        """Return the earlier tokens that are still needed for a domain that was saved on this host and has left it.
 
         Until the host that has the domain now is protected, only these tokens prove its disks.
         """

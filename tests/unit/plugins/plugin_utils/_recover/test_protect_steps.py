@@ -176,7 +176,7 @@ def test_a_token_that_a_host_has_forgotten_is_no_change_for_those_who_saw_it(led
     entry = {"name": "kvm2", "host_id": OTHER, "host_uuid": None, "state": "enabled", "reason": None}
     written = ledger.put_host(host_entry({**entry, "folders": {FOLDER: NONCE, "/iso": NONCE}}), None)
     assert steps.read_tokens().changed
-    written = ledger.put_host(host_entry({**entry, "folders": {FOLDER: NONCE}}), written.version)
+    ledger.put_host(host_entry({**entry, "folders": {FOLDER: NONCE}}), written.version)
     assert not steps.read_tokens().changed
     assert ledger.read_sights(ID1) == {OTHER: {FOLDER: NONCE}}
     # One that it has, and that is not seen any more, is a change.
