@@ -28,10 +28,6 @@ ENDLESS = ("--mib", "96", "--dirty-mib", "64", "--rate", "6000")
 Make = t.Callable[..., str]
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "long: takes long, and is run by 'make long' and not by 'make test'")
-
-
 @pytest.fixture(scope="session")
 def lab() -> t.Iterator[Lab]:
     """Three hosts, and a guest on the first that no scenario is about."""

@@ -2,14 +2,15 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Further cases on real hosts, of what the suite C(integration) shows once: all ways in which hosts die and return, and others."""
+"""Further cases of what the suites C(units) and C(integration) show once: all ways in which hosts die and return, and others."""
 
 from __future__ import annotations
 
-from .integration import run_long
+from . import integration, units
 from .results import Results
 
 
 def run(results: Results) -> None:
-    """Run all lanes of them."""
-    run_long(results)
+    """Run the unit tests, then all lanes on real hosts."""
+    units.run_long(results)
+    integration.run_long(results)

@@ -25,10 +25,19 @@ FOR_HOSTS = ("tests/unit/plugins/module_utils", "tests/unit/plugins/modules")
 
 
 def run(results: Results) -> None:
-    """Run tests/unit here, and the part for hosts on the oldest Python where this machine has one."""
+    """Run tests/unit here, and the part for hosts on the oldest Python where this machine has one: all but what is marked as long."""
+    _run_marked(results, "not long")
+
+
+def run_long(results: Results) -> None:
+    """Run what is marked as long: further cases of what L(run) shows once."""
+    _run_marked(results, "long")
+
+
+def _run_marked(results: Results, marked: str) -> None:
     with temporary_files() as folder:
-        pytest.run(results, "control", places.tool("python"), [*AT_ONCE, "tests/unit"], places.environment(**folder))
-        _run_oldest(results, folder)
+        pytest.run(results, "control", places.tool("python"), [*AT_ONCE, "-m", marked, "tests/unit"], places.environment(**folder))
+        _run_oldest(results, folder, marked)
 
 
 @contextlib.contextmanager
@@ -41,7 +50,7 @@ def temporary_files(memory: Path = MEMORY, least_bytes: int = LEAST_BYTES) -> It
         yield {"TMPDIR": folder}
 
 
-def _run_oldest(results: Results, folder: dict[str, str]) -> None:
+def _run_oldest(results: Results, folder: dict[str, str], marked: str) -> None:
     name = f"hosts on Python {OLDEST}"
     python = interpreters.find(OLDEST)
     venv = places.BUILD / f"venv-py{OLDEST}"
@@ -55,7 +64,7 @@ def _run_oldest(results: Results, folder: dict[str, str]) -> None:
     else:
         packages = _only_ansible(venv)
         env = places.environment(venv, PYTHONPATH=f"{places.BUILD}:{packages}", **folder)
-        pytest.run(results, f"python{OLDEST}", places.tool("python", venv), [*AT_ONCE, *paths], env)
+        pytest.run(results, f"python{OLDEST}", places.tool("python", venv), [*AT_ONCE, "-m", marked, *paths], env)
 
 
 def _only_ansible(venv: Path) -> Path:

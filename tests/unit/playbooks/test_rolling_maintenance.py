@@ -103,6 +103,7 @@ def test_each_host_takes_its_steps_after_the_one_before_is_back(desk: Desk) -> N
     assert [host["predicted_seconds"] for host in run["hosts"]] == [31] * 3
 
 
+@pytest.mark.long
 def test_hosts_of_a_batch_are_out_of_service_together(desk: Desk) -> None:
     done = desk.maintain(rolling_maintenance_max_unavailable=2, rolling_maintenance_canary=True, rolling_maintenance_canary_minutes="0")
     assert done.code == 0, done.text
@@ -118,6 +119,7 @@ LOSS = {
 }
 
 
+@pytest.mark.long
 def test_a_host_without_which_the_fleet_could_not_lose_one_more_is_not_drained(desk: Desk) -> None:
     desk.answers["fleet_check"]["kvm2"] = LOSS
     done = desk.maintain(rolling_maintenance_one_more=True)
@@ -130,6 +132,7 @@ def test_a_host_without_which_the_fleet_could_not_lose_one_more_is_not_drained(d
     assert asked == [("kvm1", ["kvm1"], 2), ("kvm2", ["kvm2"], 2)]
 
 
+@pytest.mark.long
 def test_guests_without_a_place_are_named_and_do_not_hinder_a_run_that_moves_them(desk: Desk) -> None:
     desk.answers["fleet_check"] = dict.fromkeys(HOSTS, LOSS)
     done = desk.maintain(rolling_maintenance_max_unavailable=2)
@@ -153,6 +156,7 @@ def test_a_host_that_fails_ends_the_run_and_is_named(desk: Desk) -> None:
     assert (desk.done_to("kvm1"), desk.done_to("kvm2"), desk.done_to("kvm3")) == ([], ["recover"], ["plan", "plan", "drain", "maintain", "recover"])
 
 
+@pytest.mark.long
 def test_a_host_that_fails_before_its_drain_is_passed_over_and_named(desk: Desk) -> None:
     fails = {"name": "Fail", "ansible.builtin.fail": {"msg": "a disk is being rebuilt"}, "when": "inventory_hostname == 'kvm1'"}
     done = desk.maintain(rolling_maintenance_max_failures=1, rolling_maintenance_before_drain_tasks=desk.hook("before", fails))
@@ -161,6 +165,7 @@ def test_a_host_that_fails_before_its_drain_is_passed_over_and_named(desk: Desk)
     assert "kvm1 (before_drain: a disk is being rebuilt)" in done.text
 
 
+@pytest.mark.long
 def test_hosts_with_nothing_to_do_are_passed_over(desk: Desk) -> None:
     nothing = {"name": "Look", "ansible.builtin.set_fact": {"rolling_maintenance_nothing_to_do": True}, "when": "inventory_hostname != 'kvm3'"}
     # An earlier run has left kvm1 in maintenance.
@@ -171,6 +176,7 @@ def test_hosts_with_nothing_to_do_are_passed_over(desk: Desk) -> None:
     assert (desk.done_to("kvm1"), desk.done_to("kvm2")) == (["look", "recover"], ["look"])
 
 
+@pytest.mark.long
 def test_check_mode_shows_the_plans_and_writes_nothing(desk: Desk) -> None:
     done = desk.maintain("--check")
     assert done.code == 0, done.text
@@ -195,6 +201,7 @@ def test_what_cannot_be_is_refused_before_anything_is_changed(desk: Desk, variab
     assert (desk.runs, [line for line in desk.lines if not line.startswith("plan")]) == ([], [])
 
 
+@pytest.mark.long
 def test_a_paused_run_is_left_open_and_the_same_command_continues_it(desk: Desk) -> None:
     pause = {"name": "Pause", "kvmfleet.migration.maintenance_run": {"state": "paused", "reason": "alarm"}, "when": "inventory_hostname == 'kvm2'"}
     done = desk.maintain(rolling_maintenance_tasks=desk.hook("pause", pause), rolling_maintenance_pause_seconds=5)
@@ -238,6 +245,7 @@ def test_a_run_whose_playbook_was_killed_continues_in_its_step(desk: Desk) -> No
     assert (desk.runs[0]["id"], desk.runs[0]["state"], desk.runs[0]["term"]) == (run["id"], "finished", 2)
 
 
+@pytest.mark.long
 def test_a_host_that_was_not_rebooted_fails_and_one_that_was_is_not_rebooted_again(desk: Desk) -> None:
     reboot = {"rolling_maintenance_reboot": True, "rolling_maintenance_reboot_tasks": desk.hook("reboot")}
     done = desk.maintain(**reboot)
