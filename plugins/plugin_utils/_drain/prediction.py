@@ -45,6 +45,8 @@ TURN_SECONDS = 0.15
 _LEAST_MIB = 64
 # A move that sent less than this tells the time of the setup, if there are at least so many of them.
 _TINY_MIB, _LEAST_TINY = 8, 3
+# The longest time of a setup that is believed: of a host that is very busy, or emulated.
+_MOST_SETUP_SECONDS = 2.5
 _MOST_RECORDS = 40
 # The rate that a probe finds counts if it is lower than the learned one by this factor, or higher by that one: a fast link cannot be probed exactly.
 _SLOWER, _FASTER = 1.5, 3.0
@@ -125,7 +127,7 @@ def learn_setup_seconds(history: Iterable[MoveRecord]) -> float:
     """Return the time of a move besides its stream: what the shortest of the moves took that sent next to nothing. Others waited, or ran beside more."""
     tiny = [record.result for record in history if record.result.elapsed_ms and record.result.bytes and record.result.bytes < _TINY_MIB * MIB]
     seconds = [(result.elapsed_ms or 0) / 1000 for result in tiny][-_MOST_RECORDS:]
-    return min(max(min(seconds), SETUP_SECONDS / 2), 5 * SETUP_SECONDS) if len(seconds) >= _LEAST_TINY else SETUP_SECONDS
+    return min(max(min(seconds), SETUP_SECONDS / 2), _MOST_SETUP_SECONDS) if len(seconds) >= _LEAST_TINY else SETUP_SECONDS
 
 
 @dataclass(frozen=True)
