@@ -22,8 +22,8 @@ from ansible_collections.kvmfleet.migration.tests.machines.scenarios.support.lea
 from ansible_collections.kvmfleet.migration.tests.machines.scenarios.support.machines import Machines, eventually
 
 GUESTS = ("g0", "g1", "g2")
-_NOTE = """The same on three whole Debian machines under emulation, where all takes several times as long, with gone after {seconds} s, with BMCs
-(ipmi_sim) and with watchdogs that are bound to the leases. What counts is that no guest runs twice. `make machine-cuts`."""
+_NOTE = """The same on three whole Debian machines under emulation, where all takes several times as long, and a silent host counts as gone after {seconds} s;
+with BMCs (ipmi_sim) and with watchdogs that are bound to the leases. What counts is that no guest runs twice. `make machine-cuts`."""
 
 
 class MachineCuts(Cuts):
