@@ -12,6 +12,7 @@ import typing as t
 from collections.abc import Sequence
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import Spec, boot_guard_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, Json, JsonObject, decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import NotFound, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import IdentityAnswer, canonical_uuid
@@ -28,7 +29,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.optio
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import TaskSettings
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class _GuardWork:
     """C(recover): of a recovery, the result of the cleanup before the release."""
 
@@ -36,7 +37,7 @@ class _GuardWork:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class _GuardTask:
     """The options of C(boot_guard)."""
 

@@ -7,10 +7,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import typing as t
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import Spec, displaced_domains_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import NotFound
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result
@@ -18,7 +18,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate 
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.release import keep_origins
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class _DisplacedTask:
     """The options of C(displaced_domains)."""
 

@@ -30,6 +30,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import
     move_spec,
     scheduler_check_spec,
 )
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Json, JsonObject, Maybe, decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument, InvalidState, NotFound, Unreachable
@@ -63,7 +64,7 @@ def given_options_spec(purpose: str) -> Spec:
     return {name: option for name, option in _SPECS[purpose]().items() if name not in _SET_BY_PLAYBOOK}
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class _NamedDomain:
     """A domain, by UUID or by name. A UUID in C(domain) is a UUID."""
 
@@ -81,7 +82,7 @@ class _NamedDomain:
         return {"uuid": self.uuid} if self.uuid else {"name": self.name} if self.name else {}
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class _FoundDomain:
     """The domain on a host that has it."""
 
@@ -92,7 +93,7 @@ class _FoundDomain:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class _HostAnswer(TaskResult):
     """What C(migration_info) has returned on one host."""
 
@@ -106,7 +107,7 @@ class _HostAnswer(TaskResult):
         return not self.skipped and (bool(self.unreachable) or self.migrations is ABSENT) and self.error_code != NotFound.error_code
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class _Checked:
     """What the step C(check) has found out; C(host) is null if the hosts must be asked."""
 
@@ -115,7 +116,7 @@ class _Checked:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class _Work:
     """What the playbook passes from earlier tasks: the result of C(check), and the answers by host."""
 
@@ -123,7 +124,7 @@ class _Work:
     answers: Maybe[Mapping[str, _HostAnswer]] = ABSENT
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class _LocationTask:
     """The options of C(domain_location)."""
 

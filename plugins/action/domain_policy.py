@@ -12,6 +12,7 @@ import json
 import typing as t
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import Spec, domain_policy_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.policy import check_profile
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject, decode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, InvalidState, printable_line
@@ -44,7 +45,7 @@ class PolicyOptions(t.TypedDict):
     unset: list[str]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class PolicyDomain:
     """The domain that has the policy.
 
@@ -59,7 +60,7 @@ class PolicyDomain:
     busy: bool
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class PolicyAnswer:
     """What the phase C(read) returns: the domain, and the policy's XML in each of its definitions."""
 

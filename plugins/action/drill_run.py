@@ -7,12 +7,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import typing as t
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils import _argspec as spec
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import Spec, drill_run_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, JsonObject, Maybe, SignedInt, decode, encode
@@ -44,7 +44,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.varia
 _LEFT_OFF = "Its boot guard holds its automatic starts. Then run the drill again: it continues."
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class _Work:
     """What the playbook passes.
 
@@ -56,7 +56,7 @@ class _Work:
     boot_id: Maybe[str] = ABSENT
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class _DrillTask:
     """The options of C(drill_run)."""
 

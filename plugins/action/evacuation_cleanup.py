@@ -11,6 +11,7 @@ import dataclasses
 import typing as t
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import Spec, evacuation_cleanup_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, SignedInt, decode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, Unreachable
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef, IdentityAnswer
@@ -31,7 +32,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.varia
 _MAX_RETENTION_DAYS = 3650
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class _CleanupTask:
     """The options of C(evacuation_cleanup)."""
 

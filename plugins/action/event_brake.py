@@ -14,6 +14,7 @@ import typing as t
 from collections.abc import Mapping
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import Spec, event_brake_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, JsonObject, Maybe, SignedInt, decode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, NotFound
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import ENABLED
@@ -28,7 +29,7 @@ _NOTHING_DONE = "Nothing was done."
 TAKEN, RELEASED, ARMED, DISARMED = "taken", "released", "armed", "disarmed"
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class _Work:
     """What a playbook passes to have its request checked, which takes no slot.
 
@@ -51,7 +52,7 @@ class _Work:
             raise NotFound(f"{host} is not in the ledger.", f"Set kvmfleet_ledger to the ledger under which the host was protected. {_NOTHING_DONE}")
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class _BrakeTask:
     """The options of C(event_brake)."""
 
@@ -69,7 +70,7 @@ class _BrakeTask:
     work: t.Optional[_Work]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class _Run:
     """A task with everything that its decision needs.
 

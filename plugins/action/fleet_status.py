@@ -11,11 +11,11 @@ with whatever has answered, and states what has not: a silent host and a ledger 
 
 from __future__ import annotations
 
-import dataclasses
 import typing as t
 from collections.abc import Mapping
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import Spec, fleet_status_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject, SignedInt, decode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
@@ -30,7 +30,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._status.report 
 NOTE, LOOK = "note", "look"
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class _StatusTask:
     """The options of C(fleet_status)."""
 

@@ -11,6 +11,7 @@ import dataclasses
 import typing as t
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import Spec, host_lease_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, KvmfleetError
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.leases import LEASES_FOLDER
@@ -22,7 +23,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.lease_
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import LedgerLocation
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class _LeaseTask:
     """The options of C(host_lease)."""
 

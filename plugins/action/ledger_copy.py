@@ -7,10 +7,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import typing as t
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import Spec, ledger_copy_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import printable_text
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result, describe_actor
@@ -19,7 +19,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.copying
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger, open_target
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class _CopyTask:
     """The options of C(ledger_copy)."""
 

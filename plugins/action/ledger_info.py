@@ -12,6 +12,7 @@ import typing as t
 from collections.abc import Sequence
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import Spec, ledger_info_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject, decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, printable_text
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result
@@ -22,7 +23,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate 
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.query import Conditions, check_conditions, read_conditions, read_term
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class _InfoTask:
     """The options of C(ledger_info); C(extra) has the conditions."""
 

@@ -7,10 +7,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import typing as t
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import Spec, ledger_settings_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, decode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result, describe_actor
@@ -20,7 +20,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger 
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class _SettingsTask:
     """The options of C(ledger_settings)."""
 

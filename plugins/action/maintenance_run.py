@@ -7,12 +7,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import typing as t
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils import _argspec as spec
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import Spec, maintenance_run_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import maintenance_runs as m
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, ShapeError, SignedInt, decode, encode
@@ -61,7 +61,7 @@ _NEEDED = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class _DrillOptions:
     """What makes a new run a drill; C(guests) are the names of the guests on its host, by UUID."""
 
@@ -72,7 +72,7 @@ class _DrillOptions:
     guests: t.Mapping[str, str]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class _RunTask:
     """The options of C(maintenance_run)."""
 

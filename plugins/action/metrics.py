@@ -7,11 +7,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 import typing as t
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import Spec, metrics_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject, decode
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
@@ -30,7 +30,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.notice
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.options import parse_mode
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class _MetricsTask:
     """The options of C(metrics)."""
 

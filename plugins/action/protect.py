@@ -7,10 +7,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import typing as t
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import Spec, protect_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, JsonObject, Maybe, decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, printable_line
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result, describe_actor
@@ -31,14 +31,14 @@ _SECRET_PHASE = "save"  # noqa: S105 - it names a phase
 _SSH_PORT = 22
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class _ProtectWork:
     """The one step that the role selects."""
 
     step: Maybe[str] = ABSENT
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class _ProtectTask:
     """The options of C(protect)."""
 

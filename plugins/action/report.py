@@ -7,11 +7,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import typing as t
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import Spec, report_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject, decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import NotFound
@@ -31,7 +31,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.optio
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import LedgerLocation
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class _ReportTask:
     """The options of C(report)."""
 

@@ -7,12 +7,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import subprocess
 import sys
 import typing as t
 
+from ._dataclass import dataclass
 from ._files import Content, replace_file, sync_folder
 from ._model.errors import Internal
 
@@ -24,7 +24,7 @@ _OLDEST = "import sys; sys.exit(sys.version_info < (3, 9))"
 SYSTEMCTL_SECONDS = 60
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class UnitChange:
     """What was changed of a program and its units, or would be in check mode.
 

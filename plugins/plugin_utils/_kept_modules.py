@@ -27,6 +27,7 @@ import typing as t
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils import _kept_module as program
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._run_folder import RUN_FOLDER
 
 Result = dict[str, t.Any]
@@ -38,7 +39,7 @@ _RUN_PARAMETERS = ["json_params", "profile", "module_fqn", "modlib_path", "exten
 _MODULE_UTILS = os.path.dirname(program.__file__)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Launch:
     """One call of a kept module.
 
@@ -138,7 +139,7 @@ class KeptModuleAction(ActionBase):
             return None
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Internals:
     """The inner functions of Ansible that are used."""
 

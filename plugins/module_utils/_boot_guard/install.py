@@ -10,13 +10,13 @@ A tombstone on shared storage tells a host that is off, at its next boot, that i
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import json
 import os
 import subprocess
 import typing as t
 
+from .._dataclass import dataclass
 from .._files import replace_file, sync_folder
 from .._model.boot_guard import GrantTombstone, TokenGrant
 from .._model.codec import Json, decode, encode
@@ -28,7 +28,7 @@ from . import program, status, storage_program
 NOT_HELD = "systemd does not run this host: the boot guard is installed, but nothing runs it. The next boot holds no automatic starts of guests."
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class GuardChange:
     """What was changed, or would be in check mode."""
 

@@ -7,12 +7,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import subprocess
 import types
 import typing as t
 
+from .._dataclass import dataclass
 from .._model.boot_guard import AutomaticStart, BootRelease, BootStatus
 from .._model.codec import decode
 from .._model.errors import Forbidden, Internal, InvalidState
@@ -162,7 +162,7 @@ def run_systemctl(*arguments: str) -> None:
     run_any_systemctl(*arguments, state="The boot guard's files are in place, but systemd does not hold this host's guests yet.")
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class GuardState:
     """Whether the guard is installed, and what it did in this boot."""
 
@@ -179,7 +179,7 @@ def read_guard_state(root: str = "/") -> GuardState:
     return GuardState(installed=not list_missing_files(root), systemd=is_systemd_running(root), boot=decode(BootStatus, Guard(root).report_status()))
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class HostRelease:
     """The release of this boot."""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from .._dataclass import dataclass
 from .._libvirt.interface import Host, OpenHost
 from .._model.domain_states import NO_ANSWER, DomainView
 from .._model.errors import Unreachable
@@ -21,7 +22,7 @@ SILENT_SECONDS = 60.0
 _POLL_SECONDS = 0.5
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class HostView:
     """What one host shows of the domain.
 
@@ -36,7 +37,7 @@ class HostView:
     error: t.Optional[Unreachable] = None
 
 
-@dataclasses.dataclass
+@dataclass
 class MoveHosts:
     """The connections to the source and the destination of a record."""
 

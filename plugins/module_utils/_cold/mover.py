@@ -15,6 +15,7 @@ import os
 import time
 import typing as t
 
+from .._dataclass import dataclass
 from .._domains.shutting_down import DomainShutdown
 from .._evacuation.quarantine import Quarantine
 from .._facts.mounts import innermost_mount, read_mounts
@@ -45,7 +46,7 @@ _POLL_SECONDS = 0.5
 _MAX_TRIES = 2
 
 
-@dataclasses.dataclass
+@dataclass
 class ColdMover:
     """Carries out one order, whose lock its caller holds.
 

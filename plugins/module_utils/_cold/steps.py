@@ -15,9 +15,9 @@ of the domain follows from that too:
 
 from __future__ import annotations
 
-import dataclasses
 import typing as t
 
+from .._dataclass import dataclass
 from .._model.domain_states import PAUSED, STARTING_UP, STOPPED_REASONS, DomainView
 from .._model.record_parts import OFFLINE, SAVE, SHUTDOWN
 
@@ -47,7 +47,7 @@ _STOPPED = ("shutdown", "destroyed", "crashed", "failed")
 _SAVED = "saved"
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Seen:
     """What is seen at one moment.
 
@@ -67,7 +67,7 @@ class Seen:
     folder_proved: bool = False
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Course:
     """What the move is to do, and what its process has done.
 

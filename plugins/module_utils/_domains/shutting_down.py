@@ -11,6 +11,7 @@ import dataclasses
 import time
 import typing as t
 
+from .._dataclass import dataclass
 from .._libvirt.host import open_host
 from .._libvirt.interface import Host
 from .._live_watchers import is_alive
@@ -52,7 +53,7 @@ class StoppedDomain(t.TypedDict):
     elapsed_seconds: float
 
 
-@dataclasses.dataclass
+@dataclass
 class DomainShutdown:
     """The shutdown of one domain.
 
@@ -201,7 +202,7 @@ def open_requested_host(params: ShutdownOptions) -> Host:
     return open_host(require_local(params["uri"]))
 
 
-@dataclasses.dataclass
+@dataclass
 class ShutdownResult:
     """The result for one domain.
 

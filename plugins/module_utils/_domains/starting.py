@@ -16,6 +16,7 @@ import json
 import os
 import typing as t
 
+from .._dataclass import dataclass
 from .._files import replace_file, sync_folder
 from .._libvirt.host import open_host
 from .._libvirt.interface import Host
@@ -104,7 +105,7 @@ class StartOptions(t.TypedDict):
     paused: bool
 
 
-@dataclasses.dataclass
+@dataclass
 class DomainStart:
     """The start of one domain.
 

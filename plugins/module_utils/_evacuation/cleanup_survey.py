@@ -12,6 +12,7 @@ import os
 import stat
 import typing as t
 
+from .._dataclass import dataclass
 from .._facts.disks import describe_disks, list_files_below
 from .._facts.image_header import Unreadable
 from .._libvirt.interface import Host
@@ -82,7 +83,7 @@ OpenCleaningHost = t.Callable[[str], Host]
 ListPutAside = t.Callable[[str], t.Collection[str]]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class OwnCopy:
     """The copy on this host, and the files that belong to it."""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from .._dataclass import dataclass
 from .._model.cleanup import DiskVerdict
 from .._model.definition_files import SEPARATE, SHARED
 from .._model.saved_domains import SavedDisk, SavedMount
@@ -21,7 +22,7 @@ ALARM = "alarm"
 SUPERSEDED = "superseded"
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class LocalCopy:
     """The domain as this host has it. C(blocker) states why libvirt cannot undefine it without loss."""
 
@@ -30,7 +31,7 @@ class LocalCopy:
     blocker: str = ""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class OtherCopies:
     """Names of the other hosts on which the domain is C(active) or C(defined) (active ones included), or C(expected) according to the ledger.
 
@@ -43,7 +44,7 @@ class OtherCopies:
     expected: t.Sequence[str] = ()
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class CopyVerdict:
     """C(kind) and C(reason), a part of a sentence; C(where) is the host that has the domain now."""
 
@@ -101,7 +102,7 @@ def _explain_no_host(others: OtherCopies, defined_only: bool) -> str:
     return f"it is {what} on no other host, so that the copy here may be the only one{off}{silent}"
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class DiskFacts:
     """The facts about one disk of the copy.
 

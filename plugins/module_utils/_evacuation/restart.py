@@ -19,6 +19,7 @@ import time
 import typing as t
 import uuid as uuid_module
 
+from .._dataclass import dataclass
 from .._facts.own_moves import NOTES_FOLDER
 from .._files import replace_file
 from .._libvirt.interface import Host
@@ -73,7 +74,7 @@ VERIFY_SECONDS = 10.0
 _POLL_SECONDS = 0.2
 
 
-@dataclasses.dataclass
+@dataclass
 class Restart:
     """Carries out one order."""
 

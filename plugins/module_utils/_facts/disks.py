@@ -11,12 +11,12 @@ are read.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import stat
 import typing as t
 from xml.etree.ElementTree import Element
 
+from .._dataclass import dataclass
 from .._model.definition_files import BACKING, DATA, Pools, locate_source, locate_volume, source_of
 from .._model.requests import DiskFile, DiskNeed
 from .image_header import FILE, NETWORK, RAW, Header, Unreadable, locate_name, read_header
@@ -28,7 +28,7 @@ _BLOCK = "block"
 ReadHeader = t.Callable[[str], Header]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class ImageFile:
     """C(role) BACKING or DATA; C(kind) as libvirt names kinds of disks; C(path) is null if it is not a file or device of a host."""
 

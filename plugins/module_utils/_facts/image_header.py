@@ -11,7 +11,6 @@ on a host. The header is therefore read here (QEMU: docs/interop/qcow2.txt). A d
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import re
@@ -19,6 +18,8 @@ import stat
 import struct
 import subprocess
 import typing as t
+
+from .._dataclass import dataclass
 
 RAW = "raw"
 FILE, NETWORK, UNKNOWN = "file", "network", "unknown"
@@ -45,7 +46,7 @@ class Unreadable(Exception):
     """The files that an image needs are unknown. The text states the reason."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Header:
     """The names that the image contains; null if it has none. C(backing_format) is null if the image does not state it."""
 
@@ -54,7 +55,7 @@ class Header:
     data_file: t.Optional[str] = None
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Named:
     """The target of a name in an image: C(kind) FILE (a file or a device) with its absolute C(path), NETWORK, or UNKNOWN."""
 

@@ -10,11 +10,11 @@ Sources: Documentation/accounting/psi.rst and Documentation/admin-guide/cgroup-v
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import re
 import typing as t
 
+from .._dataclass import dataclass
 from .._proc_files import parse_number, parse_start_ticks
 from .measurements import ProcessorTimes, sum_processor_times
 
@@ -43,7 +43,7 @@ class CpuTimes(t.NamedTuple):
     total: int
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class HostKernelLoad:
     """What the kernel reports of the host. Null is what this kernel does not have, or what cannot be read.
 
@@ -58,7 +58,7 @@ class HostKernelLoad:
     disk_bytes: t.Optional[int]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class ProcessKernelLoad:
     """What the kernel reports of the process of a domain.
 

@@ -7,11 +7,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import socket
 import struct
 import typing as t
 
+from .._dataclass import dataclass
 from .._model.facts import InterfaceFacts
 
 _GET_LINK, _NEW_LINK, _DONE, _ERROR = 18, 16, 3, 2
@@ -31,7 +31,7 @@ _VLAN = "vlan"
 _OF_GUESTS = ("tun",)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Link:
     """An interface as the kernel describes it.
 

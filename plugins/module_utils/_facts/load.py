@@ -8,11 +8,11 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import time
 import typing as t
 
+from .._dataclass import dataclass
 from .._libvirt.interface import OpenHost
 from .._libvirt.values import Definition, DomainUse
 from .._model.clock import BootMoment, boot_moment
@@ -30,7 +30,7 @@ USE_SECONDS = 5.0
 NO_ANSWER = f"libvirt did not report what the domains have used within {USE_SECONDS:.0f} s"
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class ActiveGuest:
     """An active domain whose load is wanted; see L(GuestFigures)."""
 
@@ -40,7 +40,7 @@ class ActiveGuest:
     period_seconds: int = 0
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class LoadReport:
     """The result of a measurement.
 
@@ -53,7 +53,7 @@ class LoadReport:
     warnings: t.Tuple[str, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class _Snapshot:
     """All that was read at one moment. C(use) and C(processes) are by UUID; C(use) is null if libvirt did not report it."""
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from .._dataclass import dataclass
 from .._libvirt.values import DomainUse
 from .._model.facts import NOT_REPORTED
 from .._model.load_signals import DomainCounters, DomainLoad, HostCounters, HostLoad, LoadReading
@@ -35,7 +36,7 @@ NOT_RECENT = "the guest has not reported to its balloon recently"
 _DIGITS = 4
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class GuestFigures:
     """What is known of an active domain at the time of a reading.
 

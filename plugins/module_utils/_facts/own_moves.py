@@ -14,6 +14,7 @@ import dataclasses
 import os
 import typing as t
 
+from .._dataclass import dataclass
 from .._host_identity import read_host_id
 from .._libvirt.host import open_reader
 from .._libvirt.interface import Host
@@ -104,7 +105,7 @@ def _has_canonical_ids(record: MoveRecord) -> bool:
 States = t.Mapping[str, StateFile]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Migration:
     """A migration away from this host.
 

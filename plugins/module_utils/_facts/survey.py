@@ -11,6 +11,7 @@ import concurrent.futures
 import dataclasses
 import typing as t
 
+from .._dataclass import dataclass
 from .._libvirt.interface import Host
 from .._logins import spread_logins
 from .._migration.outcome import is_running
@@ -43,7 +44,7 @@ Describe = t.Callable[[H], HostFacts]
 Examine = t.Callable[[str, H, H], t.Sequence[JsonObject]]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class _Destination(t.Generic[H]):
     """A host that may be a destination; one that did not answer has no connection."""
 

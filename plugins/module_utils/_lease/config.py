@@ -12,6 +12,7 @@ import hashlib
 import json
 import typing as t
 
+from .._dataclass import dataclass
 from .._model.codec import ShapeError, decode
 from .._model.errors import Internal
 from .._model.leases import LEASES_FOLDER, LeaseFleet
@@ -19,7 +20,7 @@ from .._model.leases import LEASES_FOLDER, LeaseFleet
 CONFIG_FILE = "/etc/kvmfleet/lease.json"
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class LeasePeer:
     """A host of the fleet.
 
@@ -35,7 +36,7 @@ class LeasePeer:
     relay: bool
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class LeaseConfig:
     """The configuration of one host.
 

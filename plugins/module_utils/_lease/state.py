@@ -12,6 +12,7 @@ import json
 import os
 import typing as t
 
+from .._dataclass import dataclass
 from .._files import replace_file, replace_volatile_file
 from .._model.clock import BootMoment, boot_moment
 from .._model.codec import JsonObject, decode, encode
@@ -25,7 +26,7 @@ BLOCK = 100_000
 """So many renewals are reserved on disk at once: several days of them. A boot begins with the next block, so some numbers are never used."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class LeaseState:
     """What the service knows in this boot; written before each renewal is sent, and when one was acknowledged.
 

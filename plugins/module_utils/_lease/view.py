@@ -13,10 +13,11 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from .._dataclass import dataclass
 from .._model.leases import NONE
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class OwnView:
     """The host's own view of its lease.
 
@@ -55,7 +56,7 @@ class OwnView:
         return dataclasses.replace(self, held_until=min(self.held_until, now + lease_seconds)) if self.was_held else self
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Verdict:
     """Whether the host may keep running, and why, as a sentence."""
 

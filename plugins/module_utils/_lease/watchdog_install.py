@@ -10,11 +10,11 @@ The daemon runs as a unit of ours. Debian's own two units are masked: one of the
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import time
 import typing as t
 
+from .._dataclass import dataclass
 from .._model.errors import Internal, InvalidState, NotSupported
 from .._systemd import UNIT_FOLDER, attempt_write, delete_files, has_content, install_file, is_linked, is_systemd_running, link_unit, run_systemctl
 from .watchdog import (
@@ -47,7 +47,7 @@ _NOT_STARTED = "Its files are in place, but the watchdog of this host is not bou
 LEFT_ARMED = "The watchdog of this host cannot be disarmed: until the next boot, the daemon pings it without asking for the lease."
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class WatchdogOptions:
     """The key C(watchdog) of C(kvmfleet_lease).
 
@@ -59,7 +59,7 @@ class WatchdogOptions:
     seconds: int
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class WatchdogChange:
     """What was changed, or would be in check mode: the files that were written or removed."""
 

@@ -11,6 +11,7 @@ import dataclasses
 import typing as t
 from xml.etree.ElementTree import Element
 
+from .._dataclass import dataclass
 from .._model import domain_states
 
 
@@ -35,7 +36,7 @@ class DomainSize(t.TypedDict):
     vcpus: int
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Definition:
     """A domain with its definition, the live one if it is active. If libvirt could not return the definition, C(root) is null and C(problem) is a sentence."""
 
@@ -45,7 +46,7 @@ class Definition:
     problem: str = ""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class DefinitionList:
     """Every domain of a host, defined or active, and the names of those that disappeared while they were read."""
 
@@ -53,7 +54,7 @@ class DefinitionList:
     vanished: t.List[str] = dataclasses.field(default_factory=list)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class DomainUse:
     """What an active domain has used of its host since its start, as far as libvirt reports it.
 
@@ -72,7 +73,7 @@ class DomainUse:
     reported_at: t.Optional[int] = None
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Image:
     """The image behind a domain's disk. Sizes in bytes: what the guest sees, and what is allocated of it.
 
@@ -90,7 +91,7 @@ class Image:
     backing: t.Tuple[str, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Volume:
     """A file of a folder. C(changed_at) is its ctime in seconds."""
 

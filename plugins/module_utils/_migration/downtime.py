@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from .._dataclass import dataclass
 from .._model.domain_states import JobStats
 from .._model.policies import WEEK_SECONDS
 
@@ -103,7 +104,7 @@ def converged_pause_ms(pending: int, dirty_rate_bytes: int, rate_bytes: int, all
 SHRINKING_RATIO = 0.85
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Iterations:
     """The iterations of a running job, according to its last sample. All sizes are bytes of guest memory.
 
@@ -183,7 +184,7 @@ def _begin_iteration(now: Iterations, before: Iterations) -> Iterations:
     return dataclasses.replace(now, sent=max(0, before.began_with - left_over), rewritten=max(0, began_with - left_over))
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class ScheduleMoment:
     """The input of a schedule. C(allowed_ms) is the downtime that is allowed so far, null at the first sample."""
 
@@ -192,7 +193,7 @@ class ScheduleMoment:
     allowed_ms: t.Optional[int]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Allowance:
     """The downtime that is allowed from now on; if the schedule has a reason for the operator, with the reason and the predicted downtime."""
 
@@ -216,7 +217,7 @@ class DowntimeSchedule(t.Protocol):
         """Return the downtime that is allowed at that moment."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class SteppedSchedule:
     """A ramp of steps, each at its time."""
 
@@ -240,7 +241,7 @@ _TOLERANCE = 1.1
 _MAX_DOWNTIME_MS = 2_000_000
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class AdaptiveSchedule:
     """Keeps C(first_ms) while iterations reduce the remaining memory. From the first one that does not, it allows the downtime that the rest needs.
 

@@ -7,9 +7,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import typing as t
 
+from .._dataclass import dataclass
 from .._model.codec import Json, JsonObject
 from .._model.errors import Internal, InvalidArgument, NotSupported
 from .._model.policies import COMPRESSIONS, COPY_MODES, NO_COPY
@@ -18,7 +18,7 @@ COPY_FLAGS = {"auto": "NON_SHARED_DISK", "full": "NON_SHARED_DISK", "incremental
 MAX_BANDWIDTH_MIB = 10**7
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class MoveOptions:
     """The options for the transport of one move. Bandwidth in MiB/s, 0 is no cap. No task sets C(zero_copy): it is decided (C(streams))."""
 
@@ -34,7 +34,7 @@ class MoveOptions:
     zero_copy: bool = False
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Gate:
     """The lowest libvirt and QEMU that have a feature, on both sides, as libvirt's version numbers (docs/libvirt.md, "Versions of features")."""
 
@@ -43,7 +43,7 @@ class Gate:
     qemu: int = 0
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Exclusion:
     """Two features that cannot be combined; C(qemu_since) is the first QEMU with which they can."""
 
@@ -53,7 +53,7 @@ class Exclusion:
     qemu_since: int = 0
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Need:
     """A feature that works only together with another one."""
 

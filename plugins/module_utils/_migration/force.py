@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from .._dataclass import dataclass
 from .._model.domain_states import JobStats
 from .._model.statuses import REASON_PAUSE_OVERRUN
 from .downtime import SWITCHOVER_MS, converged_pause_ms, pause_ms, pending_bytes, suspended_bytes
@@ -33,19 +34,19 @@ _STEADY = 0.7
 _MAX_DOWNTIME_MS = 2_000_000
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class SetBandwidth:
     """Limit the memory stream to that many MiB/s from now on; 0 is no limit."""
 
     mib: int
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class StartPostCopy:
     """Switch the guest over to the destination now."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Suspend:
     """Stop the guest on the source; libvirt lets it run on the destination, or on the source when the job is cancelled."""
 
@@ -53,7 +54,7 @@ class Suspend:
 ForceAction = t.Union[SetBandwidth, SetDowntime, StartPostCopy, Suspend, Abort]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class ForcingTerms:
     """The limits of forcing a move, in seconds, bytes a second, and milliseconds.
 
@@ -68,7 +69,7 @@ class ForcingTerms:
     link_rate_bytes: int = 0
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class ForcingState:
     """The progress of forcing. Points in time are seconds from the job's start."""
 
@@ -85,7 +86,7 @@ class ForcingState:
     aborted: bool = False
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class ForcingPoll:
     """One poll: the job's figures, their time, and the iterations that the monitor knows."""
 

@@ -14,6 +14,8 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from .._dataclass import dataclass
+
 MIB = 1024**2
 
 # A waiting job has the smallest bandwidth that libvirt knows: 0 would be no limit.
@@ -53,7 +55,7 @@ READY = "ready"
 FREE = "free"
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class SharedJob:
     """A move as the shares see it, in bytes and bytes a second.
 
@@ -79,7 +81,7 @@ class SharedJob:
     is_measured: bool = True
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class LinkState:
     """What is remembered from one decision to the next.
 
@@ -109,7 +111,7 @@ class LinkState:
     told_bytes: float = 0.0
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Shares:
     """A decision: the queued move to start now, if any, and the bandwidth of each job in MiB/s: C(WAITING_MIB) or more, or C(NO_LIMIT)."""
 

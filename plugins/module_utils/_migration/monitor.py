@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from .._dataclass import dataclass
 from .._model.domain_states import JobStats
 from .._model.record_parts import Progress, Sample
 from .._model.records import MAX_SAMPLES
@@ -69,7 +70,7 @@ class Samples:
         )
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Limits:
     """The limits of one move. 0 seconds is no limit."""
 
@@ -79,7 +80,7 @@ class Limits:
     force_on_timeout: bool = False
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class MonitorState:
     """What the monitor remembers from poll to poll (seconds of a monotonic clock, from the job's start)."""
 
@@ -94,7 +95,7 @@ class MonitorState:
     aborted: bool = False
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class SetDowntime:
     """Allow this downtime now, with a reason for the history, or none; C(predicted_ms) is the predicted downtime, if it is known."""
 
@@ -103,14 +104,14 @@ class SetDowntime:
     reason: str = ""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Abort:
     """Cancel the job, for this reason of the record."""
 
     reason: str
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class ForceComplete:
     """Start to force the move."""
 

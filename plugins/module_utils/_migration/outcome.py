@@ -10,9 +10,9 @@ Each rule is a row of the table in docs/specs.md, "Location of the guest after a
 
 from __future__ import annotations
 
-import dataclasses
 import typing as t
 
+from .._dataclass import dataclass
 from .._model import domain_states
 from .._model.domain_states import DomainView
 
@@ -32,7 +32,7 @@ REASON_GUEST_DIED = "guest_died"
 REASON_UNCLEAR = "unclear"
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Verdict:
     """The conclusion from the answers of both hosts. C(wait) becomes C(otherwise) if waiting changed nothing."""
 
@@ -41,7 +41,7 @@ class Verdict:
     otherwise: t.Optional[str] = None
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class MoveState:
     """The move itself: the guest's state before it, and its progress."""
 

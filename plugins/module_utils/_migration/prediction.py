@@ -10,10 +10,10 @@ Sizes are in MiB, rates in MiB/s, times in seconds.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import typing as t
 
+from .._dataclass import dataclass
 from .._model.watched_moves import AUTO_PARALLEL
 from .downtime import SWITCHOVER_MS, DowntimeStep, downtime_at
 from .link_share import (
@@ -48,7 +48,7 @@ _MAX_ROUNDS = 200
 _TINY = 1e-9
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class MoveLoad:
     """What a move has to send, and its limits.
 
@@ -74,7 +74,7 @@ class MoveLoad:
         return self.dirty_mib + _ROUNDING_MIB if self.dirty_mib else 0.0
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Capacity:
     """What the moves of one source share.
 
@@ -92,7 +92,7 @@ class Capacity:
     is_link_set: bool = False
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Prediction:
     """The prediction for one move.
 

@@ -17,6 +17,7 @@ import typing as t
 from xml.etree.ElementTree import Element
 from xml.parsers import expat
 
+from .._dataclass import dataclass
 from .._model import resource_maps as m
 from .._model.errors import Internal, NotSupported
 from .._model.libvirt_formats import escape_text, format_pci_address, parse_device_number, parse_libvirt_xml
@@ -33,7 +34,7 @@ Attributes = t.Mapping[str, str]
 Lineage = t.Sequence[Attributes]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class _Site:
     """A place in a definition that names a resource of the host.
 
@@ -74,7 +75,7 @@ _SITES = (
 )
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Rewritten:
     """The definitions of a guest for another host; C(persistent) is null for a transient one. C(changes) are empty if nothing differs."""
 
@@ -179,7 +180,7 @@ def _write_address(address: str) -> t.Dict[str, str]:
     return {key: f"0x{part}" for key, part in zip(("domain", "bus", "slot", "function"), parts)}
 
 
-@dataclasses.dataclass
+@dataclass
 class _Place:
     """An element that is being read.
 

@@ -18,6 +18,7 @@ import os
 import typing as t
 import uuid as uuid_module
 
+from .._dataclass import dataclass
 from .._files import sync_folder
 from .._libvirt.interface import Folder, Host
 from .._libvirt.values import Image, Volume
@@ -28,7 +29,7 @@ from .._model.errors import KvmfleetError, NotFound, Unreachable
 _FILE_PREFIX = ".kvmfleet-token-"
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Finding:
     """The result of the test. C(why) states why nothing was proved."""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from .._dataclass import dataclass
 from .._model.errors import NotSupported
 from .flags import MoveOptions, check_versions
 
@@ -26,7 +27,7 @@ _MIB = 1024**2
 _ONE = "One connection carries the memory: "
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class StreamFacts:
     """What the decision is made from.
 
@@ -50,7 +51,7 @@ class StreamFacts:
     versions: t.Mapping[str, t.Mapping[str, int]]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class StreamChoice:
     """The decision: null for a single plain connection, and the reason as a sentence; empty if there was nothing to decide."""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from .._dataclass import dataclass
 from .codec import ABSENT, Absent, JsonObject, Maybe, ShapeError
 from .maintenance_runs import RunHolder
 from .references import DomainRef
@@ -20,7 +21,7 @@ FINISHED = "finished"
 RUN_STATES = (RUNNING, FINISHED)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class BalanceGoal:
     """How the score of a run is computed, so that it can be computed again later.
 
@@ -34,7 +35,7 @@ class BalanceGoal:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class BalancedMove:
     """One move of a run.
 
@@ -68,7 +69,7 @@ class BalancedMove:
         return self.status == COMPLETED
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class BalanceMeasurement:
     """What a run brought, from facts that were gathered an hour after its end or later.
 
@@ -87,7 +88,7 @@ class BalanceMeasurement:
         return self.score_without_moves - self.score
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class BalanceRun:
     """The document of a run.
 

@@ -13,10 +13,11 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from .._dataclass import dataclass
 from .codec import ABSENT, Absent, JsonObject
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class AutomaticStart:
     """A guest that a boot without guard would start.
 
@@ -30,7 +31,7 @@ class AutomaticStart:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class BootHold:
     """Since when and why a boot is held.
 
@@ -45,7 +46,7 @@ class BootHold:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class BootRelease:
     """When and by whom a boot was released.
 
@@ -64,7 +65,7 @@ class BootRelease:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class BootStatus:
     """The actions of the guard in this boot.
 
@@ -87,7 +88,7 @@ class BootStatus:
     would_start: t.Tuple[AutomaticStart, ...]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class TokenGrant:
     """The right of a host to leave clean-shutdown tokens.
 
@@ -101,7 +102,7 @@ class TokenGrant:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class StartNote:
     """A domain that a drain has shut down, or that a held boot has not started.
 
@@ -116,7 +117,7 @@ class StartNote:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class GrantTombstone:
     """The revocation of a host's grant for clean-shutdown tokens. Its existence counts; its content is for people."""
 

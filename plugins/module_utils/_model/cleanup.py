@@ -11,12 +11,13 @@ import dataclasses
 import os
 import typing as t
 
+from .._dataclass import dataclass
 from .codec import ABSENT, Absent, JsonObject, ShapeError
 from .references import DomainRef
 from .saved_domains import SavedDisk
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class CleanupQuestion:
     """A domain that was evacuated from this host.
 
@@ -36,7 +37,7 @@ class CleanupQuestion:
     saved: t.Tuple[SavedDisk, ...]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class DiskVerdict:
     """The verdict about a disk of the copy.
 
@@ -51,7 +52,7 @@ class DiskVerdict:
     only_copy: bool
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class CleanupPlan:
     """What may be done to a copy.
 
@@ -78,7 +79,7 @@ class CleanupPlan:
         return DomainRef(self.uuid, self.name)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class QuarantinedDisk:
     """A file that was moved to quarantine, or would be.
 
@@ -91,7 +92,7 @@ class QuarantinedDisk:
     quarantine: t.Optional[str]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class KeptDisk:
     """A disk that was not touched, and why."""
 
@@ -101,7 +102,7 @@ class KeptDisk:
     only_copy: bool
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class CleanupDone:
     """What was done to a copy.
 
@@ -122,7 +123,7 @@ WORKING, COMPLETE, DELETED = "working", "complete", "deleted"
 _QUARANTINE_STATES = (WORKING, COMPLETE, DELETED)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class QuarantinedFile:
     """A file in quarantine.
 
@@ -145,7 +146,7 @@ class QuarantinedFile:
                 raise ShapeError(key, "an absolute path")
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class QuarantineManifest:
     """All files in quarantine for one record of an evacuation.
 
@@ -175,7 +176,7 @@ class QuarantineManifest:
             raise ShapeError("state", f"one of {', '.join(_QUARANTINE_STATES)}")
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class QuarantineEntry:
     """What a host lists of the quarantine of one record; of a damaged manifest the ID of the record alone.
 
@@ -190,7 +191,7 @@ class QuarantineEntry:
     reason: t.Union[str, Absent] = ABSENT
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class QuarantineListing:
     """The complete quarantines of a host, and in C(kept) the manifests that cannot be read."""
 
@@ -198,7 +199,7 @@ class QuarantineListing:
     kept: t.Tuple[QuarantineEntry, ...]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class QuarantineExpiry:
     """The quarantines that were deleted after their retention, and those that were kept, with the reason."""
 

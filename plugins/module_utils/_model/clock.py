@@ -17,6 +17,7 @@ import subprocess
 import time
 import typing as t
 
+from .._dataclass import dataclass
 from .codec import Json, JsonObject, ShapeError, decode
 
 # Linux names each start of its kernel, containers included; so does macOS, where a control node may run.
@@ -53,7 +54,7 @@ def parse_timestamp(stamp: Json) -> t.Optional[datetime.datetime]:
     return at if at.tzinfo is not None else None
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class BootMoment:
     """A point in time on one machine.
 

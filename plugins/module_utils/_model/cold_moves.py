@@ -10,13 +10,14 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from .._dataclass import dataclass
 from .codec import ABSENT, Absent, JsonObject
 from .records import MoveRecord
 from .saved_domains import NeededFile
 from .watched_moves import Survey
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class FolderProof:
     """Whether the source and a destination see one folder.
 
@@ -28,7 +29,7 @@ class FolderProof:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class SavedImage:
     """A managed-save image that its host can restore.
 
@@ -41,7 +42,7 @@ class SavedImage:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class ColdTraits:
     """What the source reports about a domain that is to move cold.
 
@@ -64,7 +65,7 @@ class ColdTraits:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class ColdSurvey:
     """The answers of all hosts.
 
@@ -75,7 +76,7 @@ class ColdSurvey:
     traits: t.Tuple[t.Optional[ColdTraits], ...]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class ColdOrder:
     """One cold move.
 
@@ -101,7 +102,7 @@ class ColdOrder:
         return str(self.record.domain.name)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class ColdAnswer:
     """How a cold move ended on its hosts.
 

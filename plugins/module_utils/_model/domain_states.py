@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from .._dataclass import dataclass
 from .codec import ABSENT, JsonObject, Maybe
 from .references import HostRef
 
@@ -41,7 +42,7 @@ JOB_INCOMING = "incoming migration"
 JOB_OTHER = "other"
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class DomainView:
     """The answer of one host about one domain.
 
@@ -87,7 +88,7 @@ NO_ANSWER = DomainView(answered=False)
 NOT_THERE = DomainView()
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class JobStats:
     """Figures of a running outgoing migration, or of a completed one (docs/libvirt.md, "Figures of a job")."""
 
@@ -107,7 +108,7 @@ class JobStats:
     throttle_percent: int = 0
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Disk:
     """A disk of a domain: its target (C(vda)), kind (file, block, network, volume), where its bytes are, and how it may be used."""
 
@@ -120,7 +121,7 @@ class Disk:
     shareable: bool = False
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class DomainInfo:
     """What is known of a domain at its host before it moves."""
 
@@ -138,7 +139,7 @@ class DomainInfo:
     policy_xml: str = ""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class SeenDomain:
     """A domain as its host reports it to find out what was done to it by others.
 
@@ -162,7 +163,7 @@ class SeenDomain:
 MOVED, STOPPED, STARTED = "moved", "stopped", "started"
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class ForeignAct:
     """A move, stop or start of a domain that was done without this collection, as it was found out.
 

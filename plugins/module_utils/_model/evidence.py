@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from .._dataclass import dataclass
 from .codec import ABSENT, Absent, JsonObject
 
 # A fence agent of the inventory; the watchdog of the host itself; a tasks file of the operator's own; a person.
@@ -25,7 +26,7 @@ SILENCE = "silence"
 FENCING_IMPOSSIBLE = "fencing_impossible"
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class FenceAttempt:
     """What one device of a host did when the host was to be switched off.
 
@@ -48,7 +49,7 @@ class FenceAttempt:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Evidence:
     """A host is off, or was reset by its watchdog.
 
@@ -95,7 +96,7 @@ class Evidence:
         return self.origin == PERSON
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class AcceptedSilence:
     """A person accepts that these hosts do not answer.
 
@@ -109,7 +110,7 @@ class AcceptedSilence:
     at: str
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class SshEndpoint:
     """An address and a port at which a host would answer.
 
@@ -121,7 +122,7 @@ class SshEndpoint:
     says: t.Union[str, Absent] = ABSENT
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class SourceSilence:
     """A dead host does not answer.
 

@@ -11,13 +11,14 @@ import dataclasses
 import functools
 import typing as t
 
+from .._dataclass import dataclass
 from .codec import ABSENT, Absent, JsonObject, Maybe, decode
 from .load_signals import DomainLoad, HostLoad
 from .references import HostRef
 from .requests import DomainRequest
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class HugepagePool:
     """The huge pages of one size in a NUMA cell, counted in pages."""
 
@@ -27,7 +28,7 @@ class HugepagePool:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class NumaCell:
     """A NUMA cell, with the CPUs of it that are in use."""
 
@@ -39,7 +40,7 @@ class NumaCell:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class CpuFacts:
     """A CPU, with the names of the features that it has.
 
@@ -57,7 +58,7 @@ class CpuFacts:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class FirmwareFacts:
     """The firmware and the TPMs that libvirt offers to guests of a platform.
 
@@ -74,7 +75,7 @@ class FirmwareFacts:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Platform:
     """A kind of guest that the host runs.
 
@@ -94,7 +95,7 @@ class Platform:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class StoragePool:
     """A storage pool.
 
@@ -110,7 +111,7 @@ class StoragePool:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class MountFacts:
     """A mounted file system.
 
@@ -125,7 +126,7 @@ class MountFacts:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class LibvirtNetwork:
     """A network of libvirt's."""
 
@@ -135,7 +136,7 @@ class LibvirtNetwork:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class InterfaceFacts:
     """A network interface.
 
@@ -154,7 +155,7 @@ class InterfaceFacts:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class HostDevice:
     """A device that can be handed to a guest.
 
@@ -168,7 +169,7 @@ class HostDevice:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class HardwareFacts:
     """The hardware of a host, and what kinds of guests can run on it."""
 
@@ -179,7 +180,7 @@ class HardwareFacts:
     host_cpu: t.Optional[CpuFacts]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Surroundings:
     """What is around the domains of a host; null is what libvirt has no driver for.
 
@@ -192,7 +193,7 @@ class Surroundings:
     net_devices: t.Optional[t.Tuple[str, ...]]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class TraitFacts:
     """The migration traits of a host.
 
@@ -205,7 +206,7 @@ class TraitFacts:
     missing_traits: t.Mapping[str, str]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class DomainDisk:
     """A disk of a domain as its definition has it.
 
@@ -220,7 +221,7 @@ class DomainDisk:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class DomainFacts:
     """A domain of a host.
 
@@ -281,7 +282,7 @@ PARTS = (PLATFORM_CPUS, CPU_COMPARISON, PATHS, DIRTY_RATES, MOUNT_SIZES, DOMAIN_
 MAX_LINKS = 3
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class HostFacts:
     """A host and its domains, or why it did not answer. A fact of another form is treated as undetermined.
 
@@ -353,7 +354,7 @@ class HostFacts:
         return next((domain for domain in self.domains or () if domain.uuid == uuid), None)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class GuestPlatform:
     """The platform for which a guest's CPU is compared."""
 

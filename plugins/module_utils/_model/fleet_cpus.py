@@ -7,13 +7,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import typing as t
 
+from .._dataclass import dataclass
 from .watched_moves import CpuVerdict
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class ComparedCpu:
     """The CPU of guests, and the platform that it is compared for."""
 
@@ -23,7 +23,7 @@ class ComparedCpu:
     xml: str
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class CpuFeatures:
     """A CPU as libvirt computes it from others.
 
@@ -37,7 +37,7 @@ class CpuFeatures:
     disabled: t.Tuple[str, ...]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class BaselineQuestion:
     """What the hosts of a platform have in common, asked of one of them.
 
@@ -51,7 +51,7 @@ class BaselineQuestion:
     guests: t.Tuple[str, ...]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class BaselineAnswer:
     """The answer to a L(BaselineQuestion).
 
@@ -66,7 +66,7 @@ class BaselineAnswer:
     guests: t.Tuple[t.Optional[t.Tuple[str, ...]], ...]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class FleetQuestions:
     """What one host is asked."""
 
@@ -74,7 +74,7 @@ class FleetQuestions:
     baselines: t.Tuple[BaselineQuestion, ...]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class FleetAnswers:
     """The answer of one host.
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from .._dataclass import dataclass
 from .codec import ABSENT, Absent, JsonObject
 
 # Below the prefix of the ledger, followed by the host_id: a host may write only its own key, and read nothing.
@@ -24,7 +25,7 @@ RENEW_SECONDS = 3
 HELD, NONE = "held", "none"
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class LeaseFleet:
     """The list of hosts that the host knows as its fleet, itself included.
 
@@ -36,7 +37,7 @@ class LeaseFleet:
     size: int
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class LeaseWatchdog:
     """The hardware watchdog that resets the host when it has no lease.
 
@@ -57,7 +58,7 @@ class LeaseWatchdog:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class ProtectedWatchdog:
     """What C(protect) saw of the watchdog of a host, in one boot of it.
 
@@ -83,7 +84,7 @@ class ProtectedWatchdog:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class HostLease:
     """What a host writes at each renewal.
 
@@ -115,7 +116,7 @@ class HostLease:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class LeaseAnswer:
     """What a host answers to another one of its fleet that has lost its lease.
 

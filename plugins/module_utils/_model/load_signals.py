@@ -13,11 +13,12 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from .._dataclass import dataclass
 from .clock import BootMoment
 from .codec import ABSENT, Absent, JsonObject, Maybe
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class HostLoad:
     """The load of a host, averaged over an interval. Pressure is the share of time, 0 to 1, in which some task waited for the resource (PSI "some").
 
@@ -47,7 +48,7 @@ class HostLoad:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class DomainLoad:
     """The load of a domain, averaged over the interval of its host.
 
@@ -74,7 +75,7 @@ class DomainLoad:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class HostCounters:
     """Counters of a host, which only rise until its next boot. One that the host does not have is absent.
 
@@ -93,7 +94,7 @@ class HostCounters:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class DomainCounters:
     """Counters of an active domain, which only rise until it stops.
 
@@ -112,7 +113,7 @@ class DomainCounters:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class LoadReading:
     """All counters at one moment. C(domains) is by UUID."""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from .._dataclass import dataclass
 from .clock import BootMoment
 from .codec import ABSENT, Absent, JsonObject, ShapeError
 
@@ -54,7 +55,7 @@ STOP = "stop"
 REQUESTS = (PAUSE, RESUME, STOP)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class RunOptions:
     """The limits of a run, which its first process has set.
 
@@ -75,7 +76,7 @@ class RunOptions:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class RunHolder:
     """The process that carries out a run. See L(is_same_process).
 
@@ -103,7 +104,7 @@ class RunHolder:
         return other is not None and self.process == other.process
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class RunRequest:
     """What a person has requested of a run, until its process has seen it.
 
@@ -122,7 +123,7 @@ class RunRequest:
             raise ShapeError("request", f"one of {', '.join(REQUESTS)}", self.request)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class HostStep:
     """One step of one host.
 
@@ -146,7 +147,7 @@ class HostStep:
             raise ShapeError("step", f"one of {', '.join(ALL_STEPS)}", self.step)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class HostProgress:
     """One host of a run.
 
@@ -192,7 +193,7 @@ class HostProgress:
         return self.status in ENDED
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class RunEvent:
     """A line of the history of a run.
 
@@ -208,7 +209,7 @@ class RunEvent:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class DrilledGuest:
     """A guest that ran on the host of a drill when its power was cut.
 
@@ -231,7 +232,7 @@ class DrilledGuest:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Drill:
     """What makes a run a drill: the power of its one host is cut on purpose, and its guests have to run elsewhere in time.
 
@@ -268,7 +269,7 @@ class Drill:
             raise ShapeError("reaction", f"one of {', '.join(REACTIONS)}", self.reaction)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class MaintenanceRun:
     """The document of a run.
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from .._dataclass import dataclass
 from .codec import Json, JsonObject
 from .errors import InvalidArgument
 
@@ -29,7 +30,7 @@ PolicyScalar = t.Union[None, bool, int, str]
 DowntimeStep = t.Tuple[float, int]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class GivenPolicy:
     """What a move was given: each option by the most important source that has it, or by its default.
 
@@ -83,7 +84,7 @@ class GivenPolicy:
         return {**written, OVERRIDE: {"value": True, "source": SOURCE_TASK}} if self.is_override else written
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class ResolvedPolicy:
     """The limits of a move of a guest of one size.
 

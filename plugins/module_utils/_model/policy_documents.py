@@ -15,6 +15,7 @@ import re
 import typing as t
 from xml.etree import ElementTree
 
+from .._dataclass import dataclass
 from .codec import Json, JsonObject
 from .errors import Conflict, InvalidArgument
 from .libvirt_formats import NotXml, parse_xml
@@ -34,7 +35,7 @@ _BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False,
 Element = ElementTree.Element
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class OwnPolicy:
     """The policy of a domain: C(values) by field; C(wrong), the errors by element; and C(raw), the texts of the invalid elements."""
 
@@ -191,7 +192,7 @@ CONFIG = "config"
 Definitions = t.Dict[str, str]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class PolicyChange:
     """Fields to set and to remove; with C(absent), the whole policy is removed."""
 

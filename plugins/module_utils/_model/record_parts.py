@@ -10,11 +10,12 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from .._dataclass import dataclass
 from .codec import ABSENT, Absent, JsonObject
 from .resource_maps import Renaming
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Act:
     """An act on the guest (suspend, abort, resume), written down before it is done."""
 
@@ -23,7 +24,7 @@ class Act:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class HistoryLine:
     """A status that the record has had, or an event that changed none."""
 
@@ -40,7 +41,7 @@ class HistoryLine:
         return self.by if isinstance(self.by, str) else None
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Progress:
     """The figures of a job (bytes, bytes a second, percent)."""
 
@@ -58,7 +59,7 @@ class Progress:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Result:
     """The outcome of a move (milliseconds, bytes); null if it is not known, as before its end."""
 
@@ -74,7 +75,7 @@ class Result:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class PredictedMove:
     """The prediction for a move, made before it began (seconds, milliseconds, bytes).
 
@@ -90,7 +91,7 @@ class PredictedMove:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Sample:
     """The figures of one poll, kept thinned (bytes, bytes a second, milliseconds, percent)."""
 
@@ -107,7 +108,7 @@ class Sample:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Checkpoint:
     """A checkpoint of a domain, on which incremental backups build. libvirt keeps it on one host, and does not move it.
 
@@ -120,7 +121,7 @@ class Checkpoint:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Before:
     """The guest before the move; empty until it was read.
 
@@ -146,7 +147,7 @@ class Before:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Connection:
     """The migrate call of the move: C(flags) and C(parameters) at the start of its job.
 
@@ -166,7 +167,7 @@ class Connection:
 LIVE, PERSISTENT = "live", "persistent"
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class DefinitionChange:
     """A name that the definition has on the source, and another one at the destination (L(resource_maps)).
 
@@ -181,7 +182,7 @@ class DefinitionChange:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class DiskCopy:
     """A disk that the move copies.
 
@@ -200,7 +201,7 @@ class DiskCopy:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class CopiedStorage:
     """The storage of a move that copies disks."""
 
@@ -209,7 +210,7 @@ class CopiedStorage:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Detection:
     """How the death of the host was detected that a domain is evacuated from. Times are RFC 3339, UTC.
 
@@ -228,7 +229,7 @@ class Detection:
 COLD_METHODS = (OFFLINE, SAVE, SHUTDOWN) = ("offline", "save", "shutdown")
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class CopiedFile:
     """A file with state of a guest beside its disks, which a cold move copies to the destination.
 
@@ -252,7 +253,7 @@ class CopiedFile:
         return self.destination_path or self.path
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class ColdMove:
     """What a cold move does, and what it has done.
 
@@ -277,7 +278,7 @@ class ColdMove:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Turn:
     """What a run reports about a move that waits for its admission. Times are RFC 3339, UTC.
 

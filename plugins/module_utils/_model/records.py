@@ -14,6 +14,7 @@ import dataclasses
 import typing as t
 import uuid
 
+from .._dataclass import dataclass
 from . import statuses as s
 from .clock import utc_now
 from .codec import ABSENT, Absent, Json, JsonObject, ShapeError, decode
@@ -47,7 +48,7 @@ WATCHER_WRITER = "watcher pid"
 COPIED_BYTES = "copied_disk_bytes"
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class MoveRecord:
     """One move of one domain, from the moment it was accepted to its end.
 

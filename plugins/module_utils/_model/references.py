@@ -11,11 +11,12 @@ import dataclasses
 import typing as t
 import uuid as uuid_module
 
+from .._dataclass import dataclass
 from .codec import ABSENT, Absent, Json, JsonObject, Maybe, decode
 from .errors import InvalidArgument, KvmfleetError
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class HostRef:
     """One host, as the source or the destination of a move names it.
 
@@ -92,7 +93,7 @@ def _are_different(one: t.Optional[str], other: t.Optional[str]) -> bool:
     return bool(one and other) and one != other
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class HostIdentifiers:
     """What a host reports about its identity; null for an ID that it does not have, or could not read."""
 
@@ -102,7 +103,7 @@ class HostIdentifiers:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class IdentityAnswer:
     """The answer of a host that was asked for its identity.
 
@@ -116,7 +117,7 @@ class IdentityAnswer:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class DomainRef:
     """One domain. Its UUID identifies it; its name is for people."""
 
@@ -141,7 +142,7 @@ def parse_uuid(text: str) -> str:
         raise InvalidArgument(f"{text!r} is not a UUID.") from error
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class DomainPresence:
     """A domain that a host has, defined or active."""
 
@@ -149,7 +150,7 @@ class DomainPresence:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class HostAnswer:
     """The answer of one host, or the reason why it did not answer.
 

@@ -13,10 +13,11 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from .._dataclass import dataclass
 from .codec import ABSENT, Absent, Json, JsonObject, Maybe, ShapeError, SignedInt
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class GuestCpu:
     """The CPU that a guest sees.
 
@@ -39,7 +40,7 @@ class GuestCpu:
         _require_positive("package_threads", self.package_threads)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Pinning:
     """The host CPUs of each vCPU by its number, and those of the emulator."""
 
@@ -48,7 +49,7 @@ class Pinning:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class GuestCell:
     """A NUMA cell of a guest.
 
@@ -62,7 +63,7 @@ class GuestCell:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class NumaPlacement:
     """How a guest's memory is bound to NUMA cells of the host.
 
@@ -77,7 +78,7 @@ class NumaPlacement:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class HugepageNeed:
     """Memory of a guest that is in huge pages of one size; a size of null is the host's default."""
 
@@ -90,7 +91,7 @@ class HugepageNeed:
         _require_positive("size_kib", self.size_kib)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class DeviceNeed:
     """A device of the host that a guest holds; the address is empty if vendor and product choose the device."""
 
@@ -101,7 +102,7 @@ class DeviceNeed:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class DiskFile:
     """A file or device that the image of a disk is built on.
 
@@ -118,7 +119,7 @@ class DiskFile:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class DiskNeed:
     """A disk.
 
@@ -146,7 +147,7 @@ class DiskNeed:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class NetworkNeed:
     """What a network interface is plugged into."""
 
@@ -155,7 +156,7 @@ class NetworkNeed:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class BootFile:
     """A file that QEMU reads when it starts the guest.
 
@@ -167,7 +168,7 @@ class BootFile:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class DomainGroup:
     """A group of domains that are kept together, or apart.
 
@@ -184,7 +185,7 @@ class DomainGroup:
         _require_positive("max_per_host", self.max_per_host)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class DomainRequest:
     """What a domain needs of a host.
 

@@ -16,6 +16,7 @@ import ipaddress
 import re
 import typing as t
 
+from .._dataclass import dataclass
 from .codec import JsonObject
 from .errors import InvalidArgument
 from .libvirt_formats import format_ids, parse_ids
@@ -27,7 +28,7 @@ def _no_names() -> Names:
     return {}
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class ResourceMaps:
     """The maps of one host: by kind, the host's own name of each resource by its fleet-wide name.
 
@@ -59,7 +60,7 @@ class ResourceMaps:
 NO_MAPS: t.Final = ResourceMaps()
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class HostNames:
     """What one host calls its resources.
 
@@ -70,7 +71,7 @@ class HostNames:
     maps: ResourceMaps = NO_MAPS
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class _Kind:
     """:arg variable: the inventory variable; C(label) is the resource in a sentence, and C(form) the form of a name."""
 
@@ -156,7 +157,7 @@ class NoName(Exception):
     """A name cannot be translated. The text of the exception is a sentence."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class NameChange:
     """What two hosts call one resource.
 
@@ -171,7 +172,7 @@ class NameChange:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Renaming:
     """What a guest's names on one host are on another one.
 

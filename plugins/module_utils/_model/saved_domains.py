@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from .._dataclass import dataclass
 from .clock import BootMoment
 from .codec import ABSENT, Absent, JsonObject, Maybe
 from .domain_states import PAUSED, RUNNING, SeenDomain
@@ -20,7 +21,7 @@ _NETWORK, _VOLUME = "network", "volume"
 RAN = (RUNNING, PAUSED)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class SavedMount:
     """The file system that a path is on.
 
@@ -49,7 +50,7 @@ class _SavedImage:
         return frozenset(self.seen_by or ())
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class SavedDisk(_SavedImage):
     """A disk, as its host sees it. Version 0.1.0 did not save all of these keys.
 
@@ -98,7 +99,7 @@ class SavedDisk(_SavedImage):
         return self.path.startswith("/") and not (self.readonly or self.shareable)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class NeededFile:
     """The description in a definition of a file that the domain needs in addition to its disks; see L(SavedFile)."""
 
@@ -107,7 +108,7 @@ class NeededFile:
     path: str
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class SavedFile(_SavedImage):
     """A file, folder or device of its host that a domain needs in addition to its disks.
 
@@ -138,7 +139,7 @@ class SavedFile(_SavedImage):
         return self.kind in ("file", "dir") and (self.present is ABSENT or bool(self.present))
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class HostTokens:
     """The tokens that a host has left in folders of images.
 
@@ -149,7 +150,7 @@ class HostTokens:
     folders: t.Mapping[str, str]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class SavedDomain:
     """A domain as a host reports it to be saved.
 
@@ -190,7 +191,7 @@ class SavedDomain:
         return (*self.disks, *(self.files or ()))
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class EarlierState:
     """The state in which a domain was last seen before the boot of its host in which it is off, and when that was saved."""
 
@@ -199,7 +200,7 @@ class EarlierState:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class DomainProtection:
     """What the ledger keeps of a domain that C(protect) has saved; see L(SavedDomain). A value of another form counts as missing.
 
@@ -249,7 +250,7 @@ class DomainProtection:
         return EarlierState(self.state, self.at) if self.state in RAN else None
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class UnreadableDomain:
     """A domain that could not be read, and why."""
 
@@ -258,7 +259,7 @@ class UnreadableDomain:
     why: str
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class SavedDomains:
     """What a host reports of its domains.
 
@@ -275,7 +276,7 @@ def lockable_paths(disks: t.Iterable[SavedDisk]) -> t.List[str]:
     return [disk.path for disk in disks if disk.is_lockable]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class StorageToken:
     """The token of a host in one folder. A host that reads the same nonce sees the same storage."""
 
@@ -293,7 +294,7 @@ REPLACEABLE = (NVRAM, TPM)
 STARTED, FAILED, DEFERRED, OVERTAKEN, UNKNOWN = "started", "failed", "deferred", "overtaken", "unknown"
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class DomainToProbe:
     """A domain whose images and files a survivor searches.
 
@@ -310,7 +311,7 @@ class DomainToProbe:
     request: JsonObject
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class RestartOrder:
     """One domain that is to be started on a survivor.
 
@@ -343,7 +344,7 @@ class RestartOrder:
     tokens: HostTokens
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class RestartResult:
     """The result of an order.
 
@@ -359,7 +360,7 @@ class RestartResult:
     error_code: t.Optional[str]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class PeerAnswers:
     """The answers of the other hosts about domains that are to be started.
 

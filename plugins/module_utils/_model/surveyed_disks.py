@@ -10,10 +10,11 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from .._dataclass import dataclass
 from .codec import ABSENT, Absent, JsonObject
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class SurveyedImage:
     """The image behind a disk. Sizes in bytes: what the guest sees, and what is allocated of it."""
 
@@ -28,7 +29,7 @@ class SurveyedImage:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class ExistingImage:
     """A file that a destination has at the path of an image."""
 
@@ -39,7 +40,7 @@ class ExistingImage:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class SurveyedDisk:
     """A disk of a domain as both hosts see it.
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from .._dataclass import dataclass
 from .codec import ABSENT, Absent, Json, JsonObject, ShapeError, decode, encode
 from .domain_states import DomainInfo
 from .errors import Internal
@@ -25,7 +26,7 @@ AUTO_PARALLEL = 0
 AUTO_WINDOW = 4
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class SurveyQuestion:
     """A domain that may move.
 
@@ -54,7 +55,7 @@ class SurveyQuestion:
         return [uuid for uuid in (self.uuid, *(self.known_uuids or ())) if uuid]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class CpuVerdict:
     """Whether a host can run a guest with its CPU; C(reason) states why not."""
 
@@ -62,7 +63,7 @@ class CpuVerdict:
     reason: t.Optional[str]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class UnprovedDevice:
     """A device or volume that the domain writes to, and that other hosts are not known to see.
 
@@ -74,7 +75,7 @@ class UnprovedDevice:
     store: t.Optional[str]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class UnsharedFile:
     """A file that a disk is built on, and that other hosts are not known to see.
 
@@ -88,7 +89,7 @@ class UnsharedFile:
     why: t.Optional[str]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class PresentDomain:
     """A domain that a destination has.
 
@@ -101,7 +102,7 @@ class PresentDomain:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class WatchReport:
     """What the source keeps of a domain's last move: the JSON of its state file, and whether the watcher lives."""
 
@@ -109,7 +110,7 @@ class WatchReport:
     alive: bool
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class RewriteVerdict:
     """What would differ in the definition of a domain at a destination; C(problem) states why it cannot be rewritten, C(error_code) classes it."""
 
@@ -119,7 +120,7 @@ class RewriteVerdict:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class SurveyedDomain:
     """What source and destinations report about one domain. Values that depend on a destination are by its URI.
 
@@ -189,7 +190,7 @@ class SurveyedDomain:
 NOT_SURVEYED: t.Final = SurveyedDomain(found=False, there={})
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Survey:
     """The answers of all hosts.
 
@@ -214,7 +215,7 @@ def read_survey(document: Json) -> Survey:
 _BESIDE = ("watcher", "answers", "waits_for", "alive", "watched")
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Watcher:
     """The process that watches a move. Its start time distinguishes it from a later process with the same ID.
 
@@ -228,7 +229,7 @@ class Watcher:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class StateFile:
     """The record of a move with its watcher.
 
@@ -276,7 +277,7 @@ def read_watcher(value: Json) -> t.Optional[Watcher]:
         return None
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class StartOrder:
     """One move: its record, and the flags and parameters for libvirt.
 

@@ -11,11 +11,11 @@ An intent is taken once; its answer is in the state file.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import typing as t
 import uuid as uuid_module
 
+from .._dataclass import dataclass
 from .._model.codec import Json, ShapeError, decode, encode
 from .._run_folder import RUN_FOLDER, admissions_path, heartbeat_path, read_json, state_path, write_json
 
@@ -108,7 +108,7 @@ _ACTS = (ABORT, FORCE_COMPLETE, BANDWIDTH)
 _SUFFIX = ".intent"
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Intent:
     """A request for one move: for the record of that ID in that generation, and for no other.
 

@@ -15,6 +15,7 @@ import time
 import typing as t
 import uuid as uuid_module
 
+from .._dataclass import dataclass
 from .._facts.own_moves import Migration, find_in_progress
 from .._host_identity import read_host_id
 from .._libvirt.host import open_host
@@ -48,7 +49,7 @@ Starter = t.Callable[[StartOrder], t.Dict[str, Json]]
 Found = t.Union[Migration, StateFile]
 
 
-@dataclasses.dataclass
+@dataclass
 class Intervention:
     """One request about one domain's move.
 

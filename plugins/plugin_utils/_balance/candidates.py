@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import typing as t
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.prediction import Capacity, MoveLoad, Prediction, predict_moves
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import DomainFacts
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import typing as t
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Maybe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import DomainFacts, HostFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.load_signals import DomainLoad, HostLoad

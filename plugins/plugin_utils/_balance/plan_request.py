@@ -11,8 +11,9 @@ import datetime
 import itertools
 import typing as t
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Json, JsonObject, Maybe, SignedInt, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import PredictedMove
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord

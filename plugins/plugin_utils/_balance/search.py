@@ -10,7 +10,9 @@ from __future__ import annotations
 import heapq
 import typing as t
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 
 from .._drain.sorting import LeavingDomain
 from .state import BalanceState, GuestUnit, UnitMove, share_of

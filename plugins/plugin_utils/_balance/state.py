@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import typing as t
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 
 from .._drain.sorting import LeavingDomain
 from .._scheduler.fleet import Fleet

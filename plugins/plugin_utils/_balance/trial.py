@@ -13,7 +13,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 
 from .._scheduler.filters.policy import ANTI_AFFINITY
 from .._scheduler.guests import Guest

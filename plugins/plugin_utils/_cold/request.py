@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import os
 import typing as t
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import cold_move_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.flags import MoveOptions
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, JsonObject
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.cold_moves import SavedImage

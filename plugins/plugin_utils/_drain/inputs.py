@@ -10,11 +10,12 @@ from __future__ import annotations
 import functools
 import typing as t
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import move_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.policy import check_task_features
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument

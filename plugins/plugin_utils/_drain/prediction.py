@@ -8,8 +8,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.downtime import size_gib
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.policy import resolve_policy
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.prediction import (

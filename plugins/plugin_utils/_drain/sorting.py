@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import typing as t
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import SHUTOFF
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError

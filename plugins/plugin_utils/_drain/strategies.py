@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import typing as t
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, KvmfleetError, printable_line
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import DomainFacts

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 import typing as t
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, Json, Maybe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import printable_line
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import OFFLINE, SAVE, SHUTDOWN

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import typing as t
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Json, JsonObject, Maybe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 

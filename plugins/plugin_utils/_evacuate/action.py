@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import os
 import typing as t
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from ansible.utils.display import Display
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import BootMoment
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, JsonObject, Maybe, decode, encode
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result, describe_actor

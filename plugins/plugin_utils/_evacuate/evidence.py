@@ -18,8 +18,9 @@ import threading
 import time
 import typing as t
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.peers import SSH_ALIVE, SSH_REFUSED, SSH_UNKNOWN, probe_ssh, probe_ssh_endpoints
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject

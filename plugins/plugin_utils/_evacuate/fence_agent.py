@@ -25,8 +25,9 @@ import time
 import typing as t
 import unicodedata
 import urllib.parse
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
 
 from .fence_config import AGENT_SEARCH_PATH, VARIABLE, FenceDevice, format_options

@@ -14,8 +14,9 @@ import os
 import re
 import typing as t
 import unicodedata
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
 

@@ -12,6 +12,7 @@ import datetime
 import typing as t
 from collections.abc import Callable, Iterable, Sequence
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import format_time, utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, Json, JsonObject, ShapeError, decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, KvmfleetError, Unreachable, Unsafe
@@ -152,7 +153,7 @@ def _form_problem(made: JsonObject) -> str | None:
     return None
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class _LevelPart:
     """The part of evidence that only hosts with several levels of devices have, or with a watchdog."""
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import typing as t
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.leases import HostLease, LeaseWatchdog, ProtectedWatchdog
 
 if t.TYPE_CHECKING:

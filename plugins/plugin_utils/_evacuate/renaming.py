@@ -11,8 +11,9 @@ A saved definition has the names of the host on which it was saved. A path that 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.rewriting import rewrite_definition
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.definition_files import list_needed_files
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError

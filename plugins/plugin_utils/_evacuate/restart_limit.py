@@ -10,11 +10,11 @@ The limit is no evidence. It only withholds starts, so that the clock of the con
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import typing as t
 from collections.abc import Sequence
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, SignedInt, decode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
@@ -31,7 +31,7 @@ class RestartLimitReached(Unsafe):
     """A domain was on too many hosts when they died."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class RestartLimit:
     """A domain waits for a person if it was on this many hosts when they died.
 

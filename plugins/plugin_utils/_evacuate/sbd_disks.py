@@ -13,8 +13,8 @@ from __future__ import annotations
 import re
 import typing as t
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
 
 PROGRAM = "/usr/sbin/sbd"

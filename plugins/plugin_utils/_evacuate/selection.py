@@ -8,8 +8,8 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource_maps import HostNames, Renaming
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import lockable_paths

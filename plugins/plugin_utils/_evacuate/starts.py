@@ -10,8 +10,9 @@ from __future__ import annotations
 import time
 import typing as t
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import saved_domains as r
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s

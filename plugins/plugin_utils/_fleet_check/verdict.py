@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.fleet_cpus import FleetAnswers
 
 from .._scheduler.filters.base import names_text, one_or_many

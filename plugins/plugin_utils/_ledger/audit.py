@@ -13,8 +13,8 @@ from __future__ import annotations
 import json
 import typing as t
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import ForeignAct
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Internal, InvalidState

@@ -10,13 +10,14 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, JsonObject, Maybe
 
 # Kinds of incidents: more hosts were silent at once than a reaction may act on; a host does not answer, but is not dead.
 SILENT_TOGETHER, ISOLATED = "silent_together", "isolated"
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class BrakeSlot:
     """An action of a reaction on a host.
 
@@ -31,7 +32,7 @@ class BrakeSlot:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class BrakeIncident:
     """Something that people were notified about once, instead of a reaction.
 
@@ -56,7 +57,7 @@ class BrakeIncident:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class BrakeDisarming:
     """A person's decision that no reaction acts.
 
@@ -69,7 +70,7 @@ class BrakeDisarming:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class BrakeDocument:
     """The state of the brake, one for each ledger.
 

@@ -12,8 +12,8 @@ import collections
 import hashlib
 import typing as t
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 

@@ -12,8 +12,9 @@ import functools
 import gc
 import typing as t
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import codec
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.balance_runs import BalanceRun
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, Json, JsonObject, Maybe, ShapeError

@@ -15,6 +15,7 @@ import functools
 import typing as t
 from collections.abc import Iterable, Iterator, Sequence
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, JsonObject, decode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument, InvalidState, NotFound, NotSupported
@@ -48,7 +49,7 @@ BEFORE_A_HOST_KNOWS = (s.ACCEPTED, s.SCHEDULED)
 Remembered = Iterable[tuple[str, t.Optional[Sequence[JsonObject]]]]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class RememberedMove:
     """A move or evacuation as a host remembers it: the part of its record that can be compared with a ledger.
 

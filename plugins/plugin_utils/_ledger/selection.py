@@ -13,8 +13,8 @@ import json
 import re
 import typing as t
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import SCHEMA, MoveRecord

@@ -11,8 +11,8 @@ import datetime
 import time
 import typing as t
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import format_time
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError

@@ -12,8 +12,9 @@ import math
 import time
 import typing as t
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, decode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, NotFound, NotSupported

@@ -8,8 +8,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, JsonObject, Maybe, ShapeError
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import PARTS, PLATFORM_CPUS, DomainFacts, HostFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import PROFILE

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import typing as t
 import urllib.parse
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import Spec, move_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.flags import MAX_BANDWIDTH_MIB, MoveOptions, check_options
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.policy import check_task_features, vetoed_features
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, JsonObject

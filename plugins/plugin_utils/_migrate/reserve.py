@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.flags import check_versions, migration_flags
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.policy import prefer_feature
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s

@@ -10,8 +10,9 @@ from __future__ import annotations
 import typing as t
 import uuid as uuid_module
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.flags import MoveOptions
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Json, JsonObject, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import (

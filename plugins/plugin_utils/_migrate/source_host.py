@@ -10,10 +10,11 @@ from __future__ import annotations
 import json
 import shlex
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ansible.errors import AnsibleConnectionFailure
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Json, JsonObject, decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import DomainInfo
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Internal, Unreachable

@@ -15,8 +15,9 @@ import random
 import time
 import typing as t
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import format_time
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Forbidden, InvalidArgument, Unsafe, printable_line
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.brake_document import (

@@ -12,8 +12,8 @@ import json
 import os
 import typing as t
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ShapeError, decode, encode
 
 from .._ledger.file.folder import Folder

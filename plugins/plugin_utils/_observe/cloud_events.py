@@ -10,8 +10,8 @@ from __future__ import annotations
 import typing as t
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, encode
 
 EVENT_TYPE_PREFIX = "io.github.kvmfleet.migration"

@@ -13,6 +13,8 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
+
 UP, SUSPECT, ISOLATED, GONE = "up", "suspect", "isolated", "gone"
 LIBVIRT, LEASE, SSH, SECOND_ADDRESS = "libvirt", "lease", "ssh", "second_address"
 
@@ -28,7 +30,7 @@ _OPEN_SECONDS = 45.0
 _BOOT_SECONDS = 120.0
 
 
-@dataclasses.dataclass
+@dataclass
 class _Path:
     """:arg heard_at: the last sign of life; before the first one, since when the path is watched.
 
@@ -41,7 +43,7 @@ class _Path:
     says: str = ""
 
 
-@dataclasses.dataclass
+@dataclass
 class _LeasePath(_Path):
     """:arg read_at: when the lease was read last: nothing is known about the time after it."""
 

@@ -16,6 +16,7 @@ import time
 import typing as t
 from collections.abc import Callable, Coroutine
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.connection import OPEN_TIMEOUT_SECONDS
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_before, utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject
@@ -88,7 +89,7 @@ class EventQueue(t.Protocol):
         """Deliver an event; waits while the rulebook is busy."""
 
 
-@dataclasses.dataclass
+@dataclass
 class _FollowedHost:
     name: str
     uri: str

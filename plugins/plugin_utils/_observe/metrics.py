@@ -15,9 +15,9 @@ import datetime
 import os
 import time
 import typing as t
-from dataclasses import dataclass
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import FLEET_CHECK_KINDS
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._files import publish_file
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.balance_runs import BalanceRun

@@ -16,8 +16,9 @@ import json
 import os
 import typing as t
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, JsonObject, Maybe, decode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import NotFound, NotSupported

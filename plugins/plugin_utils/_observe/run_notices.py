@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import typing as t
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import HostProgress, MaintenanceRun
 

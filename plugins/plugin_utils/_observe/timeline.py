@@ -13,8 +13,9 @@ from __future__ import annotations
 import datetime
 import itertools
 import typing as t
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import parse_timestamp
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject

@@ -29,8 +29,9 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject, decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, InvalidState, Unsafe, printable_line
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource_maps import HostNames, Renaming, rename_folders
@@ -26,7 +27,7 @@ RunPhase = t.Callable[[str, JsonObject], JsonObject]
 Statement = tuple[str, str]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Revocation:
     """The folders in which another host's grant is revoked, and by folder why it is not revoked in others."""
 

@@ -8,8 +8,8 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._lease.config import LeaseConfig, LeasePeer
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, InvalidArgument, NotFound
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.libvirt_formats import check_address

@@ -11,8 +11,9 @@ A role runs each step on all hosts before the next step, so that each host reads
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, JsonObject, Maybe, decode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Unreachable

@@ -10,8 +10,8 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Json, Maybe, decode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError, printable_line
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import COMPLETED, ENABLED

@@ -10,8 +10,9 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, Json, JsonObject, Maybe, ShapeError, decode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
 

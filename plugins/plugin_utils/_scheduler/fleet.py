@@ -10,8 +10,9 @@ from __future__ import annotations
 import functools
 import typing as t
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import JOB_INCOMING, JOB_OUTGOING
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts

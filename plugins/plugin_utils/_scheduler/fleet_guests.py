@@ -8,8 +8,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ShapeError, decode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import JOB_INCOMING
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import typing as t
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject, ShapeError, decode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument

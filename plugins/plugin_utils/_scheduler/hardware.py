@@ -11,8 +11,9 @@ import functools
 import posixpath
 import typing as t
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Maybe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import (
     CpuFacts,

@@ -15,8 +15,9 @@ import functools
 import itertools
 import typing as t
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import ENABLED
 
 from .._ledger.documents import pause_collector

@@ -11,7 +11,9 @@ import functools
 import itertools
 import typing as t
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 
 from .._ledger.documents import pause_collector
 from .filters.base import Filter

@@ -14,8 +14,9 @@ import json
 import posixpath
 import typing as t
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import CpuVerdict

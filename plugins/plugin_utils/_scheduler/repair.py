@@ -13,8 +13,9 @@ from __future__ import annotations
 import json
 import typing as t
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
 
 from .filters.base import Filter, filters_for_host

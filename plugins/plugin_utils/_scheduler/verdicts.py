@@ -13,8 +13,9 @@ from __future__ import annotations
 import heapq
 import typing as t
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject
 
 from .filters.base import PASS, Filter, Finding, filters_for_host, relevant_filters

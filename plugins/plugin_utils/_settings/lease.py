@@ -11,8 +11,9 @@ import os
 import re
 import typing as t
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.leases import LEASE_PORT, LEASE_SECONDS, RENEW_SECONDS

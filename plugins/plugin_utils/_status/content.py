@@ -12,6 +12,7 @@ import dataclasses
 import typing as t
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, JsonObject, Maybe, decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, KvmfleetError, NotFound, NotSupported
@@ -30,7 +31,7 @@ from .._observe.checked_fleet import CheckedFleet, read_check
 from .._observe.fleet_scan import HostLook
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class HostAnswer(TaskResult):
     """What C(migration_info) has returned on one host."""
 
@@ -48,14 +49,14 @@ class HostAnswer(TaskResult):
         return self.message.removeprefix("Task failed: ") or "no reason is known"
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class SeenDomains(TaskResult):
     """What C(look) has returned for one host: nothing if it does not answer."""
 
     seen: Maybe[HostLook] = ABSENT
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class StatusWork:
     """What the playbook passes.
 
@@ -70,7 +71,7 @@ class StatusWork:
     versions: Maybe[Mapping[str, int]] = ABSENT
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class LedgerContent:
     """What the ledger says of the present; C(error) if it cannot be read.
 
@@ -102,7 +103,7 @@ class LedgerContent:
         return [document.domain for document in self.documents.values()]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class MoveInFlight:
     """A move that has not ended: its record, the host that reports it, and whether it is watched; null for what is not known."""
 

@@ -14,8 +14,9 @@ import re
 import ssl
 import typing as t
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
 

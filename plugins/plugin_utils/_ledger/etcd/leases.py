@@ -12,6 +12,7 @@ import json
 import typing as t
 from collections.abc import Mapping
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ShapeError, decode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.leases import LEASES_FOLDER, HostLease
 
@@ -30,7 +31,7 @@ class SeenLease(t.NamedTuple):
     lease: HostLease
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class LeaseReading:
     """What one read found.
 

@@ -15,8 +15,8 @@ import json
 import os
 import typing as t
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidState
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 import typing as t
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Json, JsonObject, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Connection, HistoryLine, PredictedMove, Sample

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import datetime
 import typing as t
-from dataclasses import dataclass
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import Drill, HostProgress, HostStep, MaintenanceRun, RunOptions
 

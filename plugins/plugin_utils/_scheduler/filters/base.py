@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import typing as t
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.libvirt_formats import format_ids
 
 from ..fleet import Fleet, HostState

@@ -261,7 +261,7 @@ def test_the_guard_program_can_be_read_from_an_archive(tmp_path: pathlib.Path) -
     folder = pathlib.Path(status.__file__).parent
     archive = tmp_path / "payload.zip"
     with zipfile.ZipFile(archive, "w") as payload:
-        alone = [folder.parent / f"{name}.py" for name in ("_files", "_systemd")]
+        alone = [folder.parent / f"{name}.py" for name in ("_dataclass", "_files", "_systemd")]
         for path in [*folder.glob("*.py"), *alone, *(folder.parent / "_model" / f"{name}.py" for name in ("boot_guard", "codec", "errors"))]:
             payload.write(path, str(package / path.relative_to(folder.parent)))
         for parent in [package / "_boot_guard", package / "_model", package, *package.parents]:

@@ -1,0 +1,155 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The dataclasses of the collection behave as those of the standard library, and generate their methods late."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import pickle
+import sys
+import threading
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
+
+
+def make_point(decorate: t.Callable[..., t.Any]) -> t.Any:
+    """Return a frozen class, with what the collection uses of dataclasses."""
+
+    @decorate(frozen=True)
+    class Point:
+        x: int
+        y: int = 2
+        tags: list[str] = dataclasses.field(default_factory=list, compare=False)
+        note: str = dataclasses.field(default="", repr=False)
+        LIMIT: t.ClassVar[int] = 9
+
+    return Point
+
+
+def make_derived(decorate: t.Callable[..., t.Any]) -> t.Any:
+    @decorate(frozen=True)
+    class Derived(make_point(decorate)):  # type: ignore[misc]
+        z: int = 3
+
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, Derived)
+
+        def __repr__(self) -> str:
+            return "derived"
+
+    return Derived
+
+
+MAKERS = (make_point, make_derived)
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_objects_are_shown_compared_and_hashed_as_by_the_standard_library(make: t.Any) -> None:
+    ours, theirs = make(dataclass), make(dataclasses.dataclass)
+    for given in ((1,), (1, 3), (1, 3, ["a"], "b")):
+        assert repr(ours(*given)).rpartition("<locals>.")[2] == repr(theirs(*given)).rpartition("<locals>.")[2]
+        assert hash(ours(*given)) == hash(theirs(*given))
+        assert ours(*given) == ours(*given)
+        assert ours(*given) != theirs(*given) or make is make_derived
+    assert [field.name for field in dataclasses.fields(ours)] == [field.name for field in dataclasses.fields(theirs)]
+    assert getattr(ours, "__match_args__", None) == getattr(theirs, "__match_args__", None)
+
+
+def test_what_the_first_call_is_does_not_matter() -> None:
+    for first in (hash, repr, lambda made: made == made, copy.deepcopy, dataclasses.asdict):
+        made = make_point(dataclass)(1)
+        first(made)
+        assert (made, hash(made)) == (dataclasses.replace(made), hash(dataclasses.replace(made)))
+
+
+def test_wrong_arguments_are_named() -> None:
+    point = make_point(dataclass)
+    with pytest.raises(TypeError, match=r"Point.__init__\(\) missing 1 required positional argument: 'x'" if sys.version_info > (3, 10) else "'x'"):
+        point()
+    with pytest.raises(TypeError, match="unexpected keyword argument 'w'"):
+        point(1, w=2)
+
+
+def test_what_is_to_be_done_after_the_fields_are_set_is_done() -> None:
+    @dataclass(frozen=True)
+    class Range:
+        first: int
+        last: int
+
+        def __post_init__(self) -> None:
+            if self.first > self.last:
+                raise ValueError(f"{self.first} is after {self.last}")
+
+    assert Range(1, 2).last == 2
+    with pytest.raises(ValueError, match="3 is after 2"):
+        Range(3, 2)
+
+
+def test_each_object_has_a_default_of_its_own() -> None:
+    point = make_point(dataclass)
+    point(1).tags.append("x")
+    assert point(1).tags == []
+
+
+def test_a_frozen_object_cannot_be_changed() -> None:
+    made = make_point(dataclass)(1)
+    for change in (lambda: setattr(made, "x", 2), lambda: setattr(made, "new", 2), lambda: delattr(made, "x")):
+        with pytest.raises(dataclasses.FrozenInstanceError, match="frozen"):
+            change()
+    assert made == dataclasses.replace(made, x=1)
+
+
+def test_an_object_that_can_be_changed_has_no_hash() -> None:
+    @dataclass
+    class Counter:
+        count: int = 0
+
+        def add(self) -> None:
+            self.count += 1
+
+    counter = Counter()
+    counter.add()
+    assert counter == Counter(1)
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(counter)
+
+
+@dataclass(frozen=True)
+class Pickled:
+    value: int
+
+
+def test_objects_are_copied_and_pickled() -> None:
+    assert pickle.loads(pickle.dumps(Pickled(1))) == copy.copy(Pickled(1)) == Pickled(1)
+
+
+def test_threads_may_make_the_first_objects_at_once() -> None:
+    for _turn in range(50):
+        point, made, begin = make_point(dataclass), [], threading.Barrier(4)
+
+        def make(point: t.Any = point, made: list[t.Any] = made, begin: threading.Barrier = begin) -> None:
+            begin.wait(10)
+            made.append(point(1))
+
+        threads = [threading.Thread(target=make) for _number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(10)
+        assert made == [point(1)] * 4
+
+
+def test_no_method_is_generated_before_it_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    generated: list[str] = []
+    generate = dataclasses.make_dataclass
+    monkeypatch.setattr(dataclasses, "make_dataclass", lambda name, *args, **options: generated.append(name) or generate(name, *args, **options))
+    point = make_point(dataclass)
+    assert generated == []
+    assert point(1) != point(2)
+    assert len(generated) == 1
