@@ -1,0 +1,77 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Ansible loads the plugins of the collection from bytecode, where it can be written, and otherwise from the sources."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+import sys
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils import _bytecode as b
+
+PLUGINS = pathlib.Path(b.__file__).parents[1]
+ROOT = PLUGINS.parents[3]
+# Ansible loads a plugin of each kind. What it loads before it uses the finder is compiled each time.
+LOAD = """
+import sys
+from ansible.plugins import loader
+loader.init_plugin_loader()
+compiled = []
+sys.addaudithook(lambda event, given: compiled.append(str(given[1])) if event == "compile" and given[0] is not None else None)
+for kind, name in (("action", "host"), ("filter", "plan_drain"), ("lookup", "ledger")):
+    assert getattr(loader, kind + "_loader").get("kvmfleet.migration." + name, class_only=True)
+ours = [name for name, module in sys.modules.items() if name.startswith("ansible_collections.kvmfleet.") and getattr(module, "__file__", None)]
+print(len(ours), sum(file.startswith(sys.argv[1]) and not file.endswith(("__init__.py", "_bytecode.py")) for file in compiled))
+"""
+
+
+def load_plugins(tmp_path: pathlib.Path, **more: str) -> list[int]:
+    """Return how many files of the collection Ansible has imported, and how many of them were compiled."""
+    kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONDONTWRITEBYTECODE", "PYTHONPATH")}
+    env = {**kept, "PYTHONPYCACHEPREFIX": str(tmp_path), "ANSIBLE_COLLECTIONS_PATH": str(ROOT), **more}
+    done = subprocess.run([sys.executable, "-c", LOAD, str(PLUGINS)], env=env, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    return list(map(int, done.stdout.split()))
+
+
+def test_plugins_are_compiled_once(tmp_path: pathlib.Path) -> None:
+    imported, compiled = load_plugins(tmp_path)
+    assert imported > 100
+    assert compiled > 100
+    assert load_plugins(tmp_path) == [imported, 0]
+
+
+def test_plugins_are_loaded_where_nothing_can_be_written(tmp_path: pathlib.Path) -> None:
+    imported, _compiled = load_plugins(tmp_path, PYTHONDONTWRITEBYTECODE="1")
+    assert imported > 100
+    assert not list(tmp_path.rglob("*.pyc"))
+
+
+@pytest.mark.parametrize(
+    ("name", "folder"),
+    [
+        ("ansible_collections.kvmfleet.migration.plugins.plugin_utils", PLUGINS),
+        ("ansible_collections.kvmfleet.migration.plugins.module_utils._model", PLUGINS / "module_utils"),
+        ("ansible_collections.kvmfleet.migration.plugins.plugin_utils._missing", PLUGINS / "plugin_utils"),
+        ("ansible_collections.community.general.plugins.plugin_utils._bytecode", PLUGINS / "plugin_utils"),
+        ("_bytecode", PLUGINS / "plugin_utils"),
+    ],
+)
+def test_packages_and_code_of_others_are_left_to_ansible(name: str, folder: pathlib.Path) -> None:
+    assert b.BytecodeFinder.find_spec(name, [str(folder)]) is None
+
+
+def test_the_finder_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    path: list[t.Any] = [finder for finder in sys.meta_path if finder is not b.BytecodeFinder]
+    monkeypatch.setattr(sys, "meta_path", path)
+    b.use_bytecode()
+    b.use_bytecode()
+    assert path.index(t.cast("t.Any", b.BytecodeFinder)) == 0
+    assert path.count(t.cast("t.Any", b.BytecodeFinder)) == 1
