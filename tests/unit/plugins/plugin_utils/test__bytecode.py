@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import typing as t
@@ -32,26 +33,48 @@ print(len(ours), sum(file.startswith(sys.argv[1]) and not file.endswith(("__init
 """
 
 
-def load_plugins(tmp_path: pathlib.Path, **more: str) -> list[int]:
-    """Return how many files of the collection Ansible has imported, and how many of them were compiled."""
-    kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONDONTWRITEBYTECODE", "PYTHONPATH")}
-    env = {**kept, "PYTHONPYCACHEPREFIX": str(tmp_path), "ANSIBLE_COLLECTIONS_PATH": str(ROOT), **more}
-    done = subprocess.run([sys.executable, "-c", LOAD, str(PLUGINS)], env=env, capture_output=True, text=True, check=False, cwd=tmp_path)
+def load_plugins(root: pathlib.Path, home: pathlib.Path, **more: str) -> list[int]:
+    """Return how many files of the collection below that folder Ansible has imported, and how many of them were compiled."""
+    given = {name: value for name, value in os.environ.items() if name not in ("PYTHONDONTWRITEBYTECODE", "PYTHONPATH", "PYTHONPYCACHEPREFIX")}
+    env = {**given, "ANSIBLE_HOME": str(home), "ANSIBLE_COLLECTIONS_PATH": str(root), **more}
+    done = subprocess.run([sys.executable, "-c", LOAD, str(root)], env=env, capture_output=True, text=True, check=False, cwd=home)
     assert done.returncode == 0, done.stderr
     return list(map(int, done.stdout.split()))
 
 
-def test_plugins_are_compiled_once(tmp_path: pathlib.Path) -> None:
-    imported, compiled = load_plugins(tmp_path)
+@pytest.fixture
+def installed(tmp_path: pathlib.Path) -> pathlib.Path:
+    """The collection in a folder of its own, without bytecode."""
+    root = tmp_path / "collections"
+    shutil.copytree(PLUGINS, root / PLUGINS.relative_to(ROOT), ignore=shutil.ignore_patterns("__pycache__"))
+    return root
+
+
+def test_plugins_are_compiled_once(installed: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    imported, compiled = load_plugins(installed, tmp_path)
     assert imported > 100
     assert compiled > 100
-    assert load_plugins(tmp_path) == [imported, 0]
+    assert load_plugins(installed, tmp_path) == [imported, 0]
 
 
-def test_plugins_are_loaded_where_nothing_can_be_written(tmp_path: pathlib.Path) -> None:
-    imported, _compiled = load_plugins(tmp_path, PYTHONDONTWRITEBYTECODE="1")
+def test_a_file_that_has_changed_is_compiled_again(installed: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    load_plugins(installed, tmp_path)
+    changed = next(installed.rglob("_action.py"))
+    changed.write_text(f"{changed.read_text(encoding='utf-8')}# changed\n", encoding="utf-8")
+    assert load_plugins(installed, tmp_path)[1] == 1
+
+
+def test_what_was_compiled_when_an_image_was_built_is_used(installed: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPYCACHEPREFIX"}
+    subprocess.run([sys.executable, "-m", "compileall", "-q", str(installed)], env=env, check=True)
+    assert load_plugins(installed, tmp_path, PYTHONDONTWRITEBYTECODE="1")[1] == 0
+
+
+def test_plugins_are_loaded_where_nothing_can_be_written(installed: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    before = sorted(installed.rglob("*"))
+    imported, _compiled = load_plugins(installed, tmp_path, PYTHONDONTWRITEBYTECODE="1")
     assert imported > 100
-    assert not list(tmp_path.rglob("*.pyc"))
+    assert sorted(installed.rglob("*")) == before
 
 
 @pytest.mark.parametrize(
