@@ -42,6 +42,15 @@ def test_ansible_builder_accepts_the_definition(context: pathlib.Path) -> None:
     assert "python3.11" in text
 
 
+def test_the_collection_is_compiled_where_it_is_copied_to(context: pathlib.Path) -> None:
+    lines = (context / "Containerfile").read_text().splitlines()
+    copied = next(number for number, line in enumerate(lines) if line.startswith("COPY --from=galaxy /usr/share/ansible /usr/share/ansible"))
+    compiled = next(number for number, line in enumerate(lines) if "compileall" in line)
+    final = max(number for number, line in enumerate(lines) if line.startswith("FROM "))
+    assert max(copied, final) < compiled
+    assert lines[compiled].endswith(" /usr/share/ansible/collections/ansible_collections/kvmfleet")
+
+
 def test_the_collection_of_the_definition_can_be_installed(context: pathlib.Path, tmp_path: pathlib.Path) -> None:
     run("ansible-galaxy", "collection", "install", "--force", "--offline", "-r", "requirements.yml", "-p", str(tmp_path), cwd=context / "_build")
     installed = tmp_path / "ansible_collections/kvmfleet/migration"
