@@ -69,11 +69,13 @@ class Annealing:
     def run(self) -> None:
         """Replace the moves by better ones, if there are any."""
         moves, before = self._list_moves(), self._total()
-        if not moves:
+        improvable = {one.unit.uuid for one in self._fleet.units}
+        kept = [move for move in moves if move.unit.uuid not in improvable]
+        if len(kept) == len(moves):
             return
         for found in self._anneal(sum(map(self._state.loss, moves)) / len(moves)):
-            self._replace(found)
-            if len(self._list_moves()) == len(found):
+            self._replace([*kept, *found])
+            if len(self._list_moves()) == len(kept) + len(found):
                 break
             # No order was found in which all of them are possible.
         others, after = self._list_moves(), self._total()
