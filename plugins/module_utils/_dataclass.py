@@ -14,10 +14,12 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+__all__ = ["dataclass"]
+
 _METHODS = ("__init__", "__repr__", "__eq__", "__hash__")
 
 if t.TYPE_CHECKING:
-    from dataclasses import dataclass as dataclass
+    from dataclasses import dataclass
 else:
 
     def dataclass(cls=None, *, frozen=False):

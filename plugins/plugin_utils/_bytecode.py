@@ -15,6 +15,8 @@ import types
 import typing as t
 
 _PLUGINS = "ansible_collections.kvmfleet.migration.plugins."
+# The class of the finder with which Ansible imports collections.
+_ANSIBLE = "_AnsibleCollectionFinder"
 
 
 class BytecodeFinder:
@@ -31,6 +33,7 @@ class BytecodeFinder:
 
 
 def use_bytecode() -> None:
-    """Have this process import the collection in that way, before Ansible's own finder is asked."""
-    if BytecodeFinder not in sys.meta_path:
-        sys.meta_path.insert(0, t.cast("t.Any", BytecodeFinder))
+    """Have this process import the collection in that way, where Ansible would otherwise do it: the finder is put before Ansible's."""
+    names = [type(finder).__name__ for finder in sys.meta_path]
+    if _ANSIBLE in names and BytecodeFinder not in sys.meta_path:
+        sys.meta_path.insert(names.index(_ANSIBLE), t.cast("t.Any", BytecodeFinder))

@@ -91,10 +91,21 @@ def test_packages_and_code_of_others_are_left_to_ansible(name: str, folder: path
     assert b.BytecodeFinder.find_spec(name, [str(folder)]) is None
 
 
-def test_the_finder_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    path: list[t.Any] = [finder for finder in sys.meta_path if finder is not b.BytecodeFinder]
+class _AnsibleCollectionFinder:
+    pass
+
+
+@pytest.mark.parametrize(("others", "expected"), [([object(), _AnsibleCollectionFinder()], 1), ([_AnsibleCollectionFinder(), object()], 0)])
+def test_the_finder_is_asked_once_and_directly_before_that_of_ansible(others: list[t.Any], expected: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    path: list[t.Any] = list(others)
     monkeypatch.setattr(sys, "meta_path", path)
     b.use_bytecode()
     b.use_bytecode()
-    assert path.index(t.cast("t.Any", b.BytecodeFinder)) == 0
-    assert path.count(t.cast("t.Any", b.BytecodeFinder)) == 1
+    assert path == [*others[:expected], b.BytecodeFinder, *others[expected:]]
+
+
+def test_without_the_finder_of_ansible_nothing_is_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    path: list[t.Any] = [object()]
+    monkeypatch.setattr(sys, "meta_path", path)
+    b.use_bytecode()
+    assert len(path) == 1
