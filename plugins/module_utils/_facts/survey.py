@@ -58,8 +58,9 @@ _Destinations = t.Mapping[str, _Destination[H]]
 DESTINATION_SECONDS = 90.0
 # The period in which the logins at many destinations begin: few hosts survey them at the same moment.
 LOGINS_SECONDS = 1.0
-# The shortest measurement of libvirt.
+# The shortest measurement of libvirt, and how old one may be that is not repeated.
 SAMPLE_SECONDS = 1
+SAMPLED_BEFORE_SECONDS = 60
 _COMPARED_MODES = ("custom", "host-model")
 _PATH_KINDS = ("file", "dir", "block")
 _DEVICE_KINDS = ("block", "volume")
@@ -95,10 +96,14 @@ def survey_hosts(
 
 
 def _start_samples(source: Host, domains: t.Sequence[SurveyedDomain]) -> None:
-    """Have the dirty rates of domains that may move together measured, for the watcher that will share the link between them."""
+    """Have the dirty rates of domains that may move together measured, for the watcher that will share the link between them.
+
+    It would wait for a measurement that is repeated; those of a plan have just been made.
+    """
     running = [domain.info.uuid for domain in domains if domain.found and domain.info and is_running(domain.info.view)]
     if len(running) > 1:
-        source.start_dirty_rates(running, SAMPLE_SECONDS)
+        known = source.recent_dirty_rates(running, SAMPLED_BEFORE_SECONDS)
+        source.start_dirty_rates([uuid for uuid in running if uuid not in known], SAMPLE_SECONDS)
 
 
 def describe_host(host: H, describe: Describe[H]) -> HostFacts:

@@ -240,3 +240,16 @@ def test_source_and_destinations_are_described_as_host_facts_describes_them(flee
     assert found["destinations"][TO_2]["mounts"] is None
     assert "mounts" in found["destinations"][TO_2]["unverified"]
     assert [domain["name"] for domain in found["source"]["domains"]] == ["web1"]
+
+
+def test_the_dirty_rates_of_several_guests_are_measured_but_for_those_that_are_known(fleet: FakeFleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet.guest()
+    fleet.guest(name="web2", uuid=OTHER)
+    source = fleet.open(LOCAL_URI)
+    started: t.List[t.List[str]] = []
+    monkeypatch.setattr(source, "start_dirty_rates", lambda uuids, seconds: started.append(list(uuids)) or list(uuids))
+    questions = [decode(SurveyQuestion, {"name": None, "uuid": uuid, "known_uuids": [], "destination_uris": [TO_2]}) for uuid in (UUID, OTHER)]
+    survey_hosts(source, questions, fleet.open, lambda path: True, facts_of, lambda *_given: None)
+    monkeypatch.setattr(source, "recent_dirty_rates", lambda uuids, seconds: {OTHER: 5} if seconds <= 60 else {})
+    survey_hosts(source, questions, fleet.open, lambda path: True, facts_of, lambda *_given: None)
+    assert started == [[UUID, OTHER], [UUID]]
