@@ -119,7 +119,12 @@ class Prediction:
 
 def range_of(seconds: float) -> t.Tuple[float, float]:
     """Return the range of a predicted time; its ends differ by a factor of 2."""
-    return round(seconds / SPREAD, 1), round(seconds * SPREAD, 1)
+    return round_seconds(seconds / SPREAD), round_seconds(seconds * SPREAD)
+
+
+def round_seconds(seconds: float) -> float:
+    """Return a predicted time as it is shown: below a second, a tenth would be too coarse for the range."""
+    return round(seconds, 2 if seconds < 1 else 1)
 
 
 _SETUP, _STREAM, _END = "setup", "stream", "end"
@@ -174,7 +179,7 @@ class _Job:
 
     def _end(self, seconds: float, downtime_ms: t.Optional[int], converges: t.Optional[bool]) -> None:
         self.phase, self.left = _END, END_SECONDS
-        self.result = Prediction(round(self.begins, 1), round(seconds, 1), downtime_ms, converges)
+        self.result = Prediction(round(self.begins, 1), round_seconds(seconds), downtime_ms, converges)
 
 
 def predict_moves(loads: t.Sequence[MoveLoad], capacity: Capacity) -> t.List[Prediction]:

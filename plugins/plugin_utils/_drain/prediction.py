@@ -36,11 +36,11 @@ MIB = 1024**2
 # The rate of a link of 1 Gbit/s, if nothing else is known.
 DEFAULT_LINK_MIB = 117.0
 # What one processor sends or receives: 90 to 540 were measured on machines of two processors, which send and receive at once.
-CPU_MIB = 300.0
+CPU_MIB = 450.0
 # The time of a drain besides its moves: reserving the destinations, starting the watcher, and closing the records.
-DRAIN_SECONDS = 0.8
+DRAIN_SECONDS = 0.5
 # And for each of them: the turn of the window, and writing the record.
-TURN_SECONDS = 0.15
+TURN_SECONDS = 0.08
 
 # A move teaches the rate of a link if it sent at least this much.
 _LEAST_MIB = 64

@@ -29,6 +29,11 @@ def test_a_resting_guest_takes_its_used_memory_over_the_link() -> None:
     assert found == p.Prediction(0.0, 10 + SETUP, SWITCHOVER_MS, converges=True)
 
 
+@pytest.mark.parametrize(("seconds", "expected"), [(0.5, (0.35, 0.71)), (0.9, (0.64, 1.3)), (10.0, (7.1, 14.1))])
+def test_the_ends_of_a_range_differ_by_a_factor_of_two_below_a_second_too(seconds: float, expected: tuple[float, float]) -> None:
+    assert p.range_of(seconds) == expected
+
+
 def test_a_guest_that_was_not_measured_has_no_downtime() -> None:
     (found,) = predict(load(1000, None))
     assert (found.seconds, found.downtime_ms, found.converges) == (10 + SETUP, None, None)
