@@ -56,6 +56,7 @@ def test_one_domain_is_moved_by_a_job_with_a_limit_and_many_forks(lab: Lab, gues
     assert 2 not in lab.places(web)
 
 
+@pytest.mark.long
 def test_answers_of_a_survey_limit_a_move(lab: Lab, guest: Make, awx: Awx) -> None:
     web = guest("web", *ENDLESS)
     options = {**HELD, "stall_seconds": 0}
@@ -100,6 +101,7 @@ def test_a_move_is_forced_by_a_job_that_does_not_know_its_host(lab: Lab, guest: 
     assert lab.places(web) == {2: "running"}
 
 
+@pytest.mark.long
 def test_the_policy_of_a_domain_is_set_and_where_it_can_go_is_checked_by_jobs(lab: Lab, guest: Make, awx: Awx) -> None:
     web = guest("web")
     assert awx.run("policy", domain=web, policy_post_copy="false", policy_timeout_seconds=900, policy_profile="").status == "successful"

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ansible_collections.kvmfleet.migration.tests.integration.awx.support.jobs import Awx
 from ansible_collections.kvmfleet.migration.tests.integration.evacuation.conftest import Make
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
@@ -45,6 +47,7 @@ def test_an_approved_plan_is_applied_exactly_or_refused_when_the_fleet_drifted(l
     assert "drain_host_plan" not in applied.artifacts
 
 
+@pytest.mark.long
 def test_a_failed_drain_does_not_inherit_safe_to_reboot_from_an_earlier_job(lab: Lab, guest: Make, awx: Awx) -> None:
     """The drain gets an older result that says that the host may be rebooted, and cannot empty the host."""
     name = lab.host(1)

@@ -48,6 +48,7 @@ def test_a_move_that_permits_post_copy_is_forced_by_post_copy(lab: Lab, control:
     assert lab.check(endless)["intact"]
 
 
+@pytest.mark.long
 def test_a_bandwidth_cap_of_the_force_task_is_kept(lab: Lab, control: Session, guest: Make) -> None:
     """The given cap stays, so the speed of the link without it is unknown: the prediction is for the capped rate, and the actual downtime is shorter."""
     endless = guest("endless", "--mib", "64", "--dirty-mib", "32", "--rate", "24000")

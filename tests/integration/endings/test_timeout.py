@@ -80,6 +80,7 @@ def test_a_move_is_forced_at_its_timeout(lab: Lab, control: Session, busy: str) 
     assert lab.check(busy)["intact"]
 
 
+@pytest.mark.long
 def test_a_move_is_forced_by_post_copy_at_its_timeout(lab: Lab, control: Session, busy: str) -> None:
     done = control.move(busy, timeout_seconds=LIMIT_SECONDS, on_timeout="force_complete", bandwidth_mib=CAP_MIB, post_copy=True)
     check_completed(lab, control, done, busy)

@@ -180,6 +180,7 @@ def test_a_host_with_new_name_machine_id_and_uuid_must_be_adopted_before_cleanup
         site.bring_back(1)
 
 
+@pytest.mark.long
 def test_a_renamed_host_without_a_record_is_not_changed(site: Site, tmp_path: pathlib.Path) -> None:
     """In this situation, Nova concluded that the guests of the host had moved away, and destroyed them."""
     fresh = Site(site.lab, tmp_path / "fresh")

@@ -62,7 +62,7 @@ def spoil(archive: pathlib.Path, mark: pathlib.Path) -> None:
     archive.write_bytes(content + program.digest_of(content))
 
 
-@pytest.mark.parametrize("user", [(), ("--user", "operator", "--become")])
+@pytest.mark.parametrize("user", [pytest.param((), marks=pytest.mark.long), ("--user", "operator", "--become")])
 def test_a_module_is_sent_once_and_answers_as_if_it_was_sent_each_time(lab: Lab, control: Control, user: tuple[str, ...]) -> None:
     who = Control(lab, control.folder, *user)
     forget(lab)

@@ -164,6 +164,7 @@ def test_a_playbook_that_acts_is_forbidden_before_anything_is_changed(
     assert {entry.body["state"] for entry in entries} <= {"enabled"}
 
 
+@pytest.mark.long
 def test_a_drain_of_a_user_can_be_planned(lab: Lab, control: Control, user: Control, guest: Make) -> None:
     name = guest("web", "--mib", "32")
     process = user.popen(user.playbook_command("drain", {"target": lab.host(1), "drain_host_plan_only": True}))

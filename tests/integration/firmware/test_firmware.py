@@ -63,6 +63,7 @@ def test_a_guest_takes_its_firmware_variables_and_its_tpm_along(lab: Lab, contro
     assert (digest(lab, 1, variables_of(name)), tpm_digest(lab, 1, uuid)) == before
 
 
+@pytest.mark.long
 def test_a_host_without_the_firmware_or_without_a_tpm_is_refused_before_booking(lab: Lab, control: Desk, guest: Make, hidden: Hide) -> None:
     name = guest("bare", *EFI)
     hidden(2, FIRMWARE)

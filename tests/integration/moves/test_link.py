@@ -94,6 +94,7 @@ def test_a_killed_watcher_starves_no_job(lab: Lab, control: Control, guest: Make
         assert lab.places(name) == {2: "running"}
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("cable")
 def test_jobs_of_a_dead_control_node_share_the_link_to_their_end(lab: Lab, control: Control, guest: Make) -> None:
     names = [guest("long", *LONG), guest("full0", *FULL)]
@@ -107,6 +108,7 @@ def test_jobs_of_a_dead_control_node_share_the_link_to_their_end(lab: Lab, contr
     assert {record["status"] for record in control.records()} == {"completed"}
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("cable")
 def test_the_job_that_waited_under_a_dead_watcher_gets_its_cap_when_it_is_followed_alone(lab: Lab, control: Control, guest: Make) -> None:
     names = [guest("long", *LONG), guest("full0", *FULL)]

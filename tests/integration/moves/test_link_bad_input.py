@@ -109,7 +109,8 @@ def sources_told(lab: Lab, number: int) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("link_mib", [SHARED_MIB, pytest.param(2, marks=pytest.mark.long)], ids=["true", "too-low"])
+@pytest.mark.long
+@pytest.mark.parametrize("link_mib", [SHARED_MIB, 2], ids=["true", "too-low"])
 def test_two_hosts_share_the_cable_of_their_destination(lab: Lab, control: Control, guest: Make, cable: Cable, link_mib: int) -> None:
     here, there = [guest(f"here{number}", *FULL) for number in range(2)], [guest(f"there{number}", *FULL, on=3) for number in range(2)]
     cable(2, SHARED_MIB)

@@ -132,6 +132,7 @@ def test_a_map_to_a_folder_with_other_files_is_refused(lab: Lab, control: Contro
     lab.on(2, "rm", "-r", "/var/lib/libvirt/else")
 
 
+@pytest.mark.long
 def test_a_refusal_inside_the_call_leaves_guest_and_definitions_as_they_were(lab: Lab, control: Control, other_names: None, guest: Make) -> None:
     """Without facts of the destination nobody knows its bridges: only libvirt sees that the name leads nowhere."""
     name = make_named(lab, guest, "second-line")

@@ -62,6 +62,7 @@ def test_a_domain_that_cannot_be_moved_does_not_stop_the_others(lab: Lab, contro
     assert (lab.places(good), lab.places(also_good), lab.places(off)) == ({2: "running"}, {3: "running"}, {1: "shut off"})
 
 
+@pytest.mark.long
 def test_a_move_that_times_out_does_not_stop_the_others(lab: Lab, control: Control, guest: Make, endless: str) -> None:
     good = guest("good", *TWIN)
     moves = [{"name": endless, "destination": lab.host(2), "timeout_seconds": 2, **HELD}, {"name": good, "destination": lab.host(2)}]

@@ -63,6 +63,7 @@ def begun(lab: Lab, old: Session, name: str, **arguments: t.Any) -> tuple[Runnin
     return running, lab.under_way(lab.uuid(name))
 
 
+@pytest.mark.long
 def test_a_move_of_the_old_version_is_followed_to_its_end(lab: Lab, control: Session, old: Session, slow: str) -> None:
     running, state = begun(lab, old, slow, **HELD)
     running.kill()

@@ -21,6 +21,7 @@ def check_untouched(lab: Lab, operator: Operator, web: str) -> None:
     assert lab.places(web) == {1: "running"}
 
 
+@pytest.mark.long
 def test_the_first_move_keeps_the_variable_in_the_ledger_and_no_extra_variable_lifts_it(lab: Lab, operator: Operator, web: str) -> None:
     operator.policy(web, post_copy=False)
     refused = operator.move_with(web, TAKEN_AWAY, **OVERRULE)

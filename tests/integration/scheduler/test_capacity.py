@@ -49,6 +49,7 @@ def test_the_last_capacity_of_a_host_is_reserved_once(lab: Lab, control: Desk, g
     check_untouched(lab, loser)
 
 
+@pytest.mark.long
 def test_hosts_over_their_limit_of_domains_or_without_a_label_are_refused(lab: Lab, control: Desk, web: str, guest: Make) -> None:
     guest("resident", "--mib", "32", on=2)
     control.set_policy(web, labels=["ssd"])

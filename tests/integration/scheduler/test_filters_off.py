@@ -17,6 +17,7 @@ Make = t.Callable[..., str]
 WRITER = ("--mib", "64", "--dirty-mib", "8", "--rate", "500", "--integrity")
 
 
+@pytest.mark.long
 def test_a_filter_that_is_off_is_in_the_check_and_in_the_record(lab: Lab, control: Desk, web: str) -> None:
     control.set_policy(web, labels=["ssd"])
     check_refused(lab, control, control.move(web, 2), web, "ssd", "kvmfleet_scheduler.labels")

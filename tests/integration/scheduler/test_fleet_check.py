@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import typing as t
 
+import pytest
+
 from ansible_collections.kvmfleet.migration.tests.integration.scheduler.support.desk import Desk
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
 
@@ -23,6 +25,7 @@ def check(control: Desk, **variables: t.Any) -> tuple[int, str]:
     return process.returncode, " ".join(text.split())
 
 
+@pytest.mark.long
 def test_a_fleet_whose_hosts_are_equal_can_lose_any_of_them(lab: Lab, control: Desk, web: str) -> None:
     code, text = check(control)
     assert code == MET, text

@@ -55,6 +55,7 @@ def test_every_missing_network_bridge_and_image_of_a_host_is_named(lab: Lab, con
     check_untouched(lab, fitted)
 
 
+@pytest.mark.long
 def test_a_host_without_facts_is_refused_by_what_libvirt_reports_remotely(lab: Lab, control: Desk, fitted: str) -> None:
     """Without facts of this run: libvirt knows networks and images; a bridge that nothing tells of is at most a warning."""
     check_refused(lab, control, control.move(fitted, 2), fitted, fittings.ISO, fittings.NETWORK)

@@ -71,6 +71,7 @@ def test_a_guest_that_is_shutting_down_cannot_be_moved_and_a_destroy_is_reported
     assert "its guest did not shut down: destroyed" in done.warnings
 
 
+@pytest.mark.long
 def test_the_shutdown_of_a_paused_guest_is_refused(lab: Lab, control: Control, guest: Make) -> None:
     halted = guest("halted", "--acpi", "--paused")
     for options in ((), ("--check",)):

@@ -71,6 +71,7 @@ def test_a_local_external_data_file_is_unsafe(lab: Lab, control: Control, disks:
     assert lab.places(name) == {1: "running"}
 
 
+@pytest.mark.long
 def test_a_full_copy_of_an_overlay_needs_no_backing_file_at_the_destination(lab: Lab, control: Control, disks: Disks, guest: Make, other_base: str) -> None:
     """A full copy holds what the whole chain shows, also where that is zero, and what is at the path of the base there is not read."""
     name = guest("web", "--mib", "64")

@@ -83,7 +83,8 @@ def test_several_connections_are_encrypted_too(lab: Lab, control: Control, guest
     lab("check", name)
 
 
-@pytest.mark.parametrize("fault", ["name", pytest.param("authority", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("fault", ["name", "authority"])
 def test_a_move_fails_on_a_wrong_certificate_and_the_guest_stays(
     lab: Lab, control: Control, disks: Disks, web: str, authority: Authority, tmp_path: pathlib.Path, fault: str
 ) -> None:

@@ -70,7 +70,8 @@ def test_post_copy_has_its_own_bandwidth_cap(lab: Lab, control: Control, busy: s
     assert arrived(lab, busy)
 
 
-@pytest.mark.parametrize(("post_copy", "modes"), [(True, ["post-copy", "pre-copy"]), pytest.param(False, ["pre-copy", "paused"], marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize(("post_copy", "modes"), [(True, ["post-copy", "pre-copy"]), (False, ["pre-copy", "paused"])])
 def test_a_move_is_forced_only_after_its_disks_are_copied(lab: Lab, control: Control, disks: Disks, web: str, post_copy: bool, modes: list[str]) -> None:
     """The limit falls into the copying of the disk; the guest is not stopped for that. Its memory may well be over before it is switched."""
     options: dict[str, t.Any] = {"post_copy": post_copy, "on_timeout": "force_complete", "timeout_seconds": 1, "bandwidth_mib": 16}
