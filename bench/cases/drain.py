@@ -64,6 +64,10 @@ def run(effort: Effort) -> Section:
         f"{ROUND_TRIPS} tasks `ansible.builtin.ping` on the host. Both use pipelining. The goal with 12 guests beside the bare tool was 1.0; it cannot be "
         "reached if hosts and control node share two cores, because the start of Ansible and the moves alone exceed it."
     )
+    section.notes.append(
+        "The first round of 12 guests is the largest value: the modules of the collection are sent to the hosts and compiled there, once. What the rest "
+        "consists of is written in [Speed](decisions.md#speed)."
+    )
     return section
 
 
