@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import dataclasses
 import typing as t
 
@@ -102,7 +103,9 @@ def _start_samples(source: Host, domains: t.Sequence[SurveyedDomain]) -> None:
     """
     running = [domain.info.uuid for domain in domains if domain.found and domain.info and is_running(domain.info.view)]
     if len(running) > 1:
-        known = source.recent_dirty_rates(running, SAMPLED_BEFORE_SECONDS)
+        known: t.Dict[str, int] = {}
+        with contextlib.suppress(KvmfleetError):
+            known = source.recent_dirty_rates(running, SAMPLED_BEFORE_SECONDS)
         source.start_dirty_rates([uuid for uuid in running if uuid not in known], SAMPLE_SECONDS)
 
 

@@ -253,3 +253,18 @@ def test_the_dirty_rates_of_several_guests_are_measured_but_for_those_that_are_k
     monkeypatch.setattr(source, "recent_dirty_rates", lambda uuids, seconds: {OTHER: 5} if seconds <= 60 else {})
     survey_hosts(source, questions, fleet.open, lambda path: True, facts_of, lambda *_given: None)
     assert started == [[UUID, OTHER], [UUID]]
+
+
+def test_a_host_that_cannot_say_what_it_has_measured_is_surveyed_all_the_same(fleet: FakeFleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet.guest()
+    fleet.guest(name="web2", uuid=OTHER)
+    source = fleet.open(LOCAL_URI)
+
+    def fail(uuids: t.Sequence[str], seconds: int) -> t.Dict[str, int]:
+        raise NotFound("libvirt has no such figures.")
+
+    monkeypatch.setattr(source, "recent_dirty_rates", fail)
+    questions = [decode(SurveyQuestion, {"name": None, "uuid": uuid, "known_uuids": [], "destination_uris": [TO_2]}) for uuid in (UUID, OTHER)]
+    survey = survey_hosts(source, questions, fleet.open, lambda path: True, facts_of, lambda *_given: None)
+    assert [domain.found for domain in survey.domains] == [True, True]
+    assert sorted(source.read_dirty_rates([UUID, OTHER])) == sorted([UUID, OTHER])
