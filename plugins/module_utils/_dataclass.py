@@ -56,8 +56,9 @@ def _generate_at_first_call(cls: type, name: str, missing: list[str], frozen: bo
 def _generate_methods(cls: type, missing: list[str], frozen: bool) -> None:
     """Replace the missing methods by those of a class of the standard library with the same fields. Several threads may do so at once."""
     fields = [(field.name, field.type, field) for field in dataclasses.fields(cls)]
-    called = {name: getattr(cls, name) for name in ("__post_init__",) if hasattr(cls, name)}
-    model = dataclasses.make_dataclass(cls.__qualname__, fields, namespace=called, frozen=frozen)
+    # A class with this method gets an __init__ that calls it.
+    namespace = {"__post_init__": cls.__post_init__} if hasattr(cls, "__post_init__") else {}
+    model = dataclasses.make_dataclass(cls.__qualname__, fields, namespace=namespace, frozen=frozen)
     for name in missing:
         setattr(cls, name, model.__dict__[name])
 
