@@ -20,11 +20,15 @@ ENDS = ("2.18", "2.21")
 
 @dataclass(frozen=True)
 class Release:
-    """One of them: its version, what its results are called, and its virtual environment."""
+    """One of them: its version, and its virtual environment."""
 
     version: str
-    prefix: str
     venv: Path
+
+    @property
+    def prefix(self) -> str:
+        """What its results are called."""
+        return f"ansible-core {self.version}: "
 
 
 def others(results: Results, chosen: Iterable[str] = tuple(PYTHON_OF)) -> Iterator[Release]:
@@ -39,4 +43,4 @@ def others(results: Results, chosen: Iterable[str] = tuple(PYTHON_OF)) -> Iterat
         elif not interpreters.make_venv(python, venv, [f"ansible-core>={release},<2.{minor + 1}"]):
             results.add(f"ansible-core {release}: no virtual environment", passed=False)
         else:
-            yield Release(release, f"ansible-core {release}: ", venv)
+            yield Release(release, venv)
