@@ -154,11 +154,27 @@ def test_threads_may_make_the_first_objects_at_once() -> None:
         assert [one.result() for one in made] == [point(1)] * 4
 
 
-def test_no_method_is_generated_before_it_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
-    generated: list[str] = []
-    generate = dataclasses.make_dataclass
-    monkeypatch.setattr(dataclasses, "make_dataclass", lambda name, *args, **options: generated.append(name) or generate(name, *args, **options))
+def test_threads_may_ask_for_the_fields_of_a_class_and_of_its_base_at_once() -> None:
+    for _turn in range(50):
+        base, begin = make_ours(), threading.Barrier(4)
+        derived = derive_from(dataclass, base)
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            counted = [pool.submit(lambda begin=begin, kind=kind: (begin.wait(10), len(dataclasses.fields(kind)))[1]) for kind in (base, derived) * 2]
+        assert [one.result() for one in counted] == [4, 5] * 2
+
+
+def test_a_class_is_examined_and_its_methods_are_generated_when_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    for name in ("dataclass", "make_dataclass"):
+        call = getattr(dataclasses, name)
+        monkeypatch.setattr(dataclasses, name, lambda *args, name=name, call=call, **options: made.append(name) or call(*args, **options))
     point = make_ours()
-    assert generated == []
-    assert point(1) != point(2)
-    assert len(generated) == 1
+    derived = derive_from(dataclass, point)
+    assert made == []
+    assert dataclasses.is_dataclass(derived)
+    assert made == ["dataclass", "dataclass"]
+    objects = point(1), point(2)
+    # The standard library decorates the class that it makes.
+    assert made[2:] == ["make_dataclass", "dataclass"]
+    assert objects[0] != objects[1]
+    assert made[4:] == ["make_dataclass", "dataclass"]
