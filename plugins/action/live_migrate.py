@@ -38,12 +38,12 @@ class ActionModule(FleetAction):
         return {**live_migrate_spec(), **internal_spec()}
 
     def run_with_options(self, task_vars: Result) -> JsonObject:
-        """Move the domains; if the role C(drain_host) requests that, make the plan for its only host first, and move what it says."""
+        """Move the domains; if the role C(drain_host) requests that, make the plan for its only host first, move what it says, and verify the result."""
         work = self._task.args.get("_work")
         # What is no dictionary is refused with the other options.
         if not isinstance(work, dict) or not isinstance(work.get("plan"), dict):
             return super().run_with_options(task_vars)
-        planned = self._make_plan(work["plan"], task_vars)
+        planned = self._run_action("drain_plan", work["plan"], task_vars)
         share = planned["shares"][self.target_host(task_vars)]
         # Domains that are shut down, or do not move live, leave before the others, by tasks of their own.
         if share["shutdowns"] or share["cold_moves"] or not share["moves"]:
@@ -51,20 +51,35 @@ class ActionModule(FleetAction):
         own = {"moves": share["moves"], "parallel": planned["plan"]["options"]["parallel"], "_work": {**work, "plan": None, "predicted": share["predicted"]}}
         self._task.args = {**self._task.args, **own}
         try:
-            moved = super().run_with_options(task_vars)
+            moved: dict[str, t.Any] = dict(super().run_with_options(task_vars))
         except KvmfleetError as error:
             moved = {"failed": True, "changed": False, **error.as_result()}
-        warnings = [*planned.pop("warnings", ()), *t.cast("t.Sequence[str]", moved.get("warnings", ()))]
+        verified = self._verify_drain(work, planned, moved, task_vars)
+        warnings = [warning for result in (planned, moved, verified) for warning in result.pop("warnings", ())]
         result = {**planned, **moved, "_moved": True, "changed": planned["changed"] or moved["changed"]}
+        if verified:
+            result |= {"ansible_stats": verified.pop("ansible_stats"), "_verified": verified}
         return {**result, "warnings": list(dict.fromkeys(warnings))} if warnings else result
 
-    def _make_plan(self, options: Result, task_vars: Result) -> dict[str, t.Any]:
-        """Return the result of C(drain_plan) with these options. Raises the error of the collection that it fails with."""
+    def _verify_drain(self, work: Result, planned: dict[str, t.Any], moved: dict[str, t.Any], task_vars: Result) -> dict[str, t.Any]:
+        """Return the result of C(drain_verify); nothing if the role has to query hosts for it first, or if it fails, which the role's own task then reports."""
+        host = self.target_host(task_vars)
+        if not set(planned["shares"][host]["ends"]) <= set(moved.get("_seen") or {}):
+            return {}
+        results = {"answered": planned["_answered"], "moved": {host: moved}}
+        options = {**t.cast(Result, work["verify"]), "plan": planned["plan"], "_work": results}
+        try:
+            return self._run_action("drain_verify", options, task_vars)
+        except KvmfleetError:
+            return {}
+
+    def _run_action(self, name: str, options: Result, task_vars: Result) -> dict[str, t.Any]:
+        """Return the result of another action of the collection with these options. Raises the error of the collection that it fails with."""
         task = self._task.copy()
         task.args = options
         loader = self._shared_loader_obj.action_loader
-        planner = loader.get(
-            "kvmfleet.migration.drain_plan",
+        action = loader.get(
+            f"kvmfleet.migration.{name}",
             task=task,
             connection=self._connection,
             play_context=self._play_context,
@@ -72,7 +87,7 @@ class ActionModule(FleetAction):
             templar=self._templar,
             shared_loader_obj=self._shared_loader_obj,
         )
-        return t.cast("dict[str, t.Any]", planner.run_with_options(task_vars))
+        return t.cast("dict[str, t.Any]", dict(action.run_with_options(task_vars)))
 
     def run_task(self, args: Result, task_vars: Result) -> Result:
         """Move the domains, or predict the result of each in check mode."""

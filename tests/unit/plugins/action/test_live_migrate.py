@@ -18,6 +18,8 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import 
 Result = dict[str, t.Any]
 MOVE = {"uuid": "5f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a11", "destination": "kvm2"}
 OPTIONS = {"sources": ["kvm1"]}
+VERIFY = {"publish_as": "drain_host_result"}
+STATS = {"data": {"drain_host_result": {"safe": True}}}
 PREDICTED = {MOVE["uuid"]: {"seconds": 2.0}}
 
 
@@ -27,14 +29,17 @@ class Task(types.SimpleNamespace):
 
 
 class Step:
-    """The step on kvm1; C(error) is what the moves, or the plan, fail with."""
+    """The step on kvm1; the errors are what the plan, the moves or the verification fail with."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.share: Result = {"moves": [MOVE], "shutdowns": [], "cold_moves": [], "ends": ["kvm1", "kvm2"], "predicted": PREDICTED}
         self.warnings: list[str] = []
         self.plan_errors: list[KvmfleetError] = []
         self.move_errors: list[KvmfleetError] = []
+        self.verify_errors: list[KvmfleetError] = []
+        self.seen: Result = {"kvm1": {}, "kvm2": {}}
         self.planned: list[Result] = []
+        self.verified: list[Result] = []
         self.moved: list[Result] = []
         monkeypatch.setattr(FleetAction, "run_with_options", lambda action, task_vars: self._move(action))
 
@@ -42,12 +47,12 @@ class Step:
         action = ActionModule.__new__(ActionModule)
         action._task = Task(args={"_work": work, "progress": "none"}, delegate_to=None)
         action._connection = action._play_context = action._loader = action._templar = None
-        action._shared_loader_obj = types.SimpleNamespace(action_loader=types.SimpleNamespace(get=self._planner))
+        action._shared_loader_obj = types.SimpleNamespace(action_loader=types.SimpleNamespace(get=self._find_action))
         return t.cast(Result, action.run_with_options({"inventory_hostname": "kvm1"}))
 
-    def _planner(self, name: str, **parts: t.Any) -> types.SimpleNamespace:
-        assert name == "kvmfleet.migration.drain_plan"
-        return types.SimpleNamespace(run_with_options=lambda task_vars: self._plan(parts["task"].args))
+    def _find_action(self, name: str, **parts: t.Any) -> types.SimpleNamespace:
+        act = {"kvmfleet.migration.drain_plan": self._plan, "kvmfleet.migration.drain_verify": self._verify}[name]
+        return types.SimpleNamespace(run_with_options=lambda task_vars: act(parts["task"].args))
 
     def _plan(self, options: Result) -> Result:
         self.planned.append(options)
@@ -60,7 +65,13 @@ class Step:
         self.moved.append(action._task.args)
         for error in self.move_errors:
             raise error
-        return {"changed": True, "migrations": [], "_seen": {}, "warnings": ["old", "new"]}
+        return {"changed": True, "migrations": [], "_seen": self.seen, "warnings": ["old", "new"]}
+
+    def _verify(self, options: Result) -> Result:
+        self.verified.append(options)
+        for error in self.verify_errors:
+            raise error
+        return {"changed": False, "result": {"safe": True}, "problems": {}, "ansible_stats": STATS, "warnings": ["new", "newest"]}
 
 
 @pytest.fixture
@@ -70,12 +81,35 @@ def step(monkeypatch: pytest.MonkeyPatch) -> Step:
 
 def test_the_moves_of_the_plan_are_carried_out_in_the_same_step(step: Step) -> None:
     step.warnings = ["old"]
-    done = step.run(plan=OPTIONS, look=True)
+    done = step.run(plan=OPTIONS, look=True, verify=VERIFY)
     assert step.planned == [OPTIONS]
-    assert step.moved == [{"_work": {"plan": None, "look": True, "predicted": PREDICTED}, "progress": "none", "moves": [MOVE], "parallel": 3}]
-    assert (done["changed"], done["_moved"], done["warnings"]) == (True, True, ["old", "new"])
+    work = {"plan": None, "look": True, "verify": VERIFY, "predicted": PREDICTED}
+    assert step.moved == [{"_work": work, "progress": "none", "moves": [MOVE], "parallel": 3}]
+    assert (done["changed"], done["_moved"], done["warnings"]) == (True, True, ["old", "new", "newest"])
     assert done["shares"]["kvm1"] == step.share
     assert "failed" not in done
+
+
+def test_the_drain_is_verified_in_the_same_step_if_all_of_its_hosts_were_seen_at_its_end(step: Step) -> None:
+    done = step.run(plan=OPTIONS, look=True, verify=VERIFY)
+    [options] = step.verified
+    assert (options["publish_as"], options["plan"], options["_work"]["answered"]) == ("drain_host_result", done["plan"], {})
+    assert options["_work"]["moved"]["kvm1"]["_seen"] == step.seen
+    assert done["_verified"] == {"changed": False, "result": {"safe": True}, "problems": {}}
+    assert done["ansible_stats"] == STATS
+
+
+def test_a_drain_whose_hosts_must_still_be_asked_is_verified_by_the_role(step: Step) -> None:
+    del step.seen["kvm2"]
+    assert "_verified" not in step.run(plan=OPTIONS, look=True, verify=VERIFY)
+    assert step.verified == []
+
+
+def test_the_role_reports_why_a_drain_cannot_be_verified(step: Step) -> None:
+    step.verify_errors = [InvalidArgument("The plan is not complete.")]
+    done = step.run(plan=OPTIONS, look=True, verify=VERIFY)
+    assert (done["changed"], done["_moved"]) == (True, True)
+    assert "_verified" not in done
 
 
 def test_without_a_plan_nothing_is_moved(step: Step) -> None:
@@ -96,7 +130,7 @@ def test_a_plan_without_moves_or_with_domains_to_shut_down_is_returned_alone(ste
 
 def test_moves_that_cannot_begin_leave_the_plan_in_the_result(step: Step) -> None:
     step.move_errors = [InvalidArgument("timeout_seconds must be a number.")]
-    done = step.run(plan=OPTIONS)
+    done = step.run(plan=OPTIONS, verify=VERIFY)
     assert (done["failed"], done["changed"], done["error_code"]) == (True, False, "invalid_argument")
     assert done["plan"]["options"] == {"parallel": 3}
 
