@@ -36,7 +36,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.job im
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.shared_links import SharedLinks
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.source_host import PolledState, SourceHost, WatcherNews
 
-# Between two polls, each of which waits on the host for news.
+# From the beginning of a poll to the next one. A poll waits on the host for news, and may therefore last longer.
 POLL_SECONDS = 0.2
 UNREACHABLE_SECONDS = 120.0
 
@@ -100,13 +100,14 @@ class Follower:
         while open_moves:
             self.stop_if_orphaned()
             self._admissions.admit_moves()
+            began_at = time.monotonic()
             news = self._collect_news([mirrors[uuid].record for uuid in sorted(open_moves)])
             states = self._poll_states({uuid: watchers[uuid] for uuid in sorted(open_moves)}, news)
             if states is not None:
                 open_moves -= {uuid for uuid in sorted(open_moves) if self._is_done(uuid, states.get(uuid), mirrors[uuid], watchers, orphans, lost)}
             if open_moves:
                 self._check_deadline([mirrors[uuid].record for uuid in sorted(open_moves)])
-                self._sleep(POLL_SECONDS)
+                self._sleep(max(0.0, began_at + POLL_SECONDS - time.monotonic()))
         return orphans
 
     def _check_deadline(self, records: Sequence[MoveRecord]) -> None:

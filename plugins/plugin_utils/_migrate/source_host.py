@@ -35,8 +35,8 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._run_folder imp
 if t.TYPE_CHECKING:
     from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction  # pragma: no cover
 
-WAIT_SECONDS = 0.8
-WAIT_STEPS = 4
+WAIT_SECONDS = 1.0
+WAIT_STEPS = 10
 _SEEN = '{"seen":'
 
 # Under "given" the moves that may start, under "ended" those that were given up, each by the ID of its record.
