@@ -82,7 +82,7 @@ class WideFleet:
         context = RunContext(ledger, settings, source, "qemu:///system", BY)
         guests = self._world.guests_on(0)[:moves]
         requests = read_requests(move_arguments([self._move(guest, index) for index, guest in enumerate(guests)], 1), settings, source.name)
-        view, jobs = MoveRun(context, moves, lambda record, waits_for: None).survey_moves(requests)
+        view, jobs = MoveRun(context, moves, lambda record, waits_for: None).survey_moves(requests, will_move=False)
         reservations = Reservations(context, view)
         begin = time.monotonic()
         booked = [reservations.reserve_destination(job, job.decision) for job in jobs if isinstance(job.decision, decide.Start)]

@@ -63,6 +63,21 @@ def seen_path(run_id: str, folder: str = RUN_FOLDER) -> str:
     return os.path.join(folder, f"{parse_uuid(run_id)}.seen")
 
 
+def orders_path(run_id: str, pid: int, folder: str = RUN_FOLDER) -> str:
+    """Return the path of the file in which a run leaves the orders for the spare watcher with this process ID."""
+    return os.path.join(folder, f"{parse_uuid(run_id)}.{pid}.orders")
+
+
+def taken_path(run_id: str, pid: int, folder: str = RUN_FOLDER) -> str:
+    """Return the path that a spare watcher gives the file of its orders when it takes them."""
+    return os.path.join(folder, f"{parse_uuid(run_id)}.{pid}.taken")
+
+
+def started_path(run_id: str, pid: int, folder: str = RUN_FOLDER) -> str:
+    """Return the path of the file in which a spare watcher reports what it took."""
+    return os.path.join(folder, f"{parse_uuid(run_id)}.{pid}.started")
+
+
 def log_path(run_id: str, folder: str = RUN_FOLDER) -> str:
     """Return the path of the log of a run's watchers."""
     return os.path.join(folder, f"{parse_uuid(run_id)}.log")

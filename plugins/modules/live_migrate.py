@@ -440,9 +440,9 @@ error_code:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import internal_spec, live_migrate_spec
-from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.survey_phases import prepare_moves
 from ansible_collections.kvmfleet.migration.plugins.module_utils._module import run_module, run_phase
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.run import start_moves
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.spare import prepare_moves
 
 
 def main() -> None:

@@ -115,11 +115,16 @@ Report = t.Callable[[JsonObject], None]
 
 
 def launch_process(work: t.Callable[[Report], None], log: str, run_id: str) -> t.Dict[str, Json]:
-    """Run C(work) in a process of its own session and, where systemd runs, of its own scope. Return what it reports first.
+    """Run C(work) in a process of its own, as L(fork_process) does, and return what it reports first."""
+    return fork_process(work, log, run_id)()
+
+
+def fork_process(work: t.Callable[[Report], None], log: str, run_id: str) -> t.Callable[[], t.Dict[str, Json]]:
+    """Run C(work) in a process of its own session and, where systemd runs, of its own scope. Return a function that waits for what it reports first.
 
     C(session_warning) is added to the report if the process could not leave the login session, and describes the consequences.
 
-    C(work) gets a function to report with, once, when it has safely started; a C(KvmfleetError) raised before that is raised here.
+    C(work) gets a function to report with, once, when it has safely started; a C(KvmfleetError) raised before that is raised by the function returned here.
     Everything that C(work) imports must be imported already: the module's own archive is removed when the module ends.
 
     Raises L(Internal) if libvirt's event loop runs in this process: its thread would be missing in the new one, and with it keepalive.
@@ -136,7 +141,7 @@ def launch_process(work: t.Callable[[Report], None], log: str, run_id: str) -> t
         _run_child(work, reader, writer, log, run_id)
     os.close(writer)
     os.waitpid(child, 0)
-    return read_first_report(reader, READY_TIMEOUT_SECONDS)
+    return lambda: read_first_report(reader, READY_TIMEOUT_SECONDS)
 
 
 def _become_session_leader() -> None:

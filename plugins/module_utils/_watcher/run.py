@@ -67,33 +67,34 @@ def _ask_host(uri: str, open_host: t.Callable[[str], Host]) -> t.Optional[Facts]
 
 
 _KEEP_SECONDS = 24 * 3600
-_SWEPT = (".log", ".heartbeat", ".turns", ".seen", ".new")
+_SWEPT = (".log", ".heartbeat", ".turns", ".seen", ".new", ".orders", ".taken", ".started")
 
 
 def start_watcher(orders: t.Sequence[StartOrder], run_id: str, parallel: int, open_host: OpenHost, folder: str = RUN_FOLDER) -> t.Dict[str, Json]:
-    """Start a watcher of its own session for these orders, and return what it took.
-
-    The result has C(taken) (domain UUID to generation), C(refused) (domain UUID to C(msg) and C(error_code)), C(watcher) (its process),
-    and C(session_warning) if the watcher could not leave the login session.
-    """
+    """Start a watcher of its own session for these orders, and return what it reports first (L(watch_moves))."""
     prepare_run_folder(folder)
-    _sweep_folder(folder)
+    sweep_folder(folder)
+    return launch_process(lambda report: watch_moves(orders, run_id, parallel, open_host, report, folder), log_path(run_id, folder), run_id)
 
-    def work(report: Report) -> None:
-        arrivals = ArrivalEvents(open_host)
-        movers, refused = _take_domains(orders, run_id, open_host, arrivals, folder)
-        heartbeat = Heartbeat(run_id, time.monotonic, folder)
-        taken = {mover.order.uuid: mover.order.record.generation for mover in movers}
-        forget_seen_hosts(run_id, folder)
-        report({"taken": taken, "refused": refused, "watcher": encode(identify_watcher(run_id))})
-        admissions = Admissions(run_id, folder)
-        pace = _choose_pace(parallel, movers, open_host, admissions)
-        Window(movers, pace, heartbeat, admissions, arrivals.wait_for_news).run_moves()
-        arrivals.close()
-        if movers:
-            write_seen_hosts([mover.order for mover in movers], run_id, open_host, folder)
 
-    return launch_process(work, log_path(run_id, folder), run_id)
+def watch_moves(orders: t.Sequence[StartOrder], run_id: str, parallel: int, open_host: OpenHost, report: Report, folder: str) -> None:
+    """Take these orders, report them, and watch their moves to the end.
+
+    The report has C(taken) (domain UUID to generation), C(refused) (domain UUID to C(msg) and C(error_code)) and C(watcher) (this process). If this process
+    could not leave the login session, L(launch_process) adds C(session_warning).
+    """
+    arrivals = ArrivalEvents(open_host)
+    movers, refused = _take_domains(orders, run_id, open_host, arrivals, folder)
+    heartbeat = Heartbeat(run_id, time.monotonic, folder)
+    taken = {mover.order.uuid: mover.order.record.generation for mover in movers}
+    forget_seen_hosts(run_id, folder)
+    report({"taken": taken, "refused": refused, "watcher": encode(identify_watcher(run_id))})
+    admissions = Admissions(run_id, folder)
+    pace = _choose_pace(parallel, movers, open_host, admissions)
+    Window(movers, pace, heartbeat, admissions, arrivals.wait_for_news).run_moves()
+    arrivals.close()
+    if movers:
+        write_seen_hosts([mover.order for mover in movers], run_id, open_host, folder)
 
 
 def _choose_pace(parallel: int, movers: t.Sequence[Mover], open_host: OpenHost, admissions: Admissions) -> Pace:
@@ -157,7 +158,7 @@ def _read_newest_record(record: MoveRecord, folder: str) -> MoveRecord:
     return dataclasses.replace(record, before=known.before, acts=known.acts) if known.status in s.CLOSED else known
 
 
-def _sweep_folder(folder: str) -> None:
+def sweep_folder(folder: str) -> None:
     """Remove the files of runs that are older than a day: the ledger has their results. Two processes may do so at once, and remaining files fail no move."""
     now = time.time()
     for entry in os.scandir(folder):
@@ -167,19 +168,16 @@ def _sweep_folder(folder: str) -> None:
                     os.unlink(entry.path)
 
 
-class _StartMoves(t.TypedDict):
-    """The input of L(start_moves)."""
+class StartWork(t.TypedDict):
+    """What the control node orders: the moves, its run, and the maximum number of simultaneous moves, or C(AUTO_PARALLEL)."""
 
     orders: t.Sequence[JsonObject]
     run_id: str
     parallel: int
 
 
-def start_moves(uri: str, work: _StartMoves) -> Result:
-    """Start one watcher for the orders in C(work["orders"]); return what it took and what it refused.
-
-    C(work["parallel"]) is the maximum number of simultaneous moves, or C(AUTO_PARALLEL).
-    """
+def start_moves(uri: str, work: StartWork) -> Result:
+    """Start one watcher for the orders in C(work["orders"]); return what it took and what it refused."""
     require_root()
     require_local(uri)
     orders = [read_start_order(document) for document in work["orders"]]

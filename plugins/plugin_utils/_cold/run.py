@@ -68,7 +68,7 @@ class ColdRun(TaskRun[ColdRequest, ColdJob]):
         super().__init__(context)
         self._show = show
 
-    def query_hosts(self, requests: t.Sequence[ColdRequest]) -> tuple[Survey, list[ColdJob]]:
+    def query_hosts(self, requests: t.Sequence[ColdRequest], will_move: bool) -> tuple[Survey, list[ColdJob]]:
         """Return what the source, and the destinations as the source sees them, report about these domains, and a job for each. Changes nothing."""
         work = {"wanted": encode([request.survey_question() for request in requests])}
         found = decode(ColdSurvey, self.context.source.run_phase("prepare", work)["survey"])

@@ -174,7 +174,7 @@ class Dispatcher:
             job.order = replace(t.cast(StartOrder, job.order), waits=self._admissions.is_waiting(t.cast(RecordMirror, job.mirror)))
         work: JsonObject = {"run_id": self._context.run_id, "parallel": self._parallel, "orders": [encode(job.order) for job in jobs]}
         try:
-            started = decode(StartAnswer, self._context.source.run_phase("start", work))
+            started = decode(StartAnswer, self._context.source.start_watcher(work))
         except KvmfleetError as error:
             watchers = self._find_started_watchers(jobs) if isinstance(error, Unreachable) else {}
             for job in jobs:

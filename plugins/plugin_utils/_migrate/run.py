@@ -59,9 +59,10 @@ class MoveRun(TaskRun[MoveRequest, MoveJob]):
         super().__init__(context)
         self._actor = Dispatcher(context, show, parallel)
 
-    def query_hosts(self, requests: t.Sequence[MoveRequest]) -> tuple[Survey, list[MoveJob]]:
-        """Return what the hosts report, and a job for each request. Changes nothing."""
-        survey = self.context.source.prepare_moves([request.survey_question() for request in requests])
+    def query_hosts(self, requests: t.Sequence[MoveRequest], will_move: bool) -> tuple[Survey, list[MoveJob]]:
+        """Return what the hosts report, and a job for each request. Moves nothing."""
+        run_id = self.context.run_id if will_move else None
+        survey = self.context.source.prepare_moves([request.survey_question() for request in requests], run_id)
         return survey, [MoveJob(request, domain=domain) for request, domain in zip(requests, survey.domains, strict=True)]
 
     def decide_job(self, view: FleetView, job: MoveJob, stored: Stored | None) -> d.Decision:

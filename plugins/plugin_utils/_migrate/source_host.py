@@ -3,11 +3,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""The source host as an action plugin uses it: the phases of its module, and one short command that reads state files and writes the heartbeat."""
+"""The source host as an action plugin uses it: the phases of its module, and short commands.
+
+One gives a spare watcher its orders; the other one reads state files and writes the heartbeat.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import typing as t
 from dataclasses import field
@@ -15,7 +19,7 @@ from dataclasses import field
 from ansible.errors import AnsibleConnectionFailure
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Json, JsonObject, decode, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, Json, JsonObject, decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import DomainInfo
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Internal, Unreachable
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
@@ -30,14 +34,18 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_
     record_in,
 )
 from ansible_collections.kvmfleet.migration.plugins.module_utils._proc_files import parse_number, parse_start_ticks
-from ansible_collections.kvmfleet.migration.plugins.module_utils._run_folder import RUN_FOLDER
+from ansible_collections.kvmfleet.migration.plugins.module_utils._run_folder import RUN_FOLDER, orders_path, started_path
 
 if t.TYPE_CHECKING:
     from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction  # pragma: no cover
 
 WAIT_SECONDS = 1.0
 WAIT_STEPS = 10
+# How long a spare watcher may take to report what it took.
+START_SECONDS = 60
+START_STEPS = 3000
 _SEEN = '{"seen":'
+_WITHDRAWN = "kvmfleet-orders-withdrawn"
 
 # Under "given" the moves that may start, under "ended" those that were given up, each by the ID of its record.
 AdmissionAnswers = dict[str, dict[str, str]]
@@ -98,6 +106,18 @@ class Looked:
         return decode(MoveRecord, record_in(self.migration)) if self.migration else None
 
 
+@dataclass(frozen=True)
+class SpareWatcher:
+    """A process on the source that waits for the orders of a run.
+
+    :arg session_warning: why it could not leave the login session.
+    """
+
+    watcher: Watcher
+    session_warning: t.Union[str, Absent, None] = ABSENT
+    extra: JsonObject = field(default_factory=dict)
+
+
 class SourceHost:
     """Runs phases and commands on the host that the task runs on, with the task's own connection and become.
 
@@ -108,6 +128,7 @@ class SourceHost:
     def __init__(self, action: FleetAction, task_vars: dict[str, Json], uri: str, module: str | None = None) -> None:
         self.name = action.target_host(task_vars)
         self.seen: t.Mapping[str, JsonObject] | None = None
+        self._spare: SpareWatcher | None = None
         self._action = action
         self._task_vars = task_vars
         self._uri = uri
@@ -117,9 +138,24 @@ class SourceHost:
         """Run one phase of the module on the source host. Raises the error of the phase, or L(Unreachable)."""
         return self._action.run_phase(phase, work, self._uri, self._task_vars, module=self._module)
 
-    def prepare_moves(self, questions: t.Sequence[SurveyQuestion]) -> Survey:
-        """Return the survey of these moves, with what a watcher has written about each. Raises as L(run_phase)."""
-        return read_survey(self.run_phase("prepare", {"wanted": encode(questions)})["survey"])
+    def prepare_moves(self, questions: t.Sequence[SurveyQuestion], run_id: str | None = None) -> Survey:
+        """Return the survey of these moves, with what a watcher has written about each. Raises as L(run_phase).
+
+        :arg run_id: of the run that will probably start moves: a spare watcher then waits for its orders.
+        """
+        # The orders are sent as input of a command, which Ansible supports where it pipelines modules.
+        run = {"run_id": run_id} if run_id and self._action._is_pipelining_enabled("new") else {}
+        answer = self.run_phase("prepare", {"wanted": encode(questions), **run})
+        self._spare = decode(SpareWatcher, answer["spare"]) if answer.get("spare") else None
+        return read_survey(answer["survey"])
+
+    def start_watcher(self, work: JsonObject) -> JsonObject:
+        """Start a watcher for the orders in C(work["orders"]), and return what it took and what it refused. Raises as L(run_phase).
+
+        It is the spare watcher of the last survey, if that still waits.
+        """
+        spare, self._spare = self._spare, None
+        return (self._order_moves(spare, work) if spare else None) or self.run_phase("start", work)
 
     def look_at_move(self, act: str, name: str | None, uuid: str | None) -> Looked:
         """Return the migration of a domain, and whether a person's act is possible. Changes nothing. Raises as L(run_phase)."""
@@ -134,14 +170,52 @@ class SourceHost:
         :arg news: what the run's watcher is told.
         Raises L(Unreachable) when the host does not answer this time.
         """
+        states, self.seen = _parse_output(self._run_command("the poll", _poll_command(run_id, counter, watchers, news)))
+        return states
+
+    def _order_moves(self, spare: SpareWatcher, work: JsonObject) -> JsonObject | None:
+        """Give a spare watcher its orders; return its report, or None if it will never take them. Raises L(Unreachable), and L(Internal) if it dies."""
+        command = _order_command(str(work["run_id"]), spare.watcher.pid)
+        output = self._run_command("the start of the moves", command, json.dumps(work, separators=(",", ":")).encode())
+        report = next((line for line in output.splitlines() if line.startswith("{")), None)
+        if report is not None:
+            return {**_parse_object(report), **({"session_warning": spare.session_warning} if spare.session_warning else {})}
+        if _WITHDRAWN in output.split():
+            return None
+        raise Internal(
+            f"The watcher on {self.name} exited before it started its work, or has not reported within {START_SECONDS} s.",
+            "Its log is under /run/kvmfleet there. Run the task again: it follows or settles what has begun.",
+        )
+
+    def _run_command(self, name: str, command: str, text: bytes | None = None) -> str:
+        """Return the output of a command on the host. Raises L(Unreachable) if it could not be run.
+
+        :arg text: its input.
+        """
         try:
-            outcome = self._action._low_level_execute_command(_poll_command(run_id, counter, watchers, news))
+            outcome = self._action._low_level_execute_command(command, in_data=text)
         except AnsibleConnectionFailure as error:
             raise Unreachable(f"{self.name} cannot be reached: {error}") from error
         if outcome["rc"] != 0:
-            raise Unreachable(f"{self.name} did not run the poll: {outcome.get('stderr') or outcome['stdout']}")
-        states, self.seen = _parse_output(outcome["stdout"])
-        return states
+            raise Unreachable(f"{self.name} did not run {name}: {outcome.get('stderr') or outcome['stdout']}")
+        return str(outcome["stdout"])
+
+
+def _order_command(run_id: str, pid: int) -> str:
+    """Return the command that leaves its input as the orders of a spare watcher, and prints its report, or C(_WITHDRAWN) if it has not taken them.
+
+    Renaming the file of the orders decides: either the spare watcher has taken them, or it never will. If SSH repeats the command, the report is there already.
+    """
+    orders, started = (shlex.quote(os.path.basename(path)) for path in (orders_path(run_id, pid), started_path(run_id, pid)))
+    new, waits = f"{orders}.new", f"[ ! -e {started} ] && [ -d /proc/{pid} ]"
+    parts = [
+        # Without space for the orders, the module reports that.
+        f"{{ cd {RUN_FOLDER} && umask 077 && cat > {new} && {{ [ -e {started} ] || mv {new} {orders}; }}; }} || {{ rm -f {new}; echo {_WITHDRAWN}; exit 0; }}",
+        f"n=0; while [ $n -lt {START_STEPS} ] && {waits}; do sleep {START_SECONDS / START_STEPS:.2f}; n=$((n+1)); done",
+        f"cat {started} 2>/dev/null || {{ mv {orders} {new} 2>/dev/null && echo {_WITHDRAWN}; }}",
+        f"rm -f {new}",
+    ]
+    return "; ".join(parts)
 
 
 def _poll_command(run_id: str, counter: int, watchers: t.Mapping[str, Watcher], news: WatcherNews | None) -> str:

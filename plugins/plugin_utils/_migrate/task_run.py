@@ -39,8 +39,11 @@ class TaskRun(abc.ABC, t.Generic[R, J]):
         self.context = context
 
     @abc.abstractmethod
-    def query_hosts(self, requests: Sequence[R]) -> tuple[Survey, list[J]]:
-        """Return what the hosts report, and a job for each request. Changes nothing."""
+    def query_hosts(self, requests: Sequence[R], will_move: bool) -> tuple[Survey, list[J]]:
+        """Return what the hosts report, and a job for each request. Moves nothing.
+
+        :arg will_move: whether the moves will be carried out, and not only predicted.
+        """
 
     @abc.abstractmethod
     def decide_job(self, view: FleetView, job: J, stored: Stored | None) -> d.Decision:
@@ -60,7 +63,7 @@ class TaskRun(abc.ABC, t.Generic[R, J]):
 
     def predict_moves(self, requests: Sequence[R]) -> list[J]:
         """Return what L(run_moves) would do, with the records it would write. Changes nothing."""
-        view, jobs = self.survey_moves(requests)
+        view, jobs = self.survey_moves(requests, will_move=False)
         reservations = self.make_reservations(view)
         for job in jobs:
             run_guarded(job, lambda job: self._predict_one(view, job, reservations))
@@ -78,18 +81,18 @@ class TaskRun(abc.ABC, t.Generic[R, J]):
         return jobs
 
     def _run_once(self, requests: Sequence[R]) -> list[J]:
-        view, jobs = self.survey_moves(requests)
+        view, jobs = self.survey_moves(requests, will_move=True)
         self.carry_out(view, jobs)
         return jobs
 
-    def survey_moves(self, requests: Sequence[R]) -> tuple[FleetView, list[J]]:
+    def survey_moves(self, requests: Sequence[R], will_move: bool) -> tuple[FleetView, list[J]]:
         """Return the fleet in its current state, and a job with its decision or its error for each request.
 
         Raises L(InvalidArgument) for a domain that is named twice, and for invalid settings of a host.
         """
         arrivals = RecentMoves(self.context.ledger)
         self._add_known_uuids(requests)
-        survey, jobs = self.query_hosts(requests)
+        survey, jobs = self.query_hosts(requests, will_move)
         for job in jobs:
             if job.domain.at_source:
                 job.request.label = job.domain.at_source.name

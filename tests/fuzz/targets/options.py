@@ -119,7 +119,7 @@ def check_action(case: Case) -> None:
     given = _given(spec, name, path, value)
     action._task = types.SimpleNamespace(args=given, async_val=0, check_mode=False, diff=True, delegate_to=None, no_log=False, get_play=lambda: play)
     context = types.SimpleNamespace(no_log=False)
-    action._play_context, action._connection = context, types.SimpleNamespace(_play_context=context)
+    action._play_context, action._connection = context, types.SimpleNamespace(_play_context=context, is_pipelining_enabled=lambda wrap_async: False)
     variables = task_vars("kvm1", {"kvmfleet_ledger": _ledger(name)}, {"kvm2": {}})
     try:
         with mock.patch.dict(os.environ, {"XDG_STATE_HOME": f"{sandbox.FOLDER}/state"}):

@@ -77,11 +77,7 @@ class SimulatedSource:
         self._parallel = 1
         self._moves: dict[str, SimulatedMove] = {}
 
-    def run_phase(self, phase: str, work: State) -> State:
-        """Start the watcher."""
-        return self._start(work)
-
-    def prepare_moves(self, questions: t.Sequence[SurveyQuestion]) -> Survey:
+    def prepare_moves(self, questions: t.Sequence[SurveyQuestion], run_id: str | None = None) -> Survey:
         """Survey the world."""
         here, at = t.cast(t.Any, SimulatedHost(self._world, self._number)), t.cast(t.Any, self._world.at)
         return survey_hosts(here, questions, at, lambda path: True, lambda host: host.describe())
@@ -97,7 +93,7 @@ class SimulatedSource:
                 move.start()
         return {uuid: move.state() for uuid, move in self._moves.items() if uuid in watchers}
 
-    def _start(self, work: State) -> State:
+    def start_watcher(self, work: State) -> State:
         watcher = Watcher(1, 1, work["run_id"])
         self._parallel = work["parallel"]
         self._moves = {order["record"]["domain"]["uuid"]: SimulatedMove(self._world, order, watcher) for order in work["orders"]}

@@ -113,6 +113,9 @@ class Actions:
         if action.what == "watcher":
             number, state = self._stage.watched(action.of or self._guest)
             self._lab.on(number, "kill", f"-{name}", str(state["watcher"]["pid"]))
+        elif action.what == "spare watcher":
+            [pid] = self._stage.spare_watchers_on(t.cast(int, action.on))
+            self._lab.on(t.cast(int, action.on), "kill", f"-{name}", pid)
         else:
             file = _PID_FILES[action.what].format(guest=action.of)
             self._lab.on(t.cast(int, action.on), "sh", "-c", f"kill -{name} $(cat {file})")

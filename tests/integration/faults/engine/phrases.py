@@ -28,6 +28,7 @@ PHRASES: dict[str, dict[str, tuple[str, ...]]] = {
         "control node": ("of?",),
         "whoever is there": (),
         "watcher": ("of?",),
+        "spare watcher": ("on!",),
         "libvirtd": ("on!",),
         "sshd": ("on!",),
         "qemu": ("of!", "on!"),

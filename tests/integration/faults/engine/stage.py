@@ -213,6 +213,11 @@ class Stage:
         script = 'for one in /proc/[0-9]*; do ls -l $one/fd 2>/dev/null | grep -q "/run/kvmfleet/.*[.]lock" && echo ${one#/proc/}; done; true'
         return self.lab.on(number, "sh", "-c", script).split()
 
+    def spare_watchers_on(self, number: int) -> list[str]:
+        """Return the processes that write to the log of a run, as watchers do, and have no lock."""
+        script = 'for one in /proc/[0-9]*; do readlink $one/fd/2 2>/dev/null | grep -q "^/run/kvmfleet/.*[.]log$" && echo ${one#/proc/}; done; true'
+        return sorted(set(self.lab.on(number, "sh", "-c", script).split()) - set(self._watchers_on(number)))
+
     def told_guests(self) -> set[str]:
         """Return the guests of which the text says where they are at the end."""
         wholes = [self.scenario.expect, *(self.scenario.expect.get("either") or ())]

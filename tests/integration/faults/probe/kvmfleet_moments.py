@@ -74,6 +74,10 @@ def _of_order(arguments: Arguments) -> str:
     return str(arguments[0].order.name)
 
 
+def _of_orders(arguments: Arguments) -> str:
+    return str(arguments[0][0].record.domain.name)
+
+
 def _of_plan(arguments: Arguments) -> str:
     return str(arguments[1].name)
 
@@ -125,6 +129,7 @@ ON_THE_CONTROL_NODE = (
 )
 
 ON_A_HOST = (
+    Moment("orders taken", "module_utils._watcher.run", "watch_moves", BEFORE, _of_orders),
     Moment("watcher started", "module_utils._watcher.mover", "Mover.run", BEFORE, lambda arguments: str(arguments[0].order.name)),
     Moment("before the job", "module_utils._watcher.calls", "MigrateCall.run", BEFORE, lambda arguments: str(arguments[0]._order.name)),
     Moment("job started", _JOURNAL, "Journal.enter_status", AFTER, _of_journal, lambda arguments: arguments[1] == "running"),

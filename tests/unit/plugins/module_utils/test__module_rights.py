@@ -14,16 +14,15 @@ import pytest
 from ansible_collections.kvmfleet.migration.plugins.module_utils._boot_guard import phases as guard
 from ansible_collections.kvmfleet.migration.plugins.module_utils._domains import policy, shutting_down, starting
 from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation import cleanup, evacuate, protect
-from ansible_collections.kvmfleet.migration.plugins.module_utils._facts import survey_phases
 from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt import connection
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden
-from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher import intervene, run
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher import intervene, run, spare
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._libvirt.test_connection_errors import LibvirtError
 
 LOCAL = "qemu:///system"
 UUID = "7b7e8cf2-6f4e-4d53-b1a7-0a7d2b1f0c01"
 PHASES = {
-    "live_migrate": {"prepare": survey_phases.prepare_moves, "start": run.start_moves},
+    "live_migrate": {"prepare": spare.prepare_moves, "start": run.start_moves},
     "migration_abort": intervene.PHASES,
     "protect": protect.PHASES,
     "evacuate": evacuate.PHASES,

@@ -20,7 +20,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import StartOrder, read_watcher
 from ansible_collections.kvmfleet.migration.plugins.module_utils._run_folder import Ownership
-from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.run import _sweep_folder, start_watcher
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.run import start_watcher, sweep_folder
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import UUID, FakeFleet
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._watcher.moves import RUN, Document, order_of, record_of, state_in
 
@@ -181,5 +181,5 @@ def test_concurrent_removals_of_old_files_do_not_fail(folder: pathlib.Path, monk
         os.utime(folder / name, (old, old))
     with monkeypatch.context() as patched:
         Rival(patched, comes_before)
-        _sweep_folder(str(folder))
+        sweep_folder(str(folder))
     assert list(folder.iterdir()) == []

@@ -115,8 +115,11 @@ class FakeSource:
             self.after_prepare()
         return t.cast("t.Dict[str, t.Any]", json.loads(json.dumps(result)))
 
-    def prepare_moves(self, questions: t.Sequence[SurveyQuestion]) -> Survey:
+    def prepare_moves(self, questions: t.Sequence[SurveyQuestion], run_id: t.Optional[str] = None) -> Survey:
         return read_survey(self.run_phase("prepare", {"wanted": encode(questions)})["survey"])
+
+    def start_watcher(self, work: t.Dict[str, t.Any]) -> t.Dict[str, t.Any]:
+        return self.run_phase("start", work)
 
     def facts_of(self, host: str) -> t.Dict[str, t.Any]:
         """What a survey sees of a host."""

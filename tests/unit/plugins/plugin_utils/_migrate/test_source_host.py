@@ -35,13 +35,26 @@ class ShellAction:
 
     def __init__(self, noise: str = "") -> None:
         self.noise = noise
+        self.pipelining = True
+        # As SSH does with a command whose connection was lost before its answer.
+        self.repeats = False
+        self.phases: t.List[t.Any] = []
+        self.spare: t.Any = None
 
     def target_host(self, task_vars: t.Any) -> str:
         return "kvm1"
 
-    def _low_level_execute_command(self, command: str) -> t.Dict[str, t.Any]:
-        done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=False, timeout=300)
-        return {"rc": done.returncode, "stdout": self.noise + done.stdout, "stderr": done.stderr}
+    def _is_pipelining_enabled(self, module_style: str) -> bool:
+        return self.pipelining
+
+    def run_phase(self, phase: str, work: t.Any, uri: str, task_vars: t.Any, module: t.Any) -> t.Any:
+        self.phases.append((phase, work))
+        return {"survey": {"source": {"answered": False}, "destinations": {}, "domains": []}, **({"spare": self.spare} if self.spare else {})}
+
+    def _low_level_execute_command(self, command: str, in_data: t.Optional[bytes] = None) -> t.Dict[str, t.Any]:
+        for _time in range(2 if self.repeats else 1):
+            done = subprocess.run(["/bin/sh", "-c", command], input=in_data, capture_output=True, check=False, timeout=300)
+        return {"rc": done.returncode, "stdout": self.noise + done.stdout.decode(), "stderr": done.stderr.decode()}
 
 
 def source(action: t.Any) -> SourceHost:
@@ -50,6 +63,7 @@ def source(action: t.Any) -> SourceHost:
 
 @pytest.fixture
 def folder(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Path:
+    tmp_path.chmod(0o700)
     monkeypatch.setattr(source_host, "RUN_FOLDER", str(tmp_path))
     return tmp_path
 
@@ -129,3 +143,95 @@ def test_a_host_without_the_run_folder_has_no_states(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(source_host, "RUN_FOLDER", "/nonexistent/kvmfleet")
     result = source(ShellAction()).poll_states(RUN, 1, {UUID: ME}, None)
     assert result == {}
+
+
+WORK = {"run_id": RUN, "parallel": 1, "orders": []}
+REPORT = {"taken": {}, "refused": {}}
+
+
+def prepare(action: ShellAction, process: subprocess.Popen[bytes], **more: t.Any) -> SourceHost:
+    """A source whose survey has left this process as its spare watcher."""
+    action.spare = {"watcher": {"pid": process.pid}, **more}
+    host = source(action)
+    host.prepare_moves([], RUN)
+    return host
+
+
+def spare_process(script: str, folder: pathlib.Path) -> subprocess.Popen[bytes]:
+    """Start a shell in the place of a spare watcher; $1 is the beginning of the names of its files."""
+    process = subprocess.Popen(["/bin/sh", "-c", f"f={RUN}.$$; while [ ! -e $f.orders ]; do sleep 0.02; done; {script}"], cwd=folder)
+    threading.Thread(target=process.wait).start()
+    return process
+
+
+def test_a_spare_watcher_gets_the_orders_and_reports(folder: pathlib.Path) -> None:
+    script = f"mv $f.orders $f.taken; echo '{json.dumps(REPORT)}' > $f.new; mv $f.new $f.started; sleep 0.3"
+    action = ShellAction(noise="Welcome!\n")
+    process = spare_process(script, folder)
+    host = prepare(action, process, session_warning="It stays.")
+    assert action.phases == [("prepare", {"wanted": [], "run_id": RUN})]
+    assert host.start_watcher({**WORK, "orders": ["x" * 300_000]}) == {**REPORT, "session_warning": "It stays."}
+    assert json.loads((folder / f"{RUN}.{process.pid}.taken").read_text(encoding="ascii"))["orders"] == ["x" * 300_000]
+    assert sorted(os.listdir(folder)) == [f"{RUN}.{process.pid}.started", f"{RUN}.{process.pid}.taken"]
+
+
+def test_a_command_that_ssh_repeats_gets_the_same_report_and_leaves_no_orders(folder: pathlib.Path) -> None:
+    action = ShellAction()
+    action.repeats = True
+    process = spare_process(f"mv $f.orders $f.taken; echo '{json.dumps(REPORT)}' > $f.started; sleep 1", folder)
+    assert prepare(action, process).start_watcher(WORK) == REPORT
+    assert sorted(os.listdir(folder)) == [f"{RUN}.{process.pid}.started", f"{RUN}.{process.pid}.taken"]
+
+
+def test_the_orders_of_a_spare_watcher_that_has_ended_are_withdrawn_and_a_module_starts_the_moves(folder: pathlib.Path) -> None:
+    action = ShellAction()
+    host = prepare(action, ended := subprocess.Popen(["true"]))
+    ended.wait()
+    host.start_watcher(WORK)
+    assert [phase for phase, _work in action.phases] == ["prepare", "start"]
+    assert os.listdir(folder) == []
+
+
+def test_orders_that_were_taken_are_never_given_to_another_watcher(folder: pathlib.Path) -> None:
+    action = ShellAction()
+    host = prepare(action, spare_process("mv $f.orders $f.taken", folder))
+    with pytest.raises(e.Internal, match="exited before it started its work"):
+        host.start_watcher(WORK)
+    assert [phase for phase, _work in action.phases] == ["prepare"]
+
+
+def test_a_spare_watcher_is_used_once(folder: pathlib.Path) -> None:
+    action = ShellAction()
+    host = prepare(action, spare_process(f"mv $f.orders $f.taken; echo '{json.dumps(REPORT)}' > $f.started; sleep 0.3", folder))
+    assert host.start_watcher(WORK) == REPORT
+    host.start_watcher(WORK)
+    assert [phase for phase, _work in action.phases] == ["prepare", "start"]
+
+
+def no_folder(folder: pathlib.Path, pid: int) -> None:
+    folder.rmdir()
+
+
+def no_space(folder: pathlib.Path, pid: int) -> None:
+    (folder / f"{RUN}.{pid}.orders.new").mkdir()
+
+
+@pytest.mark.parametrize("prevent", [no_folder, no_space])
+def test_orders_that_cannot_be_written_are_given_to_a_module_which_says_why(folder: pathlib.Path, prevent: t.Callable[[pathlib.Path, int], None]) -> None:
+    action, waiting = ShellAction(), subprocess.Popen(["sleep", "300"])
+    host = prepare(action, waiting)
+    prevent(folder, waiting.pid)
+    host.start_watcher(WORK)
+    waiting.kill()
+    waiting.wait()
+    assert [phase for phase, _work in action.phases] == ["prepare", "start"]
+
+
+@pytest.mark.parametrize(("run_id", "pipelining"), [(None, True), (RUN, False)])
+def test_without_a_run_or_without_pipelining_no_spare_watcher_is_requested(run_id: t.Optional[str], pipelining: bool) -> None:
+    action = ShellAction()
+    action.pipelining = pipelining
+    host = source(action)
+    host.prepare_moves([], run_id)
+    host.start_watcher(WORK)
+    assert action.phases == [("prepare", {"wanted": []}), ("start", WORK)]
