@@ -95,8 +95,8 @@ def check_folder(folder: str) -> None:
         raise NotRun(UNUSABLE)
 
 
-def check_archive(path: str) -> None:
-    """Raise L(NotRun) unless the archive is a file of this user alone, with the content that was written."""
+def check_archive(path: str) -> bytes:
+    """Return the content of the archive. Raises L(NotRun) unless it is a file of this user alone, with the content that was written."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError as error:
@@ -110,6 +110,7 @@ def check_archive(path: str) -> None:
     if digest_of(content[:-DIGEST_LENGTH]) != content[-DIGEST_LENGTH:]:
         # The next call replaces it.
         raise NotRun(MISSING)
+    return content[:-DIGEST_LENGTH]
 
 
 def digest_of(content: bytes) -> bytes:
@@ -118,11 +119,16 @@ def digest_of(content: bytes) -> bytes:
 
 
 def keep_archive(folder: str, path: str, payload: str) -> None:
-    """Write the archive under another name, and rename it when it is complete."""
+    """Write the archive of this payload."""
     import base64
+
+    write_archive(folder, path, compile_payload(base64.b64decode(payload), path))
+
+
+def write_archive(folder: str, path: str, content: bytes) -> None:
+    """Write this content under another name, and rename the file when it is complete."""
     import tempfile
 
-    content = compile_payload(base64.b64decode(payload), path)
     descriptor, partial = tempfile.mkstemp(prefix=PARTIAL, dir=folder)
     try:
         with os.fdopen(descriptor, "wb") as stream:
@@ -155,9 +161,9 @@ def compile_payload(payload: bytes, path: str) -> bytes:
     return content + digest_of(content)
 
 
-def sweep_archives(folder: str, path: str) -> None:
-    """Remove archives that are no longer used, and what was left of one that was not completed."""
-    oldest = time.time() - UNUSED_SECONDS
+def sweep_archives(folder: str, path: str, unused_seconds: float = UNUSED_SECONDS) -> None:
+    """Remove archives other than this one that are no longer used, and what was left of one that was not completed."""
+    oldest = time.time() - unused_seconds
     for entry in os.scandir(folder):
         if entry.name.startswith((PREFIX, PARTIAL)) and entry.path != path and entry.stat(follow_symlinks=False).st_mtime < oldest:
             os.unlink(entry.path)

@@ -5,14 +5,15 @@
 
 """Modules that are kept on hosts: the first call leaves the module there, compiled, and later calls send their options alone.
 
-Ansible packs a module, sends it, and compiles it on the host for each task. Here it does so once for each version of the module. The rest of the call is
-Ansible's: environment, interpreter, privileges, and reading the answer. In any other than the plain case the module is sent as usual: without pipelining, as
-another user than root, in the background, with extensions of Ansible for debugging, with overridden module utilities, and with a version of Ansible whose
-inner functions have another form.
+Ansible packs a module, sends it, and compiles it on the host for each task. Here the control node packs it once for each version of the module, and keeps that
+payload; each host gets it once, and compiles it. The rest of the call is Ansible's: environment, interpreter, privileges, and reading the answer. In any other
+than the plain case the module is sent as usual: without pipelining, as another user than root, in the background, with extensions of Ansible for debugging,
+with overridden module utilities, and with a version of Ansible whose inner functions have another form.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -33,6 +34,9 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._run_folder imp
 Result = dict[str, t.Any]
 
 COLLECTION = "kvmfleet.migration."
+# The folder below ANSIBLE_HOME for payloads, and how long one is kept that no run has used.
+PAYLOADS = "kvmfleet-payloads"
+_UNUSED_SECONDS = 30 * 86400
 _PROFILE = "legacy"
 _PAYLOAD = re.compile(rb"^zip_data='([A-Za-z0-9+/=]+)',$", re.MULTILINE)
 _RUN_PARAMETERS = ["json_params", "profile", "module_fqn", "modlib_path", "extensions", "init_globals"]
@@ -53,11 +57,15 @@ class Launch:
     rlimit_nofile: int
     keeps: bool = False
 
+    @property
+    def name(self) -> str:
+        """The name of what is kept: of the module, with the checksum of its files."""
+        return f"{self.module}-{checksum_module(self.path)}"
+
     def script(self, params: str, payload: str | None, folder: str = RUN_FOLDER) -> bytes:
         """Return the program for the host, with the options of the module, and with Ansible's payload if the host is to keep it."""
-        name = f"{self.module}-{checksum_module(self.path)}"
         module_fqn = f"ansible_collections.{COLLECTION}plugins.modules.{self.module}"
-        call = f"run_kept_module({folder!r}, {name!r}, {module_fqn!r}, {params!r}, {_PROFILE!r}, {self.rlimit_nofile!r}, {payload!r})"
+        call = f"run_kept_module({folder!r}, {self.name!r}, {module_fqn!r}, {params!r}, {_PROFILE!r}, {self.rlimit_nofile!r}, {payload!r})"
         return _read_program() + f"\n\n{call}\n".encode()
 
 
@@ -101,14 +109,16 @@ class KeptModuleAction(ActionBase):
         if launch is None or internals is None:
             return super()._configure_module(module_name, module_args, task_vars)
         params = json.dumps({"ANSIBLE_MODULE_ARGS": module_args}, cls=internals.encoder)
-        if not launch.keeps:
-            parts = {"module_style": "new", "shebang": launch.shebang, "serialization_profile": _PROFILE}
-            return internals.built_module(b_module_data=launch.script(params, None), **parts), launch.path
-        built, path = super()._configure_module(module_name, module_args, task_vars)
-        payload = _PAYLOAD.search(built.b_module_data)
-        if payload is None or built.serialization_profile != _PROFILE:
-            return built, path
-        return dataclasses.replace(built, b_module_data=launch.script(params, payload[1].decode())), path
+        parts = {"module_style": "new", "shebang": launch.shebang, "serialization_profile": _PROFILE}
+        payload, folder = None, find_payload_folder(internals)
+        if launch.keeps and (payload := read_payload(folder, launch.name)) is None:
+            built, path = super()._configure_module(module_name, module_args, task_vars)
+            found = _PAYLOAD.search(built.b_module_data)
+            if found is None or built.serialization_profile != _PROFILE:
+                return built, path
+            payload = found[1].decode()
+            keep_payload(folder, launch.name, payload)
+        return internals.built_module(b_module_data=launch.script(params, payload), **parts), launch.path
 
     def _find_launch(self, name: str, task_vars: Result) -> Launch | None:
         """Return the call of the module if it can be kept on the host; None if it is sent as usual."""
@@ -137,6 +147,34 @@ class KeptModuleAction(ActionBase):
             return str(internals.shebang("/usr/bin/python", use_vars, self._templar, (), remote_is_local=is_local)[0])
         except internals.discovery_required:
             return None
+
+
+def find_payload_folder(internals: Internals) -> str:
+    """Return the folder in which this user keeps payloads."""
+    return os.path.join(internals.config("ANSIBLE_HOME"), PAYLOADS)
+
+
+def read_payload(folder: str, name: str) -> str | None:
+    """Return the payload of that name that this user has kept in the folder; None if there is none, or if another user could have written it."""
+    path = os.path.join(folder, f"{program.PREFIX}{name}")
+    try:
+        program.check_folder(folder)
+        payload = program.check_archive(path).decode("ascii")
+        os.utime(path)
+    except (program.NotRun, OSError, ValueError):
+        return None
+    return payload
+
+
+def keep_payload(folder: str, name: str, payload: str) -> None:
+    """Keep the payload, unless the folder cannot be written, or others can write to it."""
+    path = os.path.join(folder, f"{program.PREFIX}{name}")
+    with contextlib.suppress(program.NotRun, OSError):
+        os.makedirs(folder, 0o700, exist_ok=True)
+        program.check_folder(folder)
+        content = payload.encode()
+        program.write_archive(folder, path, content + program.digest_of(content))
+        program.sweep_archives(folder, path, _UNUSED_SECONDS)
 
 
 @dataclass(frozen=True)

@@ -116,7 +116,8 @@ class Control:
         self.environment = {
             **os.environ,
             "ANSIBLE_COLLECTIONS_PATH": str(BUILD),
-            "ANSIBLE_HOME": str(folder / "ansible"),
+            # Modules are packed once for all scenarios.
+            "ANSIBLE_HOME": str(BUILD / "ansible"),
             "ANSIBLE_CONFIG": str(settings),
             "ANSIBLE_NOCOLOR": "1",
             "XDG_STATE_HOME": str(folder / "state"),

@@ -68,10 +68,14 @@ def execute(action: Action, module_name: str, module_args: Result, task_vars: Re
 
 
 @pytest.fixture(autouse=True)
-def ansible(monkeypatch: pytest.MonkeyPatch) -> None:
+def payloads(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> pathlib.Path:
+    """The folder of the payloads that the control node keeps."""
+    folder = tmp_path / kept.PAYLOADS
+    monkeypatch.setattr(kept, "find_payload_folder", lambda internals: str(folder))
     monkeypatch.setattr(ActionBase, "_execute_module", execute)
     monkeypatch.setattr(ActionBase, "_configure_module", build)
     monkeypatch.setattr(kept, "_has_own_utilities", lambda: False)
+    return folder
 
 
 def last_call(script: bytes) -> str:
@@ -95,6 +99,46 @@ def test_a_host_that_does_not_have_it_gets_it_once() -> None:
     action = Action([{program.ANSWER: program.MISSING}, {"changed": True}])
     assert action.run() == {"changed": True}
     assert last_call(action.sent[1][0]).endswith("'legacy', 0, 'UEsDBA==')")
+
+
+def send_again() -> bytes:
+    """Send the module to another host that does not have it, when Ansible would pack something else; return what is sent."""
+    action = Action([{program.ANSWER: program.MISSING}, {"changed": True}])
+    action.payload = ORDINARY.replace(b"UEs", b"QQQ")
+    action.run()
+    return action.sent[1][0]
+
+
+def test_the_next_host_gets_what_was_packed_for_the_first_one(payloads: pathlib.Path) -> None:
+    Action([{program.ANSWER: program.MISSING}, {"changed": True}]).run()
+    assert last_call(send_again()).endswith("'legacy', 0, 'UEsDBA==')")
+    [file] = payloads.iterdir()
+    assert (payloads.stat().st_mode & 0o777, file.stat().st_mode & 0o777) == (0o700, 0o600)
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o620])
+def test_a_payload_that_others_could_have_written_is_packed_again(payloads: pathlib.Path, mode: int) -> None:
+    Action([{program.ANSWER: program.MISSING}, {"changed": True}]).run()
+    [file] = payloads.iterdir()
+    file.chmod(mode)
+    assert last_call(send_again()).endswith("'QQQDBA==')")
+    assert last_call(send_again()).endswith("'QQQDBA==')")
+
+
+def test_a_damaged_payload_is_packed_again(payloads: pathlib.Path) -> None:
+    Action([{program.ANSWER: program.MISSING}, {"changed": True}]).run()
+    [file] = payloads.iterdir()
+    file.write_bytes(file.read_bytes()[1:])
+    assert last_call(send_again()).endswith("'QQQDBA==')")
+
+
+def test_a_folder_that_others_can_enter_or_that_cannot_be_made_is_not_used(payloads: pathlib.Path) -> None:
+    payloads.mkdir(mode=0o755)
+    assert last_call(send_again()).endswith("'QQQDBA==')")
+    assert list(payloads.iterdir()) == []
+    payloads.rmdir()
+    payloads.write_text("in the way", encoding="ascii")
+    assert last_call(send_again()).endswith("'QQQDBA==')")
 
 
 @pytest.mark.parametrize("answers", [[program.UNUSABLE], [program.MISSING, program.UNUSABLE], [program.MISSING, program.MISSING]])
