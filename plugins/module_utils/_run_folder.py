@@ -125,6 +125,10 @@ class AlreadyWatched(Conflict):
     """Another process holds the lock: a watcher lives."""
 
 
+class AlreadyBegun(Conflict):
+    """This very record has begun on this host in this generation: the order was carried out before, for example because SSH has repeated its command."""
+
+
 def is_locked(domain_uuid: str, folder: str = RUN_FOLDER) -> bool:
     """Whether a process holds the lock of that domain. Creates no lock."""
     try:
@@ -158,7 +162,8 @@ class Ownership:
         record, newest = self._read_generation()
         if generation <= newest:
             self.release_lock()
-            raise Conflict(
+            conflict = AlreadyBegun if (record_id, generation) == (record, newest) else Conflict
+            raise conflict(
                 f"Record {record_id} (generation {generation}) of domain {self._domain_uuid} came too late: "
                 f"record {record} (generation {newest}) was started on this host.",
                 "Nothing was started. Run the task again.",

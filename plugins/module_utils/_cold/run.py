@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import dataclasses
 import time
 import typing as t
 import uuid
@@ -21,7 +22,7 @@ from .._model.cold_moves import ColdAnswer, ColdOrder
 from .._model.errors import Conflict, KvmfleetError
 from .._model.references import HostRef
 from .._module import Result, require_local, require_root
-from .._run_folder import RUN_FOLDER, AlreadyWatched, Ownership, prepare_run_folder
+from .._run_folder import RUN_FOLDER, AlreadyBegun, AlreadyWatched, Ownership, prepare_run_folder
 from .hosts import MoveHosts
 from .journal import ColdJournal
 from .mover import ColdMover
@@ -56,6 +57,9 @@ def carry_out_order(uri: str, order: ColdOrder, open_one: OpenHost = open_host, 
         _check_source(open_one(uri), order)
         ownership = _take_lock(order.uuid, folder)
         generation = _begin_record(ownership, order)
+    except AlreadyBegun:
+        # What the first order has led to is settled.
+        return carry_out_order(uri, dataclasses.replace(order, adopt=True), open_one, folder)
     except KvmfleetError as error:
         return ColdAnswer(order.uuid, None, error.error_code, str(error))
     try:

@@ -27,7 +27,7 @@ from .._model import domain_states
 from .._model.codec import JsonObject
 from .._model.errors import Conflict, Forbidden, InvalidArgument, InvalidState, KvmfleetError, MigrationFailed, Unreachable, Unsafe
 from .._model.saved_domains import FAILED, OVERTAKEN, STARTED, UNKNOWN, RestartOrder, RestartResult, lockable_paths
-from .._run_folder import RUN_FOLDER, AlreadyWatched, Ownership, note_own_act
+from .._run_folder import RUN_FOLDER, AlreadyBegun, AlreadyWatched, Ownership, note_own_act
 from . import qemu_locks
 from .start_checks import check_definition, find_unproved, read_lock_states
 
@@ -93,6 +93,8 @@ class Restart:
             return self._build_result(UNKNOWN, error)
         try:
             generation = self._begin_record(ownership)
+        except AlreadyBegun as error:
+            return self._settle_repeated(error)
         except Conflict as error:
             return self._build_result(OVERTAKEN, error)
         except KvmfleetError as error:
@@ -119,13 +121,29 @@ class Restart:
             self.sleep(_POLL_SECONDS)
         return Ownership(self.order.uuid, self.run_folder)
 
+    def _settle_repeated(self, error: AlreadyBegun) -> RestartResult:
+        """Return the result of the start that this order has led to before; it starts nothing."""
+        try:
+            view, ours = self._look_at_domain()
+        except KvmfleetError as unknown:
+            return self._build_result(UNKNOWN, unknown)
+        if not (ours and self._is_there(view, ours)):
+            return self._build_result(OVERTAKEN, error)
+        return dataclasses.replace(self._verify_state(changed=True), generation=self.order.generation)
+
+    def _look_at_domain(self) -> t.Tuple[domain_states.DomainView, bool]:
+        """Return the domain as this host has it, and whether the host has taken it over by this record."""
+        return self.host.view_domain(self.order.uuid), read_noted_record(self.order.uuid, self.notes_folder) == self.order.record
+
+    def _is_there(self, view: domain_states.DomainView, ours: bool) -> bool:
+        return view.active or (view.present and ours and self.order.wanted == domain_states.SHUTOFF)
+
     def _start_or_settle(self) -> RestartResult:
         try:
-            view = self.host.view_domain(self.order.uuid)
-            ours = read_noted_record(self.order.uuid, self.notes_folder) == self.order.record
+            view, ours = self._look_at_domain()
         except KvmfleetError as error:
             return self._build_result(UNKNOWN, error)
-        if self.order.rejoin and (view.active or (view.present and ours and self.order.wanted == domain_states.SHUTOFF)):
+        if self.order.rejoin and self._is_there(view, ours):
             return self._verify_state(changed=False)
         if view.present and not ours:
             return self._build_result(UNKNOWN if self.order.rejoin else FAILED, self._conflicting_domain(view))

@@ -183,15 +183,16 @@ class Dispatcher:
                     self._keep_start_error(job, error)
             return
         self._warn_of_session(started.session_warning or None)
+        refused = [job for job in jobs if job.uuid in started.refused]
+        # SSH repeats a command whose connection broke before its answer: the first one may have started what the second one was refused.
+        watchers = self._find_started_watchers(refused) if refused else {}
         for job in jobs:
-            refusal = started.refused.get(job.uuid)
-            if refusal:
-                self._keep_start_error(job, Conflict(refusal.msg))
-            else:
-                job.watcher = started.watcher
+            job.watcher = watchers.get(job.uuid) if job.uuid in started.refused else started.watcher
+            if not job.watcher:
+                self._keep_start_error(job, Conflict(started.refused[job.uuid].msg))
 
     def _find_started_watchers(self, jobs: list[MoveJob]) -> dict[str, Watcher]:
-        """Return, by UUID of its domain, each watcher that this run has started although the connection was lost before the source had answered."""
+        """Return, by UUID of its domain, each watcher of these moves that this run has started, if the connection was lost before the source had answered."""
         questions = [job.request.survey_question() for job in jobs]
         try:
             survey = self._follower.wait_for_answer(lambda: self._context.source.prepare_moves(questions))

@@ -41,6 +41,8 @@ class ColdSource(FakeSource):
     def run_phase(self, phase: str, work: dict[str, t.Any]) -> dict[str, t.Any]:
         self.phases.append(phase)
         work = json.loads(json.dumps(work))
+        if phase == "move" and self.repeats_start:
+            self._move(work["orders"])
         result = self._prepare_cold(work["wanted"]) if phase == "prepare" else self._move(work["orders"])
         return t.cast("dict[str, t.Any]", json.loads(json.dumps(result)))
 

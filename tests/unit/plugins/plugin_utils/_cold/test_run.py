@@ -121,6 +121,16 @@ def test_a_task_whose_source_is_lost_is_settled_by_the_next_one(control: ColdCon
     assert control.unsettled() == []
 
 
+@pytest.mark.parametrize("options", [{"method": "shutdown"}, {"method": "save"}])
+def test_an_order_that_ssh_has_repeated_is_the_order_of_this_run(control: ColdControl, options: dict[str, str]) -> None:
+    control.fleet.guest()
+    control.source.repeats_start = True
+    job = control.move(save_folder=str(control.shared) if options["method"] == "save" else None, **options)
+    assert (job.error, job.moved) == (None, True)
+    assert [record.status for record in control.records()] == [s.COMPLETED]
+    assert list(control.places()) == ["kvm2"]
+
+
 def test_a_person_settles_a_lost_move(control: ColdControl) -> None:
     off(control, autostart=True)
     control.source.die_at = 20

@@ -75,6 +75,8 @@ class Site:
         self.phases: list[tuple[str, str]] = []
         self.remembered: dict[str, list[Body]] = {}
         self.before_start: t.Callable[[], None] = lambda: None
+        # As SSH does with a command whose connection was lost before its answer.
+        self.repeats_start = False
         self.after_start: t.Callable[[], None] = lambda: None
         self.deferred: set[str] = set()
         self.passed_on: list[float | None] = []
@@ -187,6 +189,8 @@ class Site:
 
     def phase(self, on: str, phase: str, work: t.Mapping[str, t.Any]) -> Body:
         self.phases.append((on, phase))
+        if phase == "start" and self.repeats_start:
+            self._start(on, work)
         return {"look": self._look, "locks": self._locks, "start": self._start}[phase](on, work)
 
     def _look(self, on: str, work: t.Mapping[str, t.Any]) -> Body:

@@ -138,6 +138,27 @@ def test_domains_are_started_in_their_saved_state_or_in_the_state_of_the_task(si
     assert [record.wanted_state for record in site.ledger.list_records(domain="web")] == ["shut off"]
 
 
+def test_starts_that_ssh_has_repeated_are_those_of_this_run(site: Site) -> None:
+    site.save("web")
+    site.save("idle", state="shut off")
+    site.repeats_start = True
+    result = build_result(site.evacuate(), diff=False)
+    assert [(record["domain"]["name"], record["status"]) for record in result["evacuations"]] == [("web", "done"), ("idle", "done")]
+    assert (result["changed"], "failures" in result) == (True, False)
+
+
+def test_a_start_that_ssh_has_repeated_after_it_failed_is_settled_by_the_next_run(site: Site) -> None:
+    site.save("bad")
+    site.hosts["kvm2"].refuses.add("bad")
+    site.repeats_start = True
+    assert list(errors(site.evacuate())) == ["bad"]
+    assert site.record_summaries() == [("bad", "pre-migrating", "kvm2")]
+    site.repeats_start = False
+    site.evacuate()
+    assert site.record_summaries() == [("bad", "failed", "kvm2")]
+    assert site.running() == {}
+
+
 def test_domains_that_are_not_selected_are_reported(site: Site) -> None:
     site.save("web")
     site.save("app")

@@ -86,6 +86,7 @@ class FakeSource:
         self.session_warning: t.Optional[str] = None
         # How many times the connection is lost: after a start was carried out, and in the surveys that follow it.
         self.lost_answers = 0
+        self.repeats_start = False
         self.silent_surveys = 0
         self.phases: t.List[str] = []
         # What differs from what the fake hosts say: facts by host; needs and policies by domain UUID.
@@ -104,6 +105,9 @@ class FakeSource:
         work = json.loads(json.dumps(work))
         if phase == "start":
             result = self._start(work)
+            if self.repeats_start:
+                # As SSH does with a command whose connection was lost before its answer.
+                result = self._start(work)
             if self.lost_answers:
                 self.lost_answers -= 1
                 raise Unreachable(f"{self.name} cannot be reached: the connection was closed.")

@@ -279,6 +279,14 @@ def test_a_move_is_followed_if_only_the_answer_of_its_start_was_lost(control: Co
     assert len(control.records()) == 1
 
 
+def test_a_start_that_ssh_has_repeated_is_the_start_of_this_run(control: Control) -> None:
+    control.fleet.guest()
+    control.source.repeats_start = True
+    job = run_one_move(control)
+    assert (job.error, job.record.status, job.moved) == (None, s.COMPLETED, True)
+    assert len(control.records()) == 1
+
+
 def test_a_watcher_that_dies_after_the_answer_of_its_start_was_lost_is_replaced(control: Control) -> None:
     control.fleet.guest()
     control.source.lost_answers, control.source.deaths = 1, 1
