@@ -2,7 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Imports all Python files of the collection's plugins, with the ansible-core of the Python that runs this. Prints what fails, and ends with 1 then.
+"""Imports all Python files below some folders of the collection, with the ansible-core that the Python that runs this finds. Prints what fails, and ends
+with 1 then.
 
 ansible-test imports each file in a process of its own, which takes minutes. What a release of ansible-core has renamed or removed shows here too.
 """
@@ -17,9 +18,9 @@ from pathlib import Path
 COLLECTION = ("ansible_collections", "kvmfleet", "migration")
 
 
-def list_names(plugins: Path) -> list[str]:
-    """Return the dotted name of each file, below the collection."""
-    files = sorted(path.relative_to(plugins.parent) for path in plugins.rglob("*.py"))
+def list_names(folder: Path) -> list[str]:
+    """Return the dotted name of each file in a folder, which is a path below that of the collection."""
+    files = sorted(folder.rglob("*.py"))
     return [".".join((*COLLECTION, *path.with_suffix("").parts)).removesuffix(".__init__") for path in files]
 
 
@@ -36,7 +37,7 @@ def import_all(names: list[str]) -> list[str]:
 
 
 def main() -> int:
-    names = list_names(Path("plugins"))
+    names = [name for folder in sys.argv[1:] or ["plugins"] for name in list_names(Path(folder))]
     failed = import_all(names)
     print(f"{len(names)} files, {len(failed)} cannot be imported {failed}")
     return 1 if failed or not names else 0

@@ -35,8 +35,8 @@ MODULES = {
 }
 # What runs beside them all, for most suites keep one processor busy or wait. Whatever is in none of these stages comes with the first.
 STAGES = (
-    (("lint", "types", "units", "docs", "importer", "browser"), ("sanity",)),
-    (("integration",), ("molecule", "sanity-releases")),
+    (("lint", "types", "units", "docs", "importer", "browser"), ("sanity", "sanity-releases")),
+    (("integration",), ("molecule",)),
 )
 STOP_SECONDS = 180
 

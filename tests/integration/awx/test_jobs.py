@@ -39,6 +39,7 @@ def test_a_host_is_drained_and_recovered_and_its_guest_is_moved_back(lab: Lab, s
     assert lab.places(web) == {1: "running"}
 
 
+@pytest.mark.long
 def test_one_domain_is_moved_by_a_job_with_a_limit_and_many_forks(lab: Lab, guest: Make, awx: Awx) -> None:
     web, name = guest("web"), lab.host(1)
     refused = awx.run("migrate", source=name, domain="nosuch", destination=lab.host(2))
@@ -66,6 +67,7 @@ def test_answers_of_a_survey_limit_a_move(lab: Lab, guest: Make, awx: Awx) -> No
     assert lab.places(web) == {1: "running"}
 
 
+@pytest.mark.long
 def test_a_move_is_seen_and_aborted_by_jobs_that_do_not_know_its_host(lab: Lab, site: Site, guest: Make, awx: Awx) -> None:
     """The record names the user and the job of AWX, and a second abort of the same record changes nothing."""
     web = guest("web", *ENDLESS)

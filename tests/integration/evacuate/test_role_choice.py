@@ -19,6 +19,7 @@ from ansible_collections.kvmfleet.migration.tests.integration.support.site impor
 FULL: dict[str, t.Any] = {"reserved_memory_mib": 100_000_000}
 
 
+@pytest.mark.long
 def test_named_domains_are_started_on_the_named_host_and_bad_input_is_refused_first(site: Site, guest: Make, tmp_path: pathlib.Path) -> None:
     site.environment["ANSIBLE_SHOW_CUSTOM_STATS"] = "true"
     for name in ("web", "app", "db"):

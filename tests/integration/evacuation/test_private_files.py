@@ -85,6 +85,7 @@ def test_firmware_variables_on_shared_storage_go_with_the_guest(site: Site, gues
     assert site.fleet() == {2: {"web"}, 3: set()}
 
 
+@pytest.mark.long
 def test_a_domain_whose_backing_file_only_the_dead_host_had_is_not_started(site: Site, guest: Make) -> None:
     """The guest is off, so that only the image says what it is built on."""
     guest("web", "--off")

@@ -29,6 +29,7 @@ def receiver(site: Site) -> Iterator[Receiver]:
         yield receiver
 
 
+@pytest.mark.long
 def test_a_host_with_another_domain_of_that_name_is_refused_and_another_one_starts_it(site: Site, guest: Make, receiver: Receiver) -> None:
     guest("web")
     site.protect()

@@ -28,6 +28,7 @@ def give_maps(site: Site, maps: Maps) -> None:
             site.variable(number, f"kvmfleet_{kind}_map", names)
 
 
+@pytest.mark.long
 def test_a_guest_starts_with_the_names_of_the_survivor_and_comes_home_as_it_was(lab: Lab, other_names: None, site: Site, guest: Make) -> None:
     name = make_named(lab, guest, "named")
     before = definitions_on(lab, name, 1)

@@ -77,6 +77,7 @@ def test_a_module_is_sent_once_and_answers_as_if_it_was_sent_each_time(lab: Lab,
     assert facts_in(ask(who, "--check", "--diff")) == usual
 
 
+@pytest.mark.long
 def test_errors_and_warnings_are_those_of_a_module_that_is_sent(lab: Lab, control: Control) -> None:
     ask(control)
     assert archives(lab)

@@ -64,6 +64,7 @@ def read_only_uri(lab: Lab) -> t.Iterator[t.Callable[[int], str]]:
     lab.on(1, "rm", key)
 
 
+@pytest.mark.long
 def test_a_user_sees_a_migration_and_cannot_end_it(lab: Lab, control: Control, user: Control, endless: str) -> None:
     running = control.begin_move(endless, **HELD)
     uuid = lab.uuid(endless)

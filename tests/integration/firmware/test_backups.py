@@ -16,6 +16,7 @@ from ansible_collections.kvmfleet.migration.tests.integration.scheduler.support.
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import HELD, Lab, eventually
 
 
+@pytest.mark.long
 def test_an_incremental_backup_at_the_destination_has_exactly_what_changed(lab: Lab, control: Desk, backups: Backups) -> None:
     backups.write(1, 1)
     backups.checkpoint(1, "monday")

@@ -43,7 +43,8 @@ def status(control: Protection, *options: str) -> list[str]:
     return [found["msg"] for found in result["foreign_acts"]]
 
 
-@pytest.mark.parametrize("look", [pytest.param(protect, marks=pytest.mark.long), status])
+@pytest.mark.long
+@pytest.mark.parametrize("look", [protect, status])
 def test_what_virsh_does_to_a_guest_is_written_once(lab: Lab, control: Protection, guests: Make, look: Look) -> None:
     one, two, name = lab.host(1), lab.host(2), guests("web1")
     assert protect(control) == []

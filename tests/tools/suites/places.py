@@ -41,3 +41,12 @@ def environment(venv: Path = VENV, /, **extra: str) -> dict[str, str]:
         "NO_COLOR": "1",
         **extra,
     }
+
+
+def link_ansible(folder: Path) -> Path:
+    """Return that folder, through which a Python sees C(ansible.module_utils), as that of a host does, and no other package."""
+    folder.mkdir(exist_ok=True)
+    link = folder / "ansible"
+    if not link.is_symlink():
+        link.symlink_to(next(VENV.glob("lib/python*/site-packages/ansible")))
+    return folder

@@ -16,8 +16,12 @@ from .results import Results
 
 REPORTS = places.COPY / "tests" / "output" / "junit"
 HOST_PYTHONS = ("3.9", "3.10", "3.11", "3.12", "3.13")
-# The first and the last Python of hosts: what these two have, those between them have too. The unit tests import all code with 3.11.
-TARGETS = ("3.9", "3.13")
+# What the first and the last of them have, those between them have too. The unit tests import all code with 3.11.
+OLDEST, NEWEST = HOST_PYTHONS[0], HOST_PYTHONS[-1]
+FOR_HOSTS = ("plugins/modules", "plugins/module_utils")
+IMPORT = "tests/tools/import_plugins.py"
+# It takes minutes for the code of the tests, which ruff and mypy check.
+PYLINT, PYLINT_READS = "pylint", "plugins/"
 # The virtual environment that ansible-test is in serves, too.
 HERE = ("--controller", "origin:python=default")
 NOT_APPLICABLE = "No tests applicable."
@@ -35,14 +39,25 @@ SILENT_SECONDS = 1800
 
 
 def run(results: Results) -> None:
-    """Run every sanity test with the ansible-core of the virtual environment."""
+    """Run the sanity tests with the ansible-core of the virtual environment, and import what runs on hosts with their newest Python."""
     targets: list[str] = []
-    for version in TARGETS:
-        if interpreters.find(version):
-            targets += ["--target-python", version]
-        else:
-            results.skip(f"Python {version}", "not on this machine")
-    run_with(results, places.VENV, "", *HERE, *targets)
+    if interpreters.find(OLDEST):
+        targets = ["--target-python", OLDEST]
+    else:
+        results.skip(f"Python {OLDEST}", "not on this machine")
+    run_with(results, places.VENV, "", *HERE, *targets, "--skip-test", PYLINT)
+    run_with(results, places.VENV, "", *HERE, "--test", PYLINT, PYLINT_READS)
+    _import_host_code(results)
+
+
+def _import_host_code(results: Results) -> None:
+    """Import it in one process; ansible-test takes a process for each file, also of what runs on control nodes."""
+    name, python = f"host code is imported with Python {NEWEST}", interpreters.find(NEWEST)
+    if python is None:
+        results.skip(name, "not on this machine")
+        return
+    path = f"{places.BUILD}:{places.link_ansible(places.BUILD / 'only-ansible')}"
+    results.check(name, [str(python), IMPORT, *FOR_HOSTS], env={**places.environment(), "PYTHONPATH": path})
 
 
 def run_with(results: Results, venv: Path, prefix: str, *options: str) -> None:

@@ -62,16 +62,6 @@ def _run_oldest(results: Results, folder: dict[str, str], marked: str) -> None:
     elif not interpreters.make_venv(python, venv, ["pytest", "pytest-xdist", "hypothesis"]):
         results.add(f"{name}: no virtual environment", passed=False)
     else:
-        packages = _only_ansible(venv)
+        packages = places.link_ansible(venv / "only-ansible")
         env = places.environment(venv, PYTHONPATH=f"{places.BUILD}:{packages}", **folder)
         pytest.run(results, f"python{OLDEST}", places.tool("python", venv), [*AT_ONCE, "-m", marked, *paths], env)
-
-
-def _only_ansible(venv: Path) -> Path:
-    """Return a folder through which that Python sees ansible.module_utils, as a host does, and no other package."""
-    folder = venv / "only-ansible"
-    folder.mkdir(exist_ok=True)
-    link = folder / "ansible"
-    if not link.is_symlink():
-        link.symlink_to(next(places.VENV.glob("lib/python*/site-packages/ansible")))
-    return folder
