@@ -14,7 +14,6 @@ from .results import Results
 
 # What Ansible itself reads, and its rules for that. The others judge text, with tools that hardly change; import_plugins is the short form of "import".
 TESTS = ("ansible-doc", "runtime-metadata", "validate-modules")
-IMPORT = "tests/tools/import_plugins.py"
 # These run real plays, with the release whose Python they are given.
 PLAYS = "tests/unit/variables"
 
@@ -23,7 +22,7 @@ def run(results: Results) -> None:
     """Import all plugins with each release, on its own Python; run those tests and plays with the last one."""
     chosen = [word for test in TESTS for word in ("--test", test)]
     for release in releases.others(results, releases.ENDS):
-        results.check(f"{release.prefix}every plugin is imported", [places.tool("python", release.venv), IMPORT], env=places.environment(release.venv))
+        results.check(f"{release.prefix}every plugin is imported", [places.tool("python", release.venv), sanity.IMPORT], env=places.environment(release.venv))
         if release.version == releases.ENDS[-1]:
             sanity.run_with(results, release.venv, release.prefix, *sanity.HERE, "--target-python", "default", *chosen)
             run_plays(results, release)

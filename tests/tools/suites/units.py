@@ -14,8 +14,8 @@ from pathlib import Path
 
 from . import interpreters, places, pytest
 from .results import Results
+from .sanity import OLDEST
 
-OLDEST = "3.9"
 # Ledgers and state files wait for the disk at each write, which nothing here is about. A run leaves less than a GiB.
 MEMORY = Path("/dev/shm")
 LEAST_BYTES = 3 * 2**30
