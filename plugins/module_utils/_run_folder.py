@@ -144,6 +144,11 @@ def is_locked(domain_uuid: str, folder: str = RUN_FOLDER) -> bool:
     return False
 
 
+def is_newest(record_id: str, generation: int, domain_uuid: str, folder: str = RUN_FOLDER) -> bool:
+    """Whether the last record that has begun for that domain on this host is this one, in this generation. Does not need the lock."""
+    return read_json(lock_path(domain_uuid, folder)) == {"record": record_id, "generation": generation}
+
+
 class Ownership:
     """The lock of one domain, held until L(release_lock) or the end of the process."""
 

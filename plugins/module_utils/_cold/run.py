@@ -22,7 +22,7 @@ from .._model.cold_moves import ColdAnswer, ColdOrder
 from .._model.errors import Conflict, KvmfleetError
 from .._model.references import HostRef
 from .._module import Result, require_local, require_root
-from .._run_folder import RUN_FOLDER, AlreadyBegun, AlreadyWatched, Ownership, prepare_run_folder
+from .._run_folder import RUN_FOLDER, AlreadyBegun, AlreadyWatched, Ownership, is_newest, prepare_run_folder
 from .hosts import MoveHosts
 from .journal import ColdJournal
 from .mover import ColdMover
@@ -55,7 +55,7 @@ def carry_out_order(uri: str, order: ColdOrder, open_one: OpenHost = open_host, 
     """Carry out one order under the lock of its domain. An order that came too late, or whose domain another process moves, is refused."""
     try:
         _check_source(open_one(uri), order)
-        ownership = _take_lock(order.uuid, folder)
+        ownership = _take_lock(order, folder)
         generation = _begin_record(ownership, order)
     except AlreadyBegun:
         # What the first order has led to is settled.
@@ -82,15 +82,16 @@ def _check_source(host: Host, order: ColdOrder) -> None:
         raise Conflict(f"This host is not {source.label}, which is the source of record {order.record.id}.", f"Run the task on {source.label}.")
 
 
-def _take_lock(domain_uuid: str, folder: str) -> Ownership:
-    deadline = time.monotonic() + LOCK_SECONDS
+def _take_lock(order: ColdOrder, folder: str) -> Ownership:
+    """Wait for the lock of the domain. A process that carries out this very order, which SSH has repeated since, may take as long as it needs."""
+    record, deadline = order.record, time.monotonic() + LOCK_SECONDS
     while True:
         with contextlib.suppress(AlreadyWatched):
-            return Ownership(domain_uuid, folder)
-        if time.monotonic() >= deadline:
+            return Ownership(order.uuid, folder)
+        if time.monotonic() >= deadline and not is_newest(record.record_id, record.generation, order.uuid, folder):
             break
         time.sleep(_POLL_SECONDS)
-    raise Conflict(f"Another process on this host moves domain {domain_uuid}, or shuts it down.", "Wait for its end, and run the task again.")
+    raise Conflict(f"Another process on this host moves domain {order.uuid}, or shuts it down.", "Wait for its end, and run the task again.")
 
 
 def _begin_record(ownership: Ownership, order: ColdOrder) -> int:

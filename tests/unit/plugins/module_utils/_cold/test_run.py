@@ -22,6 +22,9 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._run_folder imp
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI, UUID
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._cold.pair import THERE, Pair
 
+# Longer than LOCK_SECONDS by any clock.
+MANY = 5
+
 
 @pytest.fixture
 def pair(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Pair:
@@ -53,6 +56,33 @@ def test_an_order_waits_for_the_lock_of_its_domain(pair: Pair) -> None:
         assert "Another process on this host moves domain" in refuses(pair, carry_out(pair))
     finally:
         ownership.release_lock()
+
+
+def test_a_repeated_order_waits_as_long_as_the_first_one_works(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = Ownership(UUID, str(pair.folder / "run"))
+    first.begin_record(pair.record.record_id, pair.record.generation)
+    waits: list[float] = []
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == MANY:
+            first.release_lock()
+
+    monkeypatch.setattr(run.time, "sleep", wait)
+    answer = carry_out(pair, status=s.RUNNING)
+    assert len(waits) == MANY
+    # The first one has ended without doing anything, and its move is finished.
+    assert answer.record is not None
+    assert (answer.record.status, pair.places()) == (s.COMPLETED, {"kvm2": ds.SHUTOFF})
+
+
+def test_an_order_of_another_generation_does_not_wait_for_longer(pair: Pair) -> None:
+    settling = Ownership(UUID, str(pair.folder / "run"))
+    settling.take_over(pair.record.record_id, pair.record.generation)
+    try:
+        assert "Another process on this host moves domain" in refuses(pair, carry_out(pair))
+    finally:
+        settling.release_lock()
 
 
 def test_an_order_that_comes_after_its_record_was_settled_is_refused(pair: Pair) -> None:
