@@ -77,9 +77,10 @@ class DirtyRates:
         return {uuid: seconds for uuid, seconds in times.items() if seconds is not None}
 
 
-# For how long the processors of a guest are observed at least, and the share of one core below which the guest is idle: a Linux without work uses more.
+# For how long the processors of a guest are observed at least, and the share of one core below which the guest is idle: in that time it could write 12 MiB a
+# second, if it did nothing else.
 _IDLE_SECONDS = 0.2
-_IDLE_SHARE = 0.001
+_IDLE_SHARE = 0.003
 _TASKS_FOLDER = "/proc/{}/task"
 # QEMU names the threads of processors "CPU 0/KVM" and so on. The first number of schedstat is the time on a core, the second one that in its queue, in
 # nanoseconds.
