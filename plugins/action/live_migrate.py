@@ -62,9 +62,13 @@ class ActionModule(FleetAction):
         return {**result, "warnings": list(dict.fromkeys(warnings))} if warnings else result
 
     def _verify_drain(self, work: Result, planned: dict[str, t.Any], moved: dict[str, t.Any], task_vars: Result) -> dict[str, t.Any]:
-        """Return the result of C(drain_verify); nothing if the role has to query hosts for it first, or if it fails, which the role's own task then reports."""
+        """Return the result of C(drain_verify); nothing if a task of the role has to do this.
+
+        That is so if hosts have to be queried first; if it fails, which that task reports; and if a move has failed, because Ansible publishes the statistics
+        of successful tasks only.
+        """
         host = self.target_host(task_vars)
-        if not set(planned["shares"][host]["ends"]) <= set(moved.get("_seen") or {}):
+        if moved.get("failed") or not set(planned["shares"][host]["ends"]) <= set(moved.get("_seen") or {}):
             return {}
         results = {"answered": planned["_answered"], "moved": {host: moved}}
         options = {**t.cast(Result, work["verify"]), "plan": planned["plan"], "_work": results}

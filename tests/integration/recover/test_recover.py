@@ -56,6 +56,15 @@ def test_a_drained_and_rebooted_host_is_recovered_with_all_its_guests(lab: Lab, 
     assert lab.places(stopped) == {1: "shut off"}
 
 
+def test_a_drain_in_which_a_move_fails_publishes_what_is_left(lab: Lab, operator: Operator, guest: Make, slow: str) -> None:
+    guest("web")
+    lab("slow", lab.host(1), "--mbit", "8")
+    run = operator.playbook("drain", target=lab.host(1), drain_host_options={"timeout_seconds": 5})
+    lab("heal", lab.host(1))
+    own = run.stats["drain_host_result"][lab.host(1)]
+    assert (run.code, own["safe_to_reboot"], names(own["failed"]), names(own["moved"])) == (2, False, [slow], ["web"]), run.text
+
+
 @pytest.mark.long
 def test_a_guest_that_was_drained_twice_is_moved_back_to_its_origin_only(lab: Lab, operator: Operator, guest: Make) -> None:
     far = guest("far")

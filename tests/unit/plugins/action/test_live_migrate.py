@@ -41,6 +41,7 @@ class Step:
         self.planned: list[Result] = []
         self.verified: list[Result] = []
         self.moved: list[Result] = []
+        self.failed: Result = {}
         monkeypatch.setattr(FleetAction, "run_with_options", lambda action, task_vars: self._move(action))
 
     def run(self, **work: t.Any) -> Result:
@@ -65,7 +66,7 @@ class Step:
         self.moved.append(action._task.args)
         for error in self.move_errors:
             raise error
-        return {"changed": True, "migrations": [], "_seen": self.seen, "warnings": ["old", "new"]}
+        return {"changed": True, "migrations": [], "_seen": self.seen, "warnings": ["old", "new"], **self.failed}
 
     def _verify(self, options: Result) -> Result:
         self.verified.append(options)
@@ -103,6 +104,13 @@ def test_a_drain_whose_hosts_must_still_be_asked_is_verified_by_the_role(step: S
     del step.seen["kvm2"]
     assert "_verified" not in step.run(plan=OPTIONS, look=True, verify=VERIFY)
     assert step.verified == []
+
+
+def test_a_drain_in_which_a_move_failed_is_verified_by_the_role(step: Step) -> None:
+    """Ansible does not publish the statistics of a task that failed."""
+    step.failed = {"failed": True, "msg": "The move took too long."}
+    done = step.run(plan=OPTIONS, look=True, verify=VERIFY)
+    assert (done["failed"], "_verified" in done, step.verified) == (True, False, [])
 
 
 def test_the_role_reports_why_a_drain_cannot_be_verified(step: Step) -> None:
