@@ -33,9 +33,10 @@ MODULES = {
     "power-cuts": "power_cuts",
     "machine-cuts": "machine_cuts",
 }
-# What runs beside them all, for most suites keep one processor busy or wait. Whatever is in none of these stages comes with the first.
+# What runs beside what is shown: each of these keeps one processor busy, and unit tests and scenarios also wait. Whatever is in none of these stages comes with
+# the first.
 STAGES = (
-    (("lint", "types", "units", "docs", "importer", "browser"), ("sanity", "sanity-releases")),
+    (("units",), ("lint", "types", "docs", "importer", "browser", "sanity", "sanity-releases")),
     (("integration",), ("molecule",)),
 )
 STOP_SECONDS = 180
