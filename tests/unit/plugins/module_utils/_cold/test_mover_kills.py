@@ -90,7 +90,7 @@ def test_a_move_arrives(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch,
     check_end(pair, kind, "not killed")
 
 
-@pytest.mark.parametrize("lost", [False, True])
+@pytest.mark.parametrize("lost", [False, pytest.param(True, marks=pytest.mark.long)])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_move_that_is_killed_at_any_moment_is_settled(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, kind: tuple[str, dict[str, t.Any]], lost: bool
