@@ -76,9 +76,9 @@ def test_stored_readings_are_limited_and_damaged_ones_are_skipped(lab: Lab, cont
     (stored,) = readings(lab)
     number = int(stored.partition(".")[0])
     reading = json.loads(lab.on(1, "cat", f"{FOLDER}/{stored}"))
-    lab.on(
-        1, "sh", "-c", f"cd {FOLDER} && for back in $(seq 1 60); do head -c 200 /dev/urandom >$(({number} - 40 * $back)).json; done; mkdir {number + 1}.json"
-    )
+    # The names are seconds since the boot of the machine, which may have been minutes ago.
+    damaged = " ".join(f"{number - 101 - back}.json" for back in range(60))
+    lab.on(1, "sh", "-c", f"cd {FOLDER} && for name in {damaged}; do head -c 200 /dev/urandom >$name; done; mkdir {number - 1}.json")
     older = {**reading, "at": {**reading["at"], "seconds": reading["at"]["seconds"] - 100}}
     lab.on(1, "sh", "-c", f"mv {FOLDER}/{stored} /tmp/{stored}.kept; echo '{json.dumps(older)}' >{FOLDER}/{number - 100}.json")
     facts = control.facts(1, load_seconds=300)
