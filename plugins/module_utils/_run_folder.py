@@ -163,10 +163,12 @@ class Ownership:
             raise AlreadyWatched(f"The move of domain {domain_uuid} is already watched on this host.") from error
 
     def begin_record(self, record_id: str, generation: int) -> None:
-        """Write that this process acts for this record now. Raises L(Conflict) if the record, or a newer one, has already begun on this host."""
+        """Write that this process acts for this record now.
+
+        Raises L(Conflict) if the record, or a newer one, has already begun on this host. Whatever it raises, the lock is still held.
+        """
         record, newest = self._read_generation()
         if generation <= newest:
-            self.release_lock()
             conflict = AlreadyBegun if (record_id, generation) == (record, newest) else Conflict
             raise conflict(
                 f"Record {record_id} (generation {generation}) of domain {self._domain_uuid} came too late: "
@@ -203,7 +205,6 @@ class Ownership:
         try:
             os.pwrite(self._descriptor, content.ljust(128) + b"\n", 0)
         except OSError as error:
-            self.release_lock()
             raise Internal(
                 f"The lock file of domain {self._domain_uuid} cannot be written: {error.strerror}.",
                 "Nothing was started. Free space under /run/kvmfleet on this host, then run the task again.",

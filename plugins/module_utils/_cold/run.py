@@ -16,10 +16,11 @@ import uuid
 
 from .._libvirt.host import open_host
 from .._libvirt.interface import Host, OpenHost
-from .._live_watchers import identify_watcher
+from .._live_watchers import identify_watcher, read_state_file
+from .._model import statuses as s
 from .._model.codec import Json, decode, encode
 from .._model.cold_moves import ColdAnswer, ColdOrder
-from .._model.errors import Conflict, KvmfleetError
+from .._model.errors import Conflict, KvmfleetError, MigrationFailed
 from .._model.references import HostRef
 from .._module import Result, require_local, require_root
 from .._run_folder import RUN_FOLDER, AlreadyBegun, AlreadyWatched, Ownership, is_newest, prepare_run_folder
@@ -56,19 +57,43 @@ def carry_out_order(uri: str, order: ColdOrder, open_one: OpenHost = open_host, 
     try:
         _check_source(open_one(uri), order)
         ownership = _take_lock(order, folder)
-        generation = _begin_record(ownership, order)
-    except AlreadyBegun:
-        # What the first order has led to is settled.
-        return carry_out_order(uri, dataclasses.replace(order, adopt=True), open_one, folder)
     except KvmfleetError as error:
-        return ColdAnswer(order.uuid, None, error.error_code, str(error))
+        return _refuse_order(order, error)
     try:
-        record = order.record.raise_generation(generation)
-        journal = ColdJournal(record, identify_watcher(str(uuid.uuid4())), order.adopt, folder)
-        hosts = MoveHosts(record, uri, order.destination_uri, open_one, time.monotonic, time.sleep)
-        return ColdMover(order, journal, hosts, folder).carry_out()
+        return _carry_out_locked(uri, order, ownership, open_one, folder)
     finally:
         ownership.release_lock()
+
+
+def _carry_out_locked(uri: str, order: ColdOrder, ownership: Ownership, open_one: OpenHost, folder: str) -> ColdAnswer:
+    try:
+        generation = _begin_record(ownership, order)
+    except AlreadyBegun:
+        return _read_end(order, folder) or _carry_out_locked(uri, dataclasses.replace(order, adopt=True), ownership, open_one, folder)
+    except KvmfleetError as error:
+        return _refuse_order(order, error)
+    record = order.record.raise_generation(generation)
+    journal = ColdJournal(record, identify_watcher(str(uuid.uuid4())), order.adopt, folder)
+    hosts = MoveHosts(record, uri, order.destination_uri, open_one, time.monotonic, time.sleep)
+    return ColdMover(order, journal, hosts, folder).carry_out()
+
+
+def _refuse_order(order: ColdOrder, error: KvmfleetError) -> ColdAnswer:
+    return ColdAnswer(order.uuid, None, error.error_code, str(error))
+
+
+def _read_end(order: ColdOrder, folder: str) -> t.Optional[ColdAnswer]:
+    """Return how the move of an order has ended that has come before, as its state file tells; null if it has not ended.
+
+    This order may be late: the control node may have read that end already, and closed the record.
+    """
+    state = read_state_file(order.uuid, folder)
+    if state is None or state.record.id != order.record.id or state.record.status not in s.CLOSED:
+        return None
+    record = state.record
+    if record.status == s.COMPLETED:
+        return ColdAnswer(order.uuid, record, None, "")
+    return ColdAnswer(order.uuid, record, MigrationFailed.error_code, str(record.last_detail))
 
 
 def _check_source(host: Host, order: ColdOrder) -> None:
@@ -88,7 +113,8 @@ def _take_lock(order: ColdOrder, folder: str) -> Ownership:
     while True:
         with contextlib.suppress(AlreadyWatched):
             return Ownership(order.uuid, folder)
-        if time.monotonic() >= deadline and not is_newest(record.record_id, record.generation, order.uuid, folder):
+        is_repeated = not order.adopt and is_newest(record.record_id, record.generation, order.uuid, folder)
+        if time.monotonic() >= deadline and not is_repeated:
             break
         time.sleep(_POLL_SECONDS)
     raise Conflict(f"Another process on this host moves domain {order.uuid}, or shuts it down.", "Wait for its end, and run the task again.")

@@ -137,12 +137,20 @@ def _open_journal(order: StartOrder, watcher: Watcher, ownership: Ownership, fol
 def _take_lock(order: StartOrder, folder: str) -> t.Tuple[StartOrder, Ownership]:
     """Take the domain's lock. Return the order with the record and the generation that are valid now."""
     ownership = Ownership(order.uuid, folder)
+    try:
+        return _begin_record(order, ownership, folder), ownership
+    except KvmfleetError:
+        ownership.release_lock()
+        raise
+
+
+def _begin_record(order: StartOrder, ownership: Ownership, folder: str) -> StartOrder:
     if not order.adopt:
         ownership.begin_record(str(order.record.id), order.record.generation)
-        return order, ownership
+        return order
     record = _read_newest_record(order.record, folder)
     generation = ownership.take_over(str(record.id), record.generation)
-    return dataclasses.replace(order, record=dataclasses.replace(record, generation=generation)), ownership
+    return dataclasses.replace(order, record=dataclasses.replace(record, generation=generation))
 
 
 def _read_newest_record(record: MoveRecord, folder: str) -> MoveRecord:

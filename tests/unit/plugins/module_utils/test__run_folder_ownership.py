@@ -14,7 +14,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Internal
-from ansible_collections.kvmfleet.migration.plugins.module_utils._run_folder import AlreadyWatched, Ownership, lock_path
+from ansible_collections.kvmfleet.migration.plugins.module_utils._run_folder import AlreadyWatched, Ownership, is_locked, lock_path
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import UUID
 
 HOLDER = """
@@ -42,15 +42,17 @@ def test_one_process_holds_the_lock_until_it_dies(tmp_path: pathlib.Path) -> Non
     ownership_in(tmp_path).release_lock()
 
 
-def test_a_lock_that_cannot_be_written_starts_nothing_and_is_released(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_that_cannot_be_written_starts_nothing(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*dummy: t.Any) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "pwrite", full)
         for write in (lambda owned: owned.begin_record("r1", 1), lambda owned: owned.take_over("r1", 1)):
+            ownership = ownership_in(tmp_path)
             with pytest.raises(Internal, match=r"No space left.*Nothing was started"):
-                write(ownership_in(tmp_path))
+                write(ownership)
+            ownership.release_lock()
     ownership = ownership_in(tmp_path)
     ownership.begin_record("r1", 1)
     ownership.release_lock()
@@ -62,18 +64,23 @@ def test_a_generation_must_be_higher_than_the_last_one(tmp_path: pathlib.Path) -
         ownership.begin_record(record, generation)
         ownership.release_lock()
     for late in (9, 8, 1, 0, -1):
+        ownership = ownership_in(tmp_path)
         with pytest.raises(Conflict, match=r"came too late: record r9 \(generation 9\)"):
-            ownership_in(tmp_path).begin_record("late", late)
+            ownership.begin_record("late", late)
+        ownership.release_lock()
     ownership_in(tmp_path).begin_record("r10", 10)
 
 
-def test_a_refused_generation_releases_the_lock(tmp_path: pathlib.Path) -> None:
+def test_a_refused_generation_keeps_the_lock(tmp_path: pathlib.Path) -> None:
     first = ownership_in(tmp_path)
     first.begin_record("r1", 5)
     first.release_lock()
+    second = ownership_in(tmp_path)
     with pytest.raises(Conflict):
-        ownership_in(tmp_path).begin_record("r0", 5)
-    ownership_in(tmp_path).release_lock()
+        second.begin_record("r0", 5)
+    assert (second.has_begun("r1", 5), second.has_begun("r0", 5), is_locked(UUID, str(tmp_path))) == (True, False, True)
+    second.release_lock()
+    assert not is_locked(UUID, str(tmp_path))
 
 
 def test_taking_over_gets_the_next_generation(tmp_path: pathlib.Path) -> None:

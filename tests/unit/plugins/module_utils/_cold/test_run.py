@@ -17,6 +17,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._cold.run impor
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states as ds
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.cold_moves import ColdAnswer, ColdOrder
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import MigrationFailed
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 from ansible_collections.kvmfleet.migration.plugins.module_utils._run_folder import Ownership
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI, UUID
@@ -74,6 +75,29 @@ def test_a_repeated_order_waits_as_long_as_the_first_one_works(pair: Pair, monke
     # The first one has ended without doing anything, and its move is finished.
     assert answer.record is not None
     assert (answer.record.status, pair.places()) == (s.COMPLETED, {"kvm2": ds.SHUTOFF})
+
+
+def test_another_run_that_settles_the_record_does_not_wait_for_longer(pair: Pair) -> None:
+    working = Ownership(UUID, str(pair.folder / "run"))
+    working.begin_record(pair.record.record_id, pair.record.generation)
+    try:
+        assert "Another process on this host moves domain" in refuses(pair, carry_out(pair, adopt=True, status=s.RUNNING))
+    finally:
+        working.release_lock()
+
+
+@pytest.mark.parametrize("ended", [s.FAILED, s.COMPLETED])
+def test_an_order_that_comes_again_after_its_move_has_ended_changes_nothing(pair: Pair, ended: str) -> None:
+    pair.destination.refuse = {"define": MigrationFailed("Failed to define.")} if ended == s.FAILED else {}
+    first = carry_out(pair, status=s.RUNNING)
+    assert first.record is not None
+    assert first.record.status == ended
+    pair.destination.refuse = {}
+    before = pair.places()
+    again = carry_out(pair, status=s.RUNNING)
+    assert (again, pair.places()) == (first, before)
+    # Nor does it hinder the next record.
+    assert carry_out(pair, generation=pair.record.generation + 1, status=s.RUNNING).record is not None
 
 
 def test_an_order_of_another_generation_does_not_wait_for_longer(pair: Pair) -> None:
