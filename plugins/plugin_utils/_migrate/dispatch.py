@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import typing as t
 from dataclasses import field, replace
 
@@ -176,28 +177,49 @@ class Dispatcher:
         try:
             started = decode(StartAnswer, self._context.source.start_watcher(work))
         except KvmfleetError as error:
-            watchers = self._find_started_watchers(jobs) if isinstance(error, Unreachable) else {}
+            watchers: dict[str, Watcher] = {}
+            if isinstance(error, Unreachable):
+                with contextlib.suppress(KvmfleetError):
+                    watchers = self._find_started_watchers(jobs)
             for job in jobs:
                 job.watcher = watchers.get(job.uuid)
                 if not job.watcher:
                     self._keep_start_error(job, error)
             return
         self._warn_of_session(started.session_warning or None)
-        refused = [job for job in jobs if job.uuid in started.refused]
-        # SSH repeats a command whose connection broke before its answer: the first one may have started what the second one was refused.
-        watchers = self._find_started_watchers(refused) if refused else {}
         for job in jobs:
-            job.watcher = watchers.get(job.uuid) if job.uuid in started.refused else started.watcher
+            job.watcher = None if job.uuid in started.refused else started.watcher
+        self._settle_refused([job for job in jobs if not job.watcher], started.refused)
+
+    def _settle_refused(self, jobs: list[MoveJob], refused: t.Mapping[str, Refusal]) -> None:
+        """Follow moves that the first of two commands has started, and the second one was refused: SSH repeats one whose connection broke before its answer."""
+        if not jobs:
+            return
+        try:
+            watchers = self._find_started_watchers(jobs)
+        except KvmfleetError as error:
+            for job in jobs:
+                self._keep_start_error(job, self._unknown_start_error(job, refused[job.uuid], error))
+            return
+        for job in jobs:
+            job.watcher = watchers.get(job.uuid)
             if not job.watcher:
-                self._keep_start_error(job, Conflict(started.refused[job.uuid].msg))
+                self._keep_start_error(job, Conflict(refused[job.uuid].msg))
+
+    def _unknown_start_error(self, job: MoveJob, refusal: Refusal, error: KvmfleetError) -> Unreachable:
+        source = self._context.source.name
+        return Unreachable(
+            f"{source} refused the move of domain {job.request.label}. {refusal.msg} Whether this task has started that move is not known: {error.message}",
+            f"Its record stays open. Run the task again when {source} can be reached: it follows the move, or begins it.",
+        )
 
     def _find_started_watchers(self, jobs: list[MoveJob]) -> dict[str, Watcher]:
-        """Return, by UUID of its domain, each watcher of these moves that this run has started, if the connection was lost before the source had answered."""
+        """Return, by UUID of its domain, each watcher of these moves that this run has started, if the connection was lost before the source had answered.
+
+        Raises the error of a source that does not tell.
+        """
         questions = [job.request.survey_question() for job in jobs]
-        try:
-            survey = self._follower.wait_for_answer(lambda: self._context.source.prepare_moves(questions))
-        except KvmfleetError:
-            return {}
+        survey = self._follower.wait_for_answer(lambda: self._context.source.prepare_moves(questions))
         found = {job.uuid: (job, d.read_watch(domain)) for job, domain in zip(jobs, survey.domains, strict=True)}
         return {uuid: watch.watcher for uuid, (job, watch) in found.items() if watch and watch.watcher and self._is_started_by_us(job, watch)}
 

@@ -287,6 +287,27 @@ def test_a_start_that_ssh_has_repeated_is_the_start_of_this_run(control: Control
     assert len(control.records()) == 1
 
 
+@pytest.mark.parametrize("trouble", [e.Internal("live_migrate ended before it had answered."), e.Forbidden("The user has lost its rights.")])
+def test_a_repeated_start_is_left_open_if_the_source_does_not_tell_what_the_first_one_has_started(
+    control: Control, monkeypatch: pytest.MonkeyPatch, trouble: e.KvmfleetError
+) -> None:
+    control.fleet.guest()
+    control.source.repeats_start = True
+    prepare, asked = control.source.prepare_moves, list[int]()
+
+    def prepare_once(*args: t.Any) -> t.Any:
+        asked.append(1)
+        if len(asked) > 1:
+            raise trouble
+        return prepare(*args)
+
+    monkeypatch.setattr(control.source, "prepare_moves", prepare_once)
+    job = run_one_move(control)
+    assert isinstance(job.error, e.Unreachable)
+    assert trouble.message in str(job.error)
+    assert [record.status for record in control.unsettled()] == [s.QUEUED]
+
+
 def test_a_watcher_that_dies_after_the_answer_of_its_start_was_lost_is_replaced(control: Control) -> None:
     control.fleet.guest()
     control.source.lost_answers, control.source.deaths = 1, 1
