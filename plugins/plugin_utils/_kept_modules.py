@@ -114,7 +114,8 @@ class KeptModuleAction(ActionBase):
         if launch.keeps and (payload := read_payload(folder, launch.name)) is None:
             built, path = super()._configure_module(module_name, module_args, task_vars)
             found = _PAYLOAD.search(built.b_module_data)
-            if found is None or built.serialization_profile != _PROFILE:
+            # What was packed during an upgrade is not what the name says, and is not kept.
+            if found is None or built.serialization_profile != _PROFILE or compute_checksum(launch.path) != checksum_module(launch.path):
                 return built, path
             payload = found[1].decode()
             keep_payload(folder, launch.name, payload)
@@ -238,6 +239,11 @@ def _read_program() -> bytes:
 
 @functools.cache
 def checksum_module(path: str) -> str:
+    """Return the checksum of the module when this process has first asked for it."""
+    return compute_checksum(path)
+
+
+def compute_checksum(path: str) -> str:
     """Return a checksum of the module with all that may be sent with it: utilities of the collection, and those of Ansible by version, name and size."""
     digest = hashlib.sha256(str(importlib.import_module("ansible.release").__version__).encode())
     for name, file in [(os.path.basename(path), path), *_list_files(_MODULE_UTILS)]:

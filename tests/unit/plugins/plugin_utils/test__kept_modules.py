@@ -132,6 +132,15 @@ def test_a_damaged_payload_is_packed_again(payloads: pathlib.Path) -> None:
     assert last_call(send_again()).endswith("'QQQDBA==')")
 
 
+def test_what_was_packed_during_an_upgrade_is_sent_and_not_kept(payloads: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept, "compute_checksum", lambda path: "that of the new files")
+    action = Action([{program.ANSWER: program.MISSING}, {"changed": True}])
+    monkeypatch.setattr(kept, "checksum_module", lambda path: "that of the old files")
+    action.run()
+    assert action.sent[1][0] == ORDINARY
+    assert not payloads.exists()
+
+
 def test_a_folder_that_others_can_enter_or_that_cannot_be_made_is_not_used(payloads: pathlib.Path) -> None:
     payloads.mkdir(mode=0o755)
     assert last_call(send_again()).endswith("'QQQDBA==')")
@@ -228,10 +237,10 @@ def test_an_ansible_whose_inner_functions_have_another_form_is_not_used(monkeypa
 def test_the_checksum_changes_with_the_module(tmp_path: pathlib.Path) -> None:
     module = tmp_path / "host_facts.py"
     module.write_text("one")
-    first = kept.checksum_module.__wrapped__(str(module))
-    assert kept.checksum_module.__wrapped__(str(module)) == first
+    first = kept.compute_checksum(str(module))
+    assert kept.compute_checksum(str(module)) == first
     module.write_text("two")
-    assert kept.checksum_module.__wrapped__(str(module)) != first
+    assert kept.compute_checksum(str(module)) != first
 
 
 def test_options_are_passed_as_they_are(tmp_path: pathlib.Path) -> None:
