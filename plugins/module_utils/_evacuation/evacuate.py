@@ -16,7 +16,7 @@ from .._facts.gather import gather_facts
 from .._facts.survey import compare_cpu
 from .._host_identity import check_ledger_id, read_host_id
 from .._libvirt.host import LibvirtHost, open_host
-from .._model.clock import boot_moment
+from .._model.clock import BootMoment, boot_moment
 from .._model.codec import Json, decode, encode
 from .._model.errors import Conflict, KvmfleetError, Unreachable, Unsafe
 from .._model.evidence import SshEndpoint
@@ -59,7 +59,7 @@ class _StartDomains(t.TypedDict):
     orders: t.Sequence[Json]
     ask: t.Mapping[str, str]
     elsewhere: Json
-    good_for_seconds: float
+    start_until: Json
     parallel: int
 
 
@@ -69,8 +69,9 @@ def survey_survivor(uri: str, work: _SurveySurvivor) -> Result:
 
     :arg work: C(ledger_id); C(ask), URIs of other hosts by name; C(dead), the names among them that stand for the dead host; C(knock), addresses and ports of
       the dead host; C(domains), see L(DomainToProbe); C(paths) of images.
-    Returns C(facts) (C(kvmfleet_host)), C(warnings), C(fleet) (answers by name), C(doors) (the answers of the dead host's addresses and ports),
-    C(unseen) (by UUID, why disks and files are not proved here), C(cpu) (by UUID, libvirt's verdict), C(locks) (by path, as L(probe_locks) has them).
+    Returns C(at), when these answers were complete, C(facts) (C(kvmfleet_host)), C(warnings), C(fleet) (answers by name), C(doors) (the answers of the dead
+    host's addresses and ports), C(unseen) (by UUID, why disks and files are not proved here), C(cpu) (by UUID, libvirt's verdict), C(locks) (by path, as
+    L(probe_locks) has them).
     """
     require_root()
     check_ledger_id(work["ledger_id"])
@@ -85,7 +86,7 @@ def survey_survivor(uri: str, work: _SurveySurvivor) -> Result:
             seen = {domain.uuid: find_unproved(domain) for domain in domains}
             cpu = {domain.uuid: encode(compare_cpu(host, decode(DomainRequest, domain.request, "request"))) for domain in domains}
             answers = {"fleet": encode(fleet.result()), "doors": encode(doors.result()), "locks": read_lock_states(work["paths"], may_take=False)}
-        return {"changed": False, "facts": encode(facts), "warnings": warnings, "unseen": seen, "cpu": cpu, **answers}
+        return {"changed": False, "at": encode(boot_moment()), "facts": encode(facts), "warnings": warnings, "unseen": seen, "cpu": cpu, **answers}
     finally:
         host.close()
 
@@ -105,31 +106,35 @@ def probe_locks(_uri: str, work: _ProbeLocks) -> Result:
 
 
 def start_domains(uri: str, work: _StartDomains) -> Result:
-    """Carry out C(orders) in their order, C(parallel) at a time; start none after C(good_for_seconds). Returns C(results), one an order, and C(elsewhere).
+    """Carry out C(orders) in their order, C(parallel) at a time. Returns C(at), the end, C(results), one an order, and C(elsewhere).
 
-    :arg work: C(host_id) that this host has to have; C(ask), the hosts that answered before; none of them may have an active copy of a domain now. While one of
+    :arg work: C(start_until), the moment of this host after which nothing is started, however long the orders were under way; null for orders that start
+      nothing. C(host_id) that this host has to have; C(ask), the hosts that answered before; none of them may have an active copy of a domain now. While one of
       them does not answer, for example while its libvirt daemon starts, nothing is started. C(elsewhere): what the last call for some of these domains returned
       under that name, see L(PeerAnswers), or null; while it is valid, no host is queried.
     """
     require_root()
     require_local(uri)
     prepare_run_folder()
-    began = time.monotonic()
     _check_identity(work["host_id"])
     orders = [decode(RestartOrder, order, "orders") for order in work["orders"]]
+    until = decode(BootMoment, work["start_until"], "start_until") if work["start_until"] else None
     peers = _ask_peers(work, {order.uuid for order in orders})
 
-    def carry_out(order: RestartOrder) -> RestartResult:
-        is_late = time.monotonic() - began >= work["good_for_seconds"]
-        return _refuse_order(order, peers, is_late) or connections.restart_domain(order)
+    def is_late() -> bool:
+        return until is not None and until.has_passed(boot_moment())
 
-    connections = _Connections(uri)
+    def carry_out(order: RestartOrder) -> RestartResult:
+        return _refuse_order(order, peers, is_late()) or connections.restart_domain(order)
+
+    connections = _Connections(uri, is_late)
     try:
         with concurrent.futures.ThreadPoolExecutor(max_workers=work["parallel"]) as pool:
             results = list(pool.map(carry_out, orders))
     finally:
         connections.close()
-    return {"changed": any(result.changed for result in results), "results": encode(results), "elsewhere": encode(peers)}
+    changed = any(result.changed for result in results)
+    return {"changed": changed, "at": encode(boot_moment()), "results": encode(results), "elsewhere": encode(peers)}
 
 
 def _refuse_order(order: RestartOrder, peers: PeerAnswers, is_late: bool) -> t.Optional[RestartResult]:
@@ -143,8 +148,9 @@ def _refuse_order(order: RestartOrder, peers: PeerAnswers, is_late: bool) -> t.O
 class _Connections:
     """One connection for each thread that starts domains: a start blocks all other calls on its connection."""
 
-    def __init__(self, uri: str) -> None:
+    def __init__(self, uri: str, is_late: t.Callable[[], bool]) -> None:
         self._uri = uri
+        self._is_late = is_late
         self._own = threading.local()
         self._all: t.List[LibvirtHost] = []
 
@@ -156,7 +162,7 @@ class _Connections:
                 self._all.append(self._own.host)
         except KvmfleetError as error:
             return build_restart_result(order, UNKNOWN, error)
-        result = Restart(self._own.host, order).carry_out_order()
+        result = Restart(self._own.host, order, is_late=self._is_late).carry_out_order()
         if result.error_code == Unreachable.error_code:
             self._own.host = None
         return result

@@ -26,8 +26,8 @@ from .._libvirt.interface import Host
 from .._model import domain_states
 from .._model.codec import JsonObject
 from .._model.errors import Conflict, Forbidden, InvalidArgument, InvalidState, KvmfleetError, MigrationFailed, Unreachable, Unsafe
-from .._model.saved_domains import FAILED, OVERTAKEN, STARTED, UNKNOWN, RestartOrder, RestartResult, lockable_paths
-from .._run_folder import RUN_FOLDER, AlreadyBegun, AlreadyWatched, Ownership, note_own_act
+from .._model.saved_domains import DEFERRED, FAILED, OVERTAKEN, STARTED, UNKNOWN, RestartOrder, RestartResult, lockable_paths
+from .._run_folder import RUN_FOLDER, AlreadyBegun, AlreadyWatched, Ownership, is_newest, note_own_act
 from . import qemu_locks
 from .start_checks import check_definition, find_unproved, read_lock_states
 
@@ -76,7 +76,10 @@ _POLL_SECONDS = 0.2
 
 @dataclass
 class Restart:
-    """Carries out one order."""
+    """Carries out one order.
+
+    :arg is_late: whether the proof that the source is off has become too old for a start.
+    """
 
     host: Host
     order: RestartOrder
@@ -84,6 +87,7 @@ class Restart:
     notes_folder: str = NOTES_FOLDER
     clock: t.Callable[[], float] = time.monotonic
     sleep: t.Callable[[float], None] = time.sleep
+    is_late: t.Callable[[], bool] = lambda: False
 
     def carry_out_order(self) -> RestartResult:
         """Carry out the order, and return its result."""
@@ -91,6 +95,13 @@ class Restart:
             ownership = self._take_lock()
         except KvmfleetError as error:
             return self._build_result(UNKNOWN, error)
+        try:
+            # Another process may have held the lock for a while.
+            return self._build_result(DEFERRED) if self.is_late() else self._carry_out_locked(ownership)
+        finally:
+            ownership.release_lock()
+
+    def _carry_out_locked(self, ownership: Ownership) -> RestartResult:
         try:
             generation = self._begin_record(ownership)
         except AlreadyBegun as error:
@@ -100,10 +111,7 @@ class Restart:
         except KvmfleetError as error:
             # This call has begun nothing. It is not known whether an earlier run has.
             return self._build_result(UNKNOWN if self.order.rejoin else FAILED, error)
-        try:
-            return dataclasses.replace(self._start_or_settle(), generation=generation)
-        finally:
-            ownership.release_lock()
+        return dataclasses.replace(self._start_or_settle(), generation=generation)
 
     def _begin_record(self, ownership: Ownership) -> int:
         """Write that this run acts for the record; return the generation."""
@@ -113,9 +121,9 @@ class Restart:
         return self.order.generation
 
     def _take_lock(self) -> Ownership:
-        """Take the domain's lock; waits for a start of an earlier run that is still in progress."""
-        deadline = self.clock() + LOCK_SECONDS
-        while self.clock() < deadline:
+        """Take the domain's lock; waits for a start of an earlier run that is still in progress, and for one by this very order as long as it takes."""
+        order, deadline = self.order, self.clock() + LOCK_SECONDS
+        while self.clock() < deadline or (not order.rejoin and is_newest(order.record, order.generation, order.uuid, self.run_folder)):
             with contextlib.suppress(AlreadyWatched):
                 return Ownership(self.order.uuid, self.run_folder)
             self.sleep(_POLL_SECONDS)

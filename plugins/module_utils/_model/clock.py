@@ -75,6 +75,11 @@ class BootMoment:
         """Return the seconds since another moment, negative for a later one; null if the two cannot be compared."""
         return self.seconds - earlier.seconds if self.boot_id and self.boot_id == earlier.boot_id else None
 
+    def has_passed(self, now: BootMoment) -> bool:
+        """Whether it is over. So is a moment that cannot be compared with the present, which is of an earlier boot."""
+        left = self.seconds_since(now)
+        return left is None or left <= 0
+
 
 def read_moment(value: Json) -> t.Optional[BootMoment]:
     """Return the moment that a JSON value represents; null if it cannot be compared."""

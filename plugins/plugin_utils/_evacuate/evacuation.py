@@ -52,7 +52,7 @@ from .reservation import EvacuationReservation, record_refusal
 from .restart_limit import RestartLimitReached
 from .selection import DomainSelector
 from .source import age_seconds, check_still_not_granted, resolve_source
-from .starts import DomainStarter
+from .starts import DomainStarter, HostClock
 
 # The number of reservations under one lock on the host. A live migration to the host waits for no more than these.
 _RESERVED_AT_ONCE = 16
@@ -141,6 +141,7 @@ class Evacuation:
             power = self.proofs.begin_power_query(pool) if needs_agent else None
             silence = pool.submit(self.proofs.check_silence)
             seen = decode(SurvivorView, self.context.phase("look", question))
+            self.host_clock = HostClock(seen.at, time.monotonic())
             silent = silence.result()
             if probe:
                 probe.require_silence()
@@ -237,7 +238,7 @@ class Evacuation:
         self._reserve_all(EvacuationReservation(self.context, self._fleet_view(self.seen.facts), self.destination, self.seen.cpu))
         if not self.check:
             host_id, tokens = str(self.destination.host_id), self.question.list_tokens(self.open_jobs())
-            starting = DomainStarter(self.context, self.proofs, self.uris, host_id, tokens, self.silent_at, self.acceptance)
+            starting = DomainStarter(self.context, self.proofs, self.uris, host_id, tokens, self.silent_at, self.acceptance, self.host_clock)
             starting.start_domains(self.open_jobs())
 
     def _settle_begun(self, refusal: SourceAnswers) -> SourceAnswers:

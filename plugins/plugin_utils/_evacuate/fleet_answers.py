@@ -79,6 +79,7 @@ class LockState:
 class SurvivorView:
     """What a survivor sees: the answer of the phase C(look).
 
+    :arg at: when the answer was complete, on the clock of the survivor.
     :arg facts: C(kvmfleet_host) of the survivor.
     :arg fleet: the answers of the other hosts, by name.
     :arg doors: the answers of the addresses and ports of the source.
@@ -87,6 +88,7 @@ class SurvivorView:
     :arg cpu: libvirt's verdicts on the CPUs of the domains, by UUID.
     """
 
+    at: BootMoment
     facts: JsonObject
     fleet: Mapping[str, HostAnswer]
     doors: tuple[SshEndpoint, ...]

@@ -16,6 +16,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass impo
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import saved_domains as r
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import BootMoment
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import (
     Conflict,
@@ -38,10 +39,11 @@ from .job import EvacuationContext, EvacuationJob
 from .reservation import request_here
 from .start_checks import find_naming_error
 
-# An answer of the fence agent is valid for 15 s. In this time starts may begin, which includes the transfer to the host.
-GOOD_FOR_SECONDS = 10
-# The time before the end of a batch of starts at which the source's ports are probed for the next batch. Probing takes 3 to 5 s.
-_AHEAD_SECONDS = 4
+# For how long starts may begin after the fence agent was asked. The host gets the end of this time on its own clock, so that orders which were under way for
+# too long, or which SSH has repeated, start nothing.
+GOOD_FOR_SECONDS = 15
+# How long after that question the source's ports are probed for the next batch. Probing takes 3 to 5 s.
+_PROBED_AFTER_SECONDS = 6
 # How often a host that was lost while it started domains is queried again before its records are left to the next run.
 MAX_RETRIES = 3
 _PAUSE_SECONDS = 5.0
@@ -55,9 +57,26 @@ _CERTAIN_ERRORS = (Forbidden, NotSupported, InvalidArgument, Conflict, Unsafe)
 class _StartAnswer:
     """What became of the orders, and what the other hosts have answered meanwhile."""
 
+    at: BootMoment
     results: tuple[r.RestartResult, ...]
     elsewhere: r.PeerAnswers
     extra: JsonObject = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class HostClock:
+    """The clock of a host, from one of its answers.
+
+    :arg at: the moment of that answer on the host.
+    :arg received: when it was received, by the monotonic clock of the control node.
+    """
+
+    at: BootMoment
+    received: float
+
+    def moment_of(self, here: float) -> BootMoment:
+        """Return the moment of the host that corresponds to a time of the control node: not later than the true one, but earlier by the way of the answer."""
+        return replace(self.at, seconds=self.at.seconds + here - self.received)
 
 
 @dataclass
@@ -67,6 +86,7 @@ class DomainStarter:
     :arg host_id: of the host that starts them.
     :arg tokens: UUID to host ID and tokens of the host that the domain was saved on, by the folders as this host calls them.
     :arg silent_at: when the source was last found silent, by the monotonic clock.
+    :arg clock: the clock of the host; null if nothing is started.
     """
 
     context: EvacuationContext
@@ -76,11 +96,13 @@ class DomainStarter:
     tokens: Mapping[str, HostTokens]
     silent_at: float = float("-inf")
     acceptance: AcceptedLocks | None = None
+    clock: HostClock | None = None
     sleep: Callable[[float], None] = time.sleep
     silence: SilenceRenewal = field(init=False)
 
     def __post_init__(self) -> None:
         self.silence = SilenceRenewal(self.proofs.check_silence, self.silent_at)
+        self._proved_at = float("-inf")
 
     def start_domains(self, jobs: Sequence[EvacuationJob]) -> None:
         """Start all domains. At the end, each has its record closed, or its error."""
@@ -127,8 +149,9 @@ class DomainStarter:
     def _prove_source_off(self) -> None:
         """Prove that the source is silent and off, for the starts that follow. Raises the error if it is not."""
         self.silence.require_proof()
+        self._proved_at = time.monotonic()
         self.proofs.confirm_all()
-        self.silence.start_proof(GOOD_FOR_SECONDS - _AHEAD_SECONDS)
+        self.silence.start_proof(_PROBED_AFTER_SECONDS)
 
     def settle_begun(self, jobs: Sequence[EvacuationJob]) -> None:
         """Close the records of what an earlier run has begun, by queries alone; nothing is started, and unfinished definitions are removed."""
@@ -144,15 +167,17 @@ class DomainStarter:
         :arg peers: the answers of the last round, if they may be used again.
         """
         self._stop_if_orphaned()
+        until = None if settle_only else t.cast(HostClock, self.clock).moment_of(self._proved_at + GOOD_FOR_SECONDS)
         work = {
             "orders": [encode(self._make_order(job, settle_only)) for job in jobs],
             "parallel": self.context.options.parallel,
-            "good_for_seconds": GOOD_FOR_SECONDS,
+            "start_until": encode(until),
             "ask": {} if settle_only else self.ask,
             "host_id": self.host_id,
             "elsewhere": encode(peers),
         }
         answer = decode(_StartAnswer, self.context.phase("start", work))
+        self.clock = HostClock(answer.at, time.monotonic())
         self._stop_if_orphaned()
         return {result.uuid: result for result in answer.results}, answer.elsewhere
 

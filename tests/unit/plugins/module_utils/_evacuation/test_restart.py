@@ -47,8 +47,9 @@ class Bench:
         order = restart_order(UUID, "web1", definition(path=path), (("vda", path),), (disk,), RECORD)
         return dataclasses.replace(order, tokens=HostTokens(SOURCE, self.tokens), **changes)
 
-    def restart(self, **changes: t.Any) -> r.RestartResult:
-        return Restart(self.host, self.order(**changes), str(self.run), str(self.notes), self.clock, self.clock.sleep).carry_out_order()
+    def restart(self, late_after: float = float("inf"), **changes: t.Any) -> r.RestartResult:
+        where = (str(self.run), str(self.notes), self.clock, self.clock.sleep)
+        return Restart(self.host, self.order(**changes), *where, lambda: self.clock() > late_after).carry_out_order()
 
     def note(self) -> str | None:
         return restart.read_noted_record(UUID, str(self.notes))
@@ -197,6 +198,23 @@ def test_a_start_in_progress_is_not_disturbed(bench: Bench) -> None:
         other.release_lock()
     assert (result.outcome, result.error_code) == (r.UNKNOWN, "conflict")
     assert bench.host.guests == {}
+
+
+def test_a_start_that_had_to_wait_for_too_long_is_deferred(bench: Bench) -> None:
+    other = Ownership(UUID, str(bench.run))
+    bench.clock.at(3.0, other.release_lock)
+    result = bench.restart(late_after=2.0)
+    assert (result.outcome, bench.host.guests, bench.note()) == (r.DEFERRED, {}, None)
+    assert bench.restart().outcome == r.STARTED
+
+
+def test_an_order_that_comes_again_waits_as_long_as_the_first_one_works(bench: Bench) -> None:
+    first = Ownership(UUID, str(bench.run))
+    first.begin_record(RECORD, bench.order().generation)
+    bench.clock.at(restart.LOCK_SECONDS * 3, first.release_lock)
+    # The first one has started nothing: this is settled by the next run.
+    assert bench.restart().outcome == r.OVERTAKEN
+    assert bench.clock() > restart.LOCK_SECONDS * 2
 
 
 @pytest.mark.parametrize(("rejoin", "outcome"), [(False, r.FAILED), (True, r.UNKNOWN)])

@@ -28,6 +28,11 @@ def test_moments_of_different_or_unknown_boots_cannot_be_subtracted(boot_ids: t.
     assert BootMoment(boot_ids[0], 2).seconds_since(BootMoment(boot_ids[1], 1)) is None
 
 
+@pytest.mark.parametrize(("boot_id", "seconds", "expected"), [("one", 10, False), ("one", 12.5, True), ("one", 13, True), ("two", 10, True)])
+def test_a_moment_has_passed_if_it_is_over_or_of_another_boot(boot_id: str, seconds: float, expected: bool) -> None:
+    assert BootMoment("one", 12.5).has_passed(BootMoment(boot_id, seconds)) is expected
+
+
 def test_a_moment_counts_the_time_in_suspend(monkeypatch: pytest.MonkeyPatch) -> None:
     clocks = {time.CLOCK_BOOTTIME: 7000.0, time.CLOCK_MONOTONIC: 5.0}
     monkeypatch.setattr(time, "clock_gettime", clocks.__getitem__)

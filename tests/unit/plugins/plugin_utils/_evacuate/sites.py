@@ -10,6 +10,7 @@ import pathlib
 import socket
 import typing as t
 import uuid as uuid_module
+from dataclasses import replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import evacuate_spec
 from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation import images
@@ -17,7 +18,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.pee
 from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.restart import Restart, build_restart_result
 from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.start_checks import find_unproved
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import saved_domains as r
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import BootMoment, utc_now
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import BootMoment, boot_moment, utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Unreachable
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
@@ -77,6 +78,8 @@ class Site:
         self.before_start: t.Callable[[], None] = lambda: None
         # As SSH does with a command whose connection was lost before its answer.
         self.repeats_start = False
+        # How long the next orders are under way, in seconds.
+        self.delays: list[float] = []
         self.after_start: t.Callable[[], None] = lambda: None
         self.deferred: set[str] = set()
         self.passed_on: list[float | None] = []
@@ -198,7 +201,7 @@ class Site:
         domains = [decode(r.DomainToProbe, domain) for domain in work["domains"]]
         seen = {domain.uuid: find_unproved(domain) for domain in domains}
         fleet = {name: self._answer(name) for name in work["ask"]}
-        return {"facts": self.facts(on), "fleet": fleet, "doors": doors, "unseen": seen, "cpu": {}, **self._locks(on, work)}
+        return {"at": encode(boot_moment()), "facts": self.facts(on), "fleet": fleet, "doors": doors, "unseen": seen, "cpu": {}, **self._locks(on, work)}
 
     def _answer(self, name: str) -> Body:
         name = self.leads_to.get(name, name)
@@ -220,17 +223,20 @@ class Site:
             raise Unreachable(f"{on} cannot be reached.")
         run, notes = self.folder / f"run-{on}", self.folder / f"notes-{on}"
         run.mkdir(mode=0o700, exist_ok=True)
-        results = []
+        results, delay = [], self.delays.pop(0) if self.delays else 0.0
+        until = decode(BootMoment, work["start_until"]) if work["start_until"] else None
+        is_late = until is not None and until.has_passed(replace(boot_moment(), seconds=boot_moment().seconds + delay))
         for order in (decode(r.RestartOrder, order) for order in work["orders"]):
             if order.name in self.deferred:
                 self.deferred -= set() if "for ever" in self.deferred else {order.name}
                 results.append(build_restart_result(order, r.DEFERRED))
             else:
-                results.append(Restart(self.hosts[on], order, str(run), str(notes), sleep=lambda seconds: None).carry_out_order())
+                restart = Restart(self.hosts[on], order, str(run), str(notes), sleep=lambda seconds: None, is_late=lambda: is_late)
+                results.append(restart.carry_out_order())
         self.after_start()
         self.passed_on.append(work["elsewhere"]["moment"]["seconds"] if work["elsewhere"] else None)
         answers = r.PeerAnswers({}, ("kvm3: busy.",) if self.deferred else (), (), BootMoment("this start", len(self.passed_on)))
-        return {"results": encode(results), "elsewhere": encode(answers)}
+        return {"at": encode(boot_moment()), "results": encode(results), "elsewhere": encode(answers)}
 
     # What there is
 

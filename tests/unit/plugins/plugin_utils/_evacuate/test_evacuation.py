@@ -34,6 +34,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.action import build_result
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.evacuation import Evacuation
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.starts import GOOD_FOR_SECONDS
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.document_bytes import decode_document, encode_document
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.follow import ControllerGone
 from ansible_collections.kvmfleet.migration.tests.simulator.facts import uuid_of
@@ -145,6 +146,17 @@ def test_starts_that_ssh_has_repeated_are_those_of_this_run(site: Site) -> None:
     result = build_result(site.evacuate(), diff=False)
     assert [(record["domain"]["name"], record["status"]) for record in result["evacuations"]] == [("web", "done"), ("idle", "done")]
     assert (result["changed"], "failures" in result) == (True, False)
+
+
+def test_orders_that_were_under_way_for_too_long_start_nothing_before_the_source_was_proved_off_again(site: Site) -> None:
+    site.save("web")
+    agent = site.agent()
+    asked: list[int] = []
+    site.before_start = lambda: asked.append(len(agent.asked()))
+    site.delays = [GOOD_FOR_SECONDS + 1.0, 0.0]
+    site.evacuate()
+    assert (site.running(), site.record_summaries()) == ({"kvm2": ["web"]}, [("web", "done", "kvm2")])
+    assert asked[1] > asked[0]
 
 
 def test_a_start_that_ssh_has_repeated_after_it_failed_is_settled_by_the_next_run(site: Site) -> None:
