@@ -162,6 +162,10 @@ class Ownership:
             os.close(self._descriptor)
             raise AlreadyWatched(f"The move of domain {domain_uuid} is already watched on this host.") from error
 
+    def has_begun(self, record_id: str, generation: int) -> bool:
+        """Whether the last record that has begun on this host is this one, in this generation."""
+        return (record_id, generation) == self._read_generation()
+
     def begin_record(self, record_id: str, generation: int) -> None:
         """Write that this process acts for this record now.
 

@@ -124,13 +124,10 @@ def start_domains(uri: str, work: _StartDomains) -> Result:
     def is_late() -> bool:
         return until is not None and until.has_passed(boot_moment())
 
-    def carry_out(order: RestartOrder) -> RestartResult:
-        return _refuse_order(order, peers, is_late()) or connections.restart_domain(order)
-
-    connections = _Connections(uri, is_late)
+    connections = _Connections(uri, is_late, lambda order: _refuse_order(order, peers, is_late()))
     try:
         with concurrent.futures.ThreadPoolExecutor(max_workers=work["parallel"]) as pool:
-            results = list(pool.map(carry_out, orders))
+            results = list(pool.map(connections.restart_domain, orders))
     finally:
         connections.close()
     changed = any(result.changed for result in results)
@@ -148,9 +145,10 @@ def _refuse_order(order: RestartOrder, peers: PeerAnswers, is_late: bool) -> t.O
 class _Connections:
     """One connection for each thread that starts domains: a start blocks all other calls on its connection."""
 
-    def __init__(self, uri: str, is_late: t.Callable[[], bool]) -> None:
+    def __init__(self, uri: str, is_late: t.Callable[[], bool], refuse: t.Callable[[RestartOrder], t.Optional[RestartResult]]) -> None:
         self._uri = uri
         self._is_late = is_late
+        self._refuse = refuse
         self._own = threading.local()
         self._all: t.List[LibvirtHost] = []
 
@@ -162,7 +160,7 @@ class _Connections:
                 self._all.append(self._own.host)
         except KvmfleetError as error:
             return build_restart_result(order, UNKNOWN, error)
-        result = Restart(self._own.host, order, is_late=self._is_late).carry_out_order()
+        result = Restart(self._own.host, order, refuse=lambda: self._refuse(order), is_late=self._is_late).carry_out_order()
         if result.error_code == Unreachable.error_code:
             self._own.host = None
         return result

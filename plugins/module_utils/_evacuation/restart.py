@@ -27,7 +27,7 @@ from .._model import domain_states
 from .._model.codec import JsonObject
 from .._model.errors import Conflict, Forbidden, InvalidArgument, InvalidState, KvmfleetError, MigrationFailed, Unreachable, Unsafe
 from .._model.saved_domains import DEFERRED, FAILED, OVERTAKEN, STARTED, UNKNOWN, RestartOrder, RestartResult, lockable_paths
-from .._run_folder import RUN_FOLDER, AlreadyBegun, AlreadyWatched, Ownership, is_newest, note_own_act
+from .._run_folder import RUN_FOLDER, AlreadyWatched, Ownership, is_newest, note_own_act
 from . import qemu_locks
 from .start_checks import check_definition, find_unproved, read_lock_states
 
@@ -78,6 +78,7 @@ _POLL_SECONDS = 0.2
 class Restart:
     """Carries out one order.
 
+    :arg refuse: called with the lock; returns why the order starts nothing now, or null.
     :arg is_late: whether the proof that the source is off has become too old for a start.
     """
 
@@ -87,6 +88,7 @@ class Restart:
     notes_folder: str = NOTES_FOLDER
     clock: t.Callable[[], float] = time.monotonic
     sleep: t.Callable[[float], None] = time.sleep
+    refuse: t.Callable[[], t.Optional[RestartResult]] = lambda: None
     is_late: t.Callable[[], bool] = lambda: False
 
     def carry_out_order(self) -> RestartResult:
@@ -96,16 +98,19 @@ class Restart:
         except KvmfleetError as error:
             return self._build_result(UNKNOWN, error)
         try:
-            # Another process may have held the lock for a while.
-            return self._build_result(DEFERRED) if self.is_late() else self._carry_out_locked(ownership)
+            return self._carry_out_locked(ownership)
         finally:
             ownership.release_lock()
 
     def _carry_out_locked(self, ownership: Ownership) -> RestartResult:
+        order = self.order
         try:
+            if not order.rejoin and ownership.has_begun(order.record, order.generation):
+                return self._settle_repeated()
+            refusal = self.refuse()
+            if refusal:
+                return refusal
             generation = self._begin_record(ownership)
-        except AlreadyBegun as error:
-            return self._settle_repeated(error)
         except Conflict as error:
             return self._build_result(OVERTAKEN, error)
         except KvmfleetError as error:
@@ -129,14 +134,14 @@ class Restart:
             self.sleep(_POLL_SECONDS)
         return Ownership(self.order.uuid, self.run_folder)
 
-    def _settle_repeated(self, error: AlreadyBegun) -> RestartResult:
-        """Return the result of the start that this order has led to before; it starts nothing."""
+    def _settle_repeated(self) -> RestartResult:
+        """Return the result of the start that this order has led to before, because SSH has sent it twice; it starts nothing."""
         try:
             view, ours = self._look_at_domain()
         except KvmfleetError as unknown:
             return self._build_result(UNKNOWN, unknown)
         if not (ours and self._is_there(view, ours)):
-            return self._build_result(OVERTAKEN, error)
+            return self._build_result(OVERTAKEN, Conflict(f"{self._domain_text} was ordered before, and is not here.", "Run the task again."))
         return dataclasses.replace(self._verify_state(changed=True), generation=self.order.generation)
 
     def _look_at_domain(self) -> t.Tuple[domain_states.DomainView, bool]:
@@ -160,6 +165,9 @@ class Restart:
         try:
             check_definition(self.order, self.host.list_emulators())
             self._check_no_conflict()
+            # The checks of storage may have taken long.
+            if self.is_late():
+                return self._build_result(DEFERRED)
             self._put_domain(view)
         except KvmfleetError as error:
             return self._take_back(self._explain_failure(error))

@@ -103,6 +103,7 @@ class DomainStarter:
     def __post_init__(self) -> None:
         self.silence = SilenceRenewal(self.proofs.check_silence, self.silent_at)
         self._proved_at = float("-inf")
+        self._deferred: set[str] = set()
 
     def start_domains(self, jobs: Sequence[EvacuationJob]) -> None:
         """Start all domains. At the end, each has its record closed, or its error."""
@@ -119,7 +120,7 @@ class DomainStarter:
                 self._prove_source_off()
             except KvmfleetError as error:
                 # The host received nothing in this round, so the error does not concern it.
-                self._close_not_started(rest, error, is_certain=True)
+                self._end_not_started(rest, error)
                 return
             try:
                 results, answers = self._start_round(rest, peers)
@@ -140,17 +141,39 @@ class DomainStarter:
                     job.rejoin = True
                 continue
             except KvmfleetError as error:
-                self._close_not_started(rest, error, is_certain=isinstance(error, _CERTAIN_ERRORS))
+                if isinstance(error, _CERTAIN_ERRORS):
+                    self._end_not_started(rest, error)
+                else:
+                    self._close_not_started(rest, error, is_certain=False)
                 return
             for job in rest:
                 self._settle_job(job, results[job.uuid])
             rest = [job for job in rest if results[job.uuid].outcome == r.DEFERRED]
+            self._note_deferred(rest)
+
+    def _note_deferred(self, jobs: Sequence[EvacuationJob]) -> None:
+        """Have the host look first in the next round: SSH may have sent the orders twice, and only the answer to one of them came."""
+        for job in jobs:
+            job.rejoin = True
+            self._deferred.add(job.uuid)
+
+    def _end_not_started(self, jobs: Sequence[EvacuationJob], error: KvmfleetError) -> None:
+        """Close the records of domains that this round has not started, because of this error. What became of deferred orders is asked first."""
+        deferred = [job for job in jobs if job.uuid in self._deferred]
+        self._close_not_started([job for job in jobs if job.uuid not in self._deferred], error, is_certain=True)
+        try:
+            results = self._start_round(deferred, None, settle_only=True)[0] if deferred else {}
+        except KvmfleetError:
+            self._close_not_started(deferred, error, is_certain=False)
+            return
+        for job in deferred:
+            self._settle_job(job, results[job.uuid], failed_by=error)
 
     def _prove_source_off(self) -> None:
         """Prove that the source is silent and off, for the starts that follow. Raises the error if it is not."""
         self.silence.require_proof()
-        self._proved_at = time.monotonic()
         self.proofs.confirm_all()
+        self._proved_at = time.monotonic()
         self.silence.start_proof(_PROBED_AFTER_SECONDS)
 
     def settle_begun(self, jobs: Sequence[EvacuationJob]) -> None:
@@ -210,9 +233,10 @@ class DomainStarter:
             tokens=self.tokens[job.uuid],
         )
 
-    def _settle_job(self, job: EvacuationJob, result: r.RestartResult) -> None:
-        job.changed = job.changed or result.changed
-        outcome, error = result.outcome, _restart_error(result)
+    def _settle_job(self, job: EvacuationJob, result: r.RestartResult, failed_by: KvmfleetError | None = None) -> None:
+        """:arg failed_by: why the domain was not started, if that is not the error of the host."""
+        outcome, error = result.outcome, failed_by or _restart_error(result)
+        job.changed = job.changed or result.changed or (outcome == r.STARTED and job.uuid in self._deferred)
         if outcome == r.DEFERRED:
             return
         if outcome == r.STARTED:

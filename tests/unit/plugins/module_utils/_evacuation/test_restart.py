@@ -48,8 +48,12 @@ class Bench:
         return dataclasses.replace(order, tokens=HostTokens(SOURCE, self.tokens), **changes)
 
     def restart(self, late_after: float = float("inf"), **changes: t.Any) -> r.RestartResult:
-        where = (str(self.run), str(self.notes), self.clock, self.clock.sleep)
-        return Restart(self.host, self.order(**changes), *where, lambda: self.clock() > late_after).carry_out_order()
+        order, where = self.order(**changes), (str(self.run), str(self.notes), self.clock, self.clock.sleep)
+
+        def is_late() -> bool:
+            return self.clock() > late_after
+
+        return Restart(self.host, order, *where, lambda: restart.build_restart_result(order, r.DEFERRED) if is_late() else None, is_late).carry_out_order()
 
     def note(self) -> str | None:
         return restart.read_noted_record(UUID, str(self.notes))
@@ -206,6 +210,19 @@ def test_a_start_that_had_to_wait_for_too_long_is_deferred(bench: Bench) -> None
     result = bench.restart(late_after=2.0)
     assert (result.outcome, bench.host.guests, bench.note()) == (r.DEFERRED, {}, None)
     assert bench.restart().outcome == r.STARTED
+
+
+def test_a_start_whose_checks_of_storage_took_too_long_is_deferred(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(restart, "find_unproved", lambda order: bench.clock.sleep(40) or {})
+    result = bench.restart(late_after=15.0)
+    assert (result.outcome, bench.host.guests, bench.note()) == (r.DEFERRED, {}, None)
+    assert bench.restart(rejoin=True).outcome == r.STARTED
+
+
+def test_an_order_that_comes_again_too_late_is_answered_with_what_the_first_one_has_started(bench: Bench) -> None:
+    assert bench.restart().outcome == r.STARTED
+    assert bench.restart(late_after=-1.0).outcome == r.STARTED
+    assert bench.host.starts == [UUID]
 
 
 def test_an_order_that_comes_again_waits_as_long_as_the_first_one_works(bench: Bench) -> None:

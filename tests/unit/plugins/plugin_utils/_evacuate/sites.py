@@ -227,16 +227,20 @@ class Site:
         until = decode(BootMoment, work["start_until"]) if work["start_until"] else None
         is_late = until is not None and until.has_passed(replace(boot_moment(), seconds=boot_moment().seconds + delay))
         for order in (decode(r.RestartOrder, order) for order in work["orders"]):
-            if order.name in self.deferred:
+            if order.name in self.deferred and not order.settle_only:
                 self.deferred -= set() if "for ever" in self.deferred else {order.name}
                 results.append(build_restart_result(order, r.DEFERRED))
             else:
-                restart = Restart(self.hosts[on], order, str(run), str(notes), sleep=lambda seconds: None, is_late=lambda: is_late)
-                results.append(restart.carry_out_order())
+                results.append(self._restart(self.hosts[on], order, run, notes, is_late))
         self.after_start()
         self.passed_on.append(work["elsewhere"]["moment"]["seconds"] if work["elsewhere"] else None)
         answers = r.PeerAnswers({}, ("kvm3: busy.",) if self.deferred else (), (), BootMoment("this start", len(self.passed_on)))
         return {"at": encode(boot_moment()), "results": encode(results), "elsewhere": encode(answers)}
+
+    def _restart(self, host: FakeStartingHost, order: r.RestartOrder, run: pathlib.Path, notes: pathlib.Path, is_late: bool) -> r.RestartResult:
+        refusal = build_restart_result(order, r.DEFERRED) if is_late else None
+        restart = Restart(host, order, str(run), str(notes), sleep=lambda seconds: None, refuse=lambda: refusal, is_late=lambda: is_late)
+        return restart.carry_out_order()
 
     # What there is
 

@@ -32,12 +32,14 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 )
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import new_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate import starts
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.action import build_result
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.evacuation import Evacuation
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.starts import GOOD_FOR_SECONDS
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.document_bytes import decode_document, encode_document
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.follow import ControllerGone
 from ansible_collections.kvmfleet.migration.tests.simulator.facts import uuid_of
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._evacuate.fence_programs import GOOD
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._evacuate.sites import HOSTS, WORD, Site, host_id
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import domain_entry, host_entry
 
@@ -157,6 +159,43 @@ def test_orders_that_were_under_way_for_too_long_start_nothing_before_the_source
     site.evacuate()
     assert (site.running(), site.record_summaries()) == ({"kvm2": ["web"]}, [("web", "done", "kvm2")])
     assert asked[1] > asked[0]
+
+
+def test_a_repeated_start_that_comes_too_late_is_the_start_of_this_run(site: Site) -> None:
+    site.save("web")
+    site.repeats_start, site.delays = True, [0.0, GOOD_FOR_SECONDS + 1.0]
+    result = build_result(site.evacuate(), diff=False)
+    assert (site.record_summaries(), result["changed"]) == ([("web", "done", "kvm2")], True)
+
+
+@pytest.mark.parametrize("is_started", [False, True])
+def test_what_became_of_a_deferred_start_is_asked_before_its_record_is_closed(site: Site, is_started: bool) -> None:
+    """The answer is that of the second of two commands. The first one may start the domain after it."""
+    site.save("web")
+    agent, start = site.agent(), site._start
+    site.delays = [GOOD_FOR_SECONDS + 1.0]
+
+    def start_twice(on: str, work: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        answer = start(on, work)
+        if work["start_until"]:
+            agent.switch("on")
+            if is_started:
+                start(on, work)
+        return answer
+
+    site._start = start_twice  # type: ignore[method-assign]
+    run = site.evacuate()
+    assert site.record_summaries() == [("web", "done" if is_started else "failed", "kvm2")]
+    assert site.running() == ({"kvm2": ["web"]} if is_started else {})
+    assert list(errors(run)) == ([] if is_started else ["web"])
+
+
+def test_an_agent_that_takes_long_to_answer_leaves_time_for_the_starts(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.save("web")
+    site.agent().write(f"sleep 1.2\n{GOOD}")
+    monkeypatch.setattr(starts, "GOOD_FOR_SECONDS", 1.0)
+    site.evacuate()
+    assert site.record_summaries() == [("web", "done", "kvm2")]
 
 
 def test_a_start_that_ssh_has_repeated_after_it_failed_is_settled_by_the_next_run(site: Site) -> None:
