@@ -35,7 +35,7 @@ _WINDOW = datetime.timedelta(minutes=10)
 
 
 class RecentMoves:
-    """Created before a survey; returns later which moves were completed since then.
+    """Created before a survey; returns later which domains have come to another host since then, by moves or evacuations.
 
     :arg ledger: None if it does not exist.
     """
@@ -44,11 +44,16 @@ class RecentMoves:
         self._ledger = ledger
         self._since = (datetime.datetime.now(datetime.UTC) - _WINDOW).isoformat()
         self._known: dict[str, MoveRecord | None] = dict.fromkeys(self._closed_ids())
+        self._evacuated = frozenset(record.id for record in read_open_records(ledger) if record.status == s.DONE)
 
-    def completed_records(self) -> list[MoveRecord]:
-        """Return the new completed records, only the latest of each domain, because a later move makes the earlier destination obsolete."""
+    def list_arrivals(self, open_records: Sequence[MoveRecord]) -> list[MoveRecord]:
+        """Return the new records of arrivals, only the latest of each domain, because a later one makes the earlier destination obsolete.
+
+        :arg open_records: what L(read_open_records) returns now. A domain that an evacuation has started is among them until the dead host was cleaned up.
+        """
         self._known |= {key: self._read_completed(key) for key in self._closed_ids() if key not in self._known}
-        found = sorted((record for record in self._known.values() if record), key=lambda record: record.updated_at)
+        started = [record for record in open_records if record.status == s.DONE and record.id not in self._evacuated]
+        found = sorted((record for record in [*self._known.values(), *started] if record), key=lambda record: record.updated_at)
         return list({record.domain.uuid: record for record in found}.values())
 
     def _closed_ids(self) -> set[str]:
@@ -61,6 +66,11 @@ class RecentMoves:
         except (NotFound, NotSupported):
             return None
         return record if record.status == s.COMPLETED else None
+
+
+def read_open_records(ledger: Ledger | None) -> list[MoveRecord]:
+    """Return the records that are not closed: the unsettled ones, and those of evacuations whose dead host was not cleaned up yet."""
+    return list(ledger.list_records(statuses=sorted(s.UNSETTLED | s.TOMBSTONE))) if ledger else []
 
 
 # How old entries may be by which a host is only chosen.
@@ -245,6 +255,7 @@ class FleetView:
             return {}
 
     def _current_records(self) -> list[MoveRecord]:
-        """Return the unsettled records, and the moves that ended since the hosts were queried: the answers may lack their guests."""
-        unsettled = self.ledger.list_records(unsettled_only=True) if self.ledger else ()
-        return [*unsettled, *self.recent_moves.completed_records(), *self.planned]
+        """Return the unsettled records, and those of domains that have arrived since the hosts were queried: the answers may lack their guests."""
+        open_records = read_open_records(self.ledger)
+        unsettled = [record for record in open_records if record.is_unsettled]
+        return [*unsettled, *self.recent_moves.list_arrivals(open_records), *self.planned]

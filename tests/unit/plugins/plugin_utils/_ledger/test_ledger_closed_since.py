@@ -17,7 +17,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Stored
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.fleet_view import RecentMoves
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.fleet_view import RecentMoves, read_open_records
 
 AdvanceRecord = Callable[..., Stored]
 New = Callable[..., MoveRecord]
@@ -55,16 +55,31 @@ def test_arrivals_are_moves_completed_since_and_read_once(
     before = advance_record(ledger, ledger.open_record(new_move("before")), *way, s.COMPLETED)
     under_way, failing = advance_record(ledger, ledger.open_record(new_move("a")), *way), advance_record(ledger, ledger.open_record(new_move("b")), *way)
     arrivals = RecentMoves(ledger)
-    assert arrivals.completed_records() == []
+    assert arrivals.list_arrivals([]) == []
     there = advance_record(ledger, under_way, s.COMPLETED)
     advance_record(ledger, failing, s.FAILED)
-    assert arrivals.completed_records() == [there.record]
+    assert arrivals.list_arrivals([]) == [there.record]
     read: list[str] = []
     get = Ledger.read_record
     monkeypatch.setattr(Ledger, "read_record", lambda self, key: read.append(key) or get(self, key))
-    assert arrivals.completed_records() == [there.record]
+    assert arrivals.list_arrivals([]) == [there.record]
     domain = there.record.domain
     again = advance_record(ledger, ledger.open_record(dataclasses.replace(new_move(), domain=domain)), *way, s.COMPLETED)
-    assert arrivals.completed_records() == [again.record], "it has moved on"
+    assert arrivals.list_arrivals([]) == [again.record], "it has moved on"
     assert read == [again.record.id]
     assert before.record.id not in read
+
+
+def test_domains_that_evacuations_have_started_since_are_arrivals(ledger: Ledger, new_move: New, advance_record: AdvanceRecord) -> None:
+    def evacuate(name: str) -> Stored:
+        record = dataclasses.replace(new_move(name), type=s.EVACUATION)
+        return advance_record(ledger, ledger.open_record(record), s.PRE_MIGRATING)
+
+    advance_record(ledger, evacuate("before"), s.DONE)
+    starting = evacuate("web")
+    arrivals = RecentMoves(ledger)
+    assert arrivals.list_arrivals(read_open_records(ledger)) == []
+    started = advance_record(ledger, starting, s.DONE)
+    assert arrivals.list_arrivals(read_open_records(ledger)) == [started.record]
+    cleaned = advance_record(ledger, started, s.COMPLETED)
+    assert arrivals.list_arrivals(read_open_records(ledger)) == [cleaned.record]
