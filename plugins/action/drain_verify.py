@@ -12,7 +12,12 @@ from ansible.utils.display import Display
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import Spec, drain_verify_spec
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, decode, encode
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.preparation import collect_facts, read_unsettled, readable_facts
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.preparation import (
+    collect_facts,
+    read_completed_since_plan,
+    read_unsettled,
+    readable_facts,
+)
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.result import describe_problems, judge_hosts
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.tables import result_lines
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.verify_request import VerifyRequest, VerifyTask
@@ -38,7 +43,8 @@ class ActionModule(FleetAction):
         ledger = open_if_any(*settings.ledger(self.target_host(task_vars), task.ledger))
         with readable_facts():
             facts = {host: read_facts(known) for host, known in collect_facts(request.hosts, settings.facts, request.answers).items()}
-            result = judge_hosts(request, facts, read_unsettled(ledger))
+            moved = [] if request.nothing_done else read_completed_since_plan(ledger, request.plan.created_at)
+            result = judge_hosts(request, facts, [*read_unsettled(ledger), *moved])
         if not (task.only or self._task.no_log):
             for line in result_lines(result):
                 Display().display(line)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import field
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import clock, domain_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, Json, JsonObject, Maybe, ShapeError, decode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, InvalidArgument, Unreachable, printable_line
@@ -55,6 +55,7 @@ def parse_timestamp(stamp: str) -> datetime.datetime:
     return datetime.datetime.fromisoformat(stamp)
 
 
+_CLOCKS_DIFFER_SECONDS = 60
 # Facts that this control node received longer ago are gathered again.
 MAX_AGE_SECONDS = 60
 # Gathering the facts of a large fleet takes longer than that. The first ones must not be out of date for this reason: they would be gathered one by one.
@@ -331,7 +332,19 @@ def read_unsettled(ledger: Ledger | None) -> list[MoveRecord]:
 
 def read_completed(ledger: Ledger | None, seconds: float) -> list[MoveRecord]:
     """Return the records of moves that were completed within the last C(seconds)."""
-    since = f"{datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=seconds):%Y-%m-%dT%H:%M:%SZ}"
+    return _read_completed_since(ledger, datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=seconds))
+
+
+def read_completed_since_plan(ledger: Ledger | None, created_at: str) -> list[MoveRecord]:
+    """Return the records of moves that were completed since a plan was made; also some before, because clocks of control nodes differ."""
+    made_at = clock.parse_timestamp(created_at)
+    if made_at is None:
+        return read_completed(ledger, ENDED_SECONDS)
+    return _read_completed_since(ledger, made_at - datetime.timedelta(seconds=_CLOCKS_DIFFER_SECONDS))
+
+
+def _read_completed_since(ledger: Ledger | None, at: datetime.datetime) -> list[MoveRecord]:
+    since = f"{at.astimezone(datetime.UTC):%Y-%m-%dT%H:%M:%SZ}"
     return read_records(ledger, "migrations", Conditions(status=[s.COMPLETED], since=since)) if ledger else []
 
 

@@ -45,7 +45,7 @@ def build_host_result(
 
     :arg facts: C(kvmfleet_host) by name, of this host and of those that took domains, read after the moves.
     :arg outcomes: the records that C(live_migrate) returned on this host.
-    :arg records: unsettled records of the fleet, read after the moves.
+    :arg records: as for L(find_reboot_blockers).
     :arg refusals: why a move or a shutdown failed, by the domain's UUID, for moves that may have no record.
     :arg problems: what else failed on this host, e.g. the message of a task.
     :arg check_mode: nothing was moved: a planned move is neither moved nor failed.
@@ -93,9 +93,12 @@ def is_empty(facts: t.Optional[HostFacts]) -> bool:
     return facts is not None and not facts.domains
 
 
-def find_reboot_blockers(host: str, facts: Mapping[str, HostFacts], records: Iterable[MoveRecord]) -> list[str]:
-    """Return why the host may not be rebooted: a domain active there in any state, a definition there that would start a domain which is
-    active elsewhere, or an unsettled record that names it."""
+def find_reboot_blockers(host: str, facts: Mapping[str, HostFacts], records: Sequence[MoveRecord]) -> list[str]:
+    """Return why the host may not be rebooted: a domain that is active there in any state, or has arrived since the host was queried; a definition there that
+    would start a domain which is active elsewhere; or an unsettled record that names the host.
+
+    :arg records: of the fleet, read after the facts: the unsettled ones, and moves that were completed since the plan was made.
+    """
     host_facts = facts.get(host)
     if not host_facts:
         return [f"{host} does not answer."]
@@ -104,9 +107,18 @@ def find_reboot_blockers(host: str, facts: Mapping[str, HostFacts], records: Ite
         elsewhere = [] if domain.active or domain.autostart is False else _active_elsewhere(domain.uuid, host, facts)
         if elsewhere:
             blockers.append(f"{domain.name} would start here automatically, and is active on {', '.join(elsewhere)}.")
+    blockers += [f"Record {record.id} of {record.domain.name} is unsettled ({record.status})." for record in records if _names_host(record, host, host_facts)]
     return blockers + [
-        f"Record {record.id} of {record.domain.name} is unsettled ({record.status})." for record in records if _names_host(record, host, host_facts)
+        f"{record.domain.name} arrived here after the host was queried (record {record.id})." for record in _list_unseen(records, host, host_facts)
     ]
+
+
+def _list_unseen(records: Sequence[MoveRecord], host: str, facts: HostFacts) -> list[MoveRecord]:
+    """Return the newest record of each domain that has come to this host, if its facts do not have the domain yet."""
+    completed = sorted((record for record in records if record.status == COMPLETED), key=lambda record: record.generation)
+    newest = {record.domain.uuid: record for record in completed}
+    seen = {domain.uuid for domain in facts.domains or ()}
+    return [record for uuid, record in newest.items() if uuid not in seen and _is_host(record.destination, host, facts)]
 
 
 def _judge_moves(
@@ -283,7 +295,7 @@ def judge_hosts(request: VerifyRequest, facts: Mapping[str, HostFacts], records:
     """Return the result of the plan on each of its hosts.
 
     :arg facts: of the hosts in C(request.hosts) that answered.
-    :arg records: unsettled records, read after the moves.
+    :arg records: as for L(find_reboot_blockers).
     """
     plan, found = request.plan, {}
     for host, tasks in request.tasks.items():

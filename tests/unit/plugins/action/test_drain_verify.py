@@ -94,3 +94,11 @@ def test_an_invalid_plan_or_task_result_is_refused(node: Node, args: Result) -> 
 
 def test_a_result_is_not_published_unless_a_name_is_given(node: Node) -> None:
     assert "ansible_stats" not in node.task(_work=MOVED, publish_as=None)
+
+
+def test_a_guest_that_has_arrived_since_its_host_was_queried_makes_the_reboot_unsafe(node: Node) -> None:
+    stored = node.ledger.open_record(record("late", "kvm2", "kvm1", "accepted"))
+    for status in ("scheduled", "queued", "preparing", "running", "completed"):
+        stored = node.ledger.update_record(stored, stored.record.advance(status, "a test"))
+    result = node.task(_work=MOVED)["result"]["kvm1"]
+    assert (result["safe_to_reboot"], "late arrived here" in result["blockers"][0]) == (False, True)

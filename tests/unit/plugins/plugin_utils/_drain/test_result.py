@@ -109,6 +109,14 @@ def test_an_unsettled_record_blocks_a_reboot_of_source_and_destination() -> None
     assert not find_reboot_blockers("kvm1", known, [record("web1", "kvm2", "kvm3"), record("web1", "kvm1", "kvm2", "completed")])
 
 
+def test_a_guest_that_arrived_after_the_host_was_queried_blocks_a_reboot() -> None:
+    arrived = record("web1", "kvm2", "kvm1", "completed", generation=7)
+    (blocker,) = find_reboot_blockers("kvm1", {"kvm1": host_facts("kvm1")}, [arrived])
+    assert "web1 arrived here after the host was queried" in blocker
+    assert not find_reboot_blockers("kvm1", {"kvm1": host_facts("kvm1", {**OFF, "uuid": arrived.domain.uuid})}, [arrived])
+    assert not find_reboot_blockers("kvm1", {"kvm1": host_facts("kvm1")}, [record("web1", "kvm1", "kvm2", "completed", generation=8), arrived])
+
+
 def test_an_evacuation_that_is_done_does_not_block_a_reboot() -> None:
     assert not find_reboot_blockers("kvm1", {"kvm1": host_facts("kvm1")}, [record("web1", "kvm1", "kvm2", "done", type="evacuation")])
 
