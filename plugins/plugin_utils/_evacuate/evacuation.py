@@ -174,7 +174,7 @@ class Evacuation:
         """Collect the evidence, and write whether the source could be fenced."""
         options, ledger, host_id = self.context.options, self.context.ledger, str(self.source.host_id)
         try:
-            self.proofs.collect_evidence(options.fencing, options.force_down, self.others, may_fence=not self.check)
+            self.proofs.collect_evidence(options.fencing, options.force_down, self.others, self._check_others, may_fence=not self.check)
         except KvmfleetError as error:
             # What a person has to know is the error of the fencing, also if the ledger cannot be written.
             with contextlib.suppress(KvmfleetError):
@@ -194,11 +194,20 @@ class Evacuation:
 
     def reuse_evidence(self) -> None:
         """Use the evidence of an earlier step for a plan. There is no wait: the tasks that start domains prove everything again."""
-        self.proofs.collect_evidence(self.context.options.fencing, self.context.options.force_down, self.others, may_fence=False)
+        options = self.context.options
+        self.proofs.collect_evidence(options.fencing, options.force_down, self.others, self._check_others, may_fence=False)
         self.images = self._check_locks(seen_since=True, waits=False)
 
+    def _check_others(self) -> None:
+        """Raise L(Unsafe) if another host is silent, and neither accepted nor off by evidence."""
+        self.fleet.check_proved_off(self.context.options.accept_silent, self.proofs.has_proof_of)
+
     def judge_jobs(self) -> None:
-        """Determine what prevents the start of each domain on this host. A host that cannot start it is recorded as refused."""
+        """Determine what prevents the start of each domain on this host. A host that cannot start it is recorded as refused.
+
+        Raises L(Unsafe) if a host has become silent since the evidence was collected.
+        """
+        self._check_others()
         for job in self.jobs:
             job.keep_error(self._judge_job)
             if job.is_open:

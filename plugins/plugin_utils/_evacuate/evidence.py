@@ -106,12 +106,20 @@ class PowerOffEvidence:
             " now, remove it from that machine until this is done; if a firewall refuses connections in its place, let it drop them.",
         )
 
-    def collect_evidence(self, documents: t.Optional[Sequence[Json]], force_down: t.Optional[JsonObject], others: Iterable[HostRef], may_fence: bool) -> None:
+    def collect_evidence(
+        self,
+        documents: t.Optional[Sequence[Json]],
+        force_down: t.Optional[JsonObject],
+        others: Iterable[HostRef],
+        check_others: Callable[[], None],
+        may_fence: bool,
+    ) -> None:
         """Use the given evidence, or fence the source.
 
         :arg documents: evidence from another source, the option C(fencing).
         :arg force_down: the confirmation of a person, the option of that name.
         :arg others: further silent hosts that the domains may be on. Their agents are queried whether they are off; they are never switched off.
+        :arg check_others: raises what forbids every start, when all evidence about other hosts is there. The source is not fenced then.
 
         Raises L(Unsafe) for invalid evidence, or if there is none; what L(fence_host) raises; L(InvalidArgument) for two kinds at once.
         """
@@ -124,6 +132,7 @@ class PowerOffEvidence:
         watch = self._watch_reset(self.source.entry) if may_fence and self.of_source is None else None
         try:
             self.taken += self._query_agents(others)
+            check_others()
             if self.of_source is None and may_fence:
                 self.taken.append(self._fence_source(watch))
         finally:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import typing as t
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
@@ -198,20 +198,38 @@ class FleetAnswers:
 
         Raises L(Unsafe) for another, L(InvalidArgument) for an unknown name.
 
-        :arg places: the silent hosts that need evidence instead.
+        :arg places: the silent hosts that need evidence instead, see L(check_proved_off).
         """
         strange = [name for name in accepted if name not in self.answers]
         if strange:
             raise InvalidArgument(f"accept_silent names {', '.join(strange)}, which are neither in the inventory nor in the ledger.", "Nothing was started.")
-        silent = {name: why for name in self.answers if not self._is_source(name) and (why := self._why_silent(name))}
+        silent = self._explain_silence()
         needing_evidence = {where.host for where in places} | {entry.name for entry in self.entries if _is_any_of(entry, places)}
-        refused = {name: why for name, why in silent.items() if name not in accepted and name not in needing_evidence}
+        self._refuse_silent({name: why for name, why in silent.items() if name not in accepted and name not in needing_evidence})
+        return sorted(name for name in silent if name in accepted)
+
+    def check_proved_off(self, accepted: Sequence[str], is_off: Callable[[HostRef], bool]) -> None:
+        """Raise L(Unsafe) for a silent host that is neither accepted nor off by evidence. It could run any domain, not only one that records place there.
+
+        :arg is_off: whether there is evidence that a host is off.
+        """
+        silent = self._explain_silence()
+        self._refuse_silent({name: why for name, why in silent.items() if name not in accepted and not all(map(is_off, self._refs_of_name(name)))})
+
+    def _explain_silence(self) -> dict[str, str]:
+        """Return why each silent host has not answered, by name, except for the source."""
+        return {name: why for name in self.answers if not self._is_source(name) and (why := self._why_silent(name))}
+
+    def _refs_of_name(self, name: str) -> list[HostRef]:
+        """Return the hosts of that name: those of the ledger, or else the name alone."""
+        return [entry.host_ref for entry in self.entries if entry.name == name] or [HostRef(name, None, None)]
+
+    def _refuse_silent(self, refused: Mapping[str, str]) -> None:
         if refused:
             raise Unsafe(
                 f"{', '.join(refused)} did not answer, and a domain of {self.source.name} could run there: {' '.join(refused.values())}",
                 f"Nothing was started. If you are certain that none does, accept their silence by name: accept_silent: [{', '.join(refused)}].",
             )
-        return sorted(name for name in silent if name in accepted)
 
     @property
     def answering_hosts(self) -> list[str]:

@@ -591,6 +591,57 @@ def test_a_silent_host_must_be_named_in_accept_silent(site: Site) -> None:
     assert [one["hosts"] for one in record.evidence if one["kind"] == "accepted_silence"] == [["kvm3"]]
 
 
+def save_on_two_hosts(site: Site, name: str) -> str:
+    """Put a domain into the ledger that may be on the dead host, or on kvm3, which is silent then."""
+    uuid = site.save(name)
+    site.change(name, lambda body: body.update(possible_hosts=encoded([site.place("kvm1"), site.place("kvm3")])))
+    site.silent.add("kvm3")
+    return uuid
+
+
+def test_a_domain_that_may_be_on_a_silent_host_does_not_accept_its_silence_for_the_others(site: Site) -> None:
+    site.save("web")
+    save_on_two_hosts(site, "app")
+    agent = site.agent(power="on")
+    with pytest.raises(Unsafe, match=r"kvm3 did not answer.*accept_silent: \[kvm3\]"):
+        site.evacuate()
+    assert "off" not in agent.asked()
+    assert site.record_summaries() == []
+    run = site.evacuate(accept_silent=["kvm3"])
+    assert list(errors(run)) == ["app"]
+    assert site.running() == {"kvm2": ["web"]}
+
+
+def test_a_silent_host_that_is_off_by_evidence_need_not_be_accepted(site: Site) -> None:
+    site.save("web")
+    save_on_two_hosts(site, "app")
+    site.agent("kvm3")
+    assert errors(site.evacuate()) == {}
+    assert site.running() == {"kvm2": ["app", "web"]}
+
+
+@pytest.mark.usefixtures("slow_waits")
+def test_a_host_that_falls_silent_during_the_fencing_must_be_accepted(site: Site) -> None:
+    site.save("web")
+    save_on_two_hosts(site, "app")
+    site.silent.discard("kvm3")
+    site.agent(power="on")
+    site.locked.add("web")
+    locks = site._locks
+
+    def wait(on: str, work: t.Any) -> t.Any:
+        found = locks(on, work)
+        if "wait_seconds" in work:
+            site.silent.add("kvm3")
+            site.locked.clear()
+        return found
+
+    site._locks = wait  # type: ignore[method-assign]
+    with pytest.raises(Unsafe, match=r"accept_silent: \[kvm3\]"):
+        site.evacuate()
+    assert (site.running(), site.record_summaries()) == ({}, [])
+
+
 def test_a_host_whose_address_leads_to_another_host_counts_as_silent(site: Site) -> None:
     site.save("web")
     site.leads_to["kvm3"] = "kvm2"
@@ -807,8 +858,6 @@ def test_a_silent_second_possible_host_needs_its_own_evidence(site: Site) -> Non
     uuid = site.save("web")
     site.change("web", lambda body: body.update(possible_hosts=encoded([site.place("kvm1"), site.place("kvm3")])))
     site.silent.add("kvm3")
-    run = site.evacuate()
-    assert "may be on kvm3 as well" in errors(run)["web"]
     run = site.evacuate(accept_silent=["kvm3"])
     assert "may be on kvm3 as well" in errors(run)["web"]
     assert site.record_summaries() == []
@@ -1107,7 +1156,9 @@ def test_a_record_of_a_dead_destination_needs_evidence_and_is_superseded(site: S
         site.evacuate()
     site.after_start = lambda: None
     site.silent.add("kvm2")
-    run = site.evacuate("kvm3")
+    with pytest.raises(Unsafe, match="kvm2 did not answer"):
+        site.evacuate("kvm3")
+    run = site.evacuate("kvm3", accept_silent=["kvm2"])
     assert "may be on kvm2 as well" in errors(run)["web"]
     assert "kvm3" not in site.running()
     both = [{"host": name, "action": "off", "status": "off", "at": utc_now()} for name in ("kvm1", "kvm2")]

@@ -10,9 +10,9 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import BootMoment, boot_moment
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import BootMoment, boot_moment, utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, InvalidArgument
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, InvalidArgument, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import new_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.action import add_shares
@@ -31,7 +31,7 @@ def plan(
     since: t.Mapping[str, t.Any] | None = None,
     **given: t.Any,
 ) -> tuple[Evacuation, Shares]:
-    run = site.evacuation(force_down=WORD, force=force, **given)
+    run = site.evacuation(force=force, **{"force_down": WORD, **given})
     run.probe_fleet()
     run.reuse_evidence()
     return run, plan_evacuation(run, survivors, since, destination)
@@ -96,6 +96,20 @@ def test_a_start_that_has_begun_elsewhere_stays_there_whatever_host_is_named(sit
     site.before_start = lambda: None
     dummy, shares = plan(site, destination="kvm2")
     assert shares.by_host == {"kvm2": [], "kvm3": [uuid]}
+
+
+def test_a_plan_with_a_start_that_has_begun_needs_evidence_about_its_silent_host(site: Site) -> None:
+    site.save("web")
+    site.before_start = lambda: (never for never in ()).throw(KeyboardInterrupt)
+    with pytest.raises(KeyboardInterrupt):
+        site.evacuate("kvm3")
+    site.save("app")
+    site.silent.add("kvm3")
+    with pytest.raises(Unsafe, match=r"accept_silent: \[kvm3\]"):
+        plan(site, survivors=("kvm2",))
+    both = [{"host": name, "action": "off", "status": "off", "at": utc_now()} for name in ("kvm1", "kvm3")]
+    dummy, shares = plan(site, survivors=("kvm2",), fencing=both, force_down=None)
+    assert sorted(shares.by_host["kvm2"]) == sorted(map(uuid_of, ("app", "web")))
 
 
 def test_a_domain_that_no_survivor_can_start_has_a_record_with_all_reasons(site: Site) -> None:
