@@ -242,7 +242,7 @@ class Evacuation:
             self.probe_fleet()
             self.images = self._check_locks(seen_since=True, waits=False)
         # After the proof that the host is off: since then it can neither be granted a token nor leave one.
-        check_still_not_granted(self.context.ledger, self.source)
+        check_still_not_granted(self.context.ledger, self.source.name, self.source.host_id)
         self.judge_jobs()
         self._reserve_all(EvacuationReservation(self.context, self._fleet_view(self.seen.facts), self.destination, self.seen.cpu))
         if not self.check:
@@ -319,6 +319,7 @@ class Evacuation:
     def _judge_job(self, job: EvacuationJob) -> None:
         start_checks.decide_record(job, self.fleet)
         start_checks.check_covered(job, self.fleet, self.proofs, source_counts=self.check and self.proofs.can_fence)
+        start_checks.check_no_token(job, self.context.ledger, self.fleet, self.proofs)
 
     def _judge_destination(self, job: EvacuationJob) -> None:
         start_checks.check_absent(job, self.fleet)

@@ -155,10 +155,14 @@ class PowerOffEvidence:
         self.given = [_with_longer_ttl(one, seconds) for one in self.given]
         self.confirm_all()
 
+    def list_proofs_of(self, where: HostRef) -> list[Evidence]:
+        """Return the evidence that this host is off."""
+        # A record that is older than its host's ID has the libvirt UUID of that time, which may have changed.
+        return [one for one in self.all_evidence if where.may_be(HostRef(one.host, one.host_id, self._find_uuid(one.host_id)))]
+
     def has_proof_of(self, where: HostRef) -> bool:
         """Whether that host is off by evidence."""
-        # A record that is older than its host's ID has the libvirt UUID of that time, which may have changed.
-        return any(where.may_be(HostRef(one.host, one.host_id, self._find_uuid(one.host_id))) for one in self.all_evidence)
+        return bool(self.list_proofs_of(where))
 
     @property
     def of_source(self) -> t.Optional[Evidence]:

@@ -202,6 +202,7 @@ def _judge_job(job: EvacuationJob, run: Evacuation, survivors: SurvivingHosts) -
             raise Unsafe(f"Domain {job.name} is active on {run.context.target_host}, which answers. It was not started.", "Protect that host.")
         start_checks.decide_record(job, run.fleet)
         start_checks.check_covered(job, run.fleet, run.proofs, source_counts=run.check and run.proofs.can_fence)
+        start_checks.check_no_token(job, run.context.ledger, run.fleet, run.proofs)
     except KvmfleetError as error:
         job.error = error
 

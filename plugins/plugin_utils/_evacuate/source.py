@@ -115,11 +115,11 @@ def resolve_source(entries: Iterable[HostEntry], wanted: str) -> Source:
     return Source(entry)
 
 
-def check_still_not_granted(ledger: Ledger, source: Source) -> None:
-    """Raise L(Unsafe) if the host was granted a clean-shutdown token since L(resolve_source): it may have left one before it was switched off."""
-    found = ledger.read_host(source.host_id)
+def check_still_not_granted(ledger: Ledger, name: str, host_id: str) -> None:
+    """Raise L(Unsafe) if the host has a clean-shutdown token by now: it may have left it before it was switched off."""
+    found = ledger.read_host(host_id)
     if found is None:
-        raise Conflict(f"The ledger has no entry for {source.name} any more. Nothing was started.", "Run the task again.")
+        raise Conflict(f"The ledger has no entry for {name} any more. Nothing was started.", "Run the task again.")
     check_not_granted(found.host)
 
 

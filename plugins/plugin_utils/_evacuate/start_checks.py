@@ -28,10 +28,12 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_do
     SavedFile,
 )
 
+from .._ledger.ledger import Ledger
 from .._ledger.rules import describe_record
 from .evidence import PowerOffEvidence
 from .fleet_answers import FleetAnswers
 from .job import EvacuationJob
+from .source import check_still_not_granted
 
 # Statuses of an evacuation in which its destination may have the domain.
 _BEGUN_STATUSES = (s.PRE_MIGRATING, s.ERROR)
@@ -115,6 +117,16 @@ def check_covered(job: EvacuationJob, fleet: FleetAnswers, proofs: PowerOffEvide
             f"Domain {job.name} may be on {where.host} as well, which does not answer and is not off by evidence. It was not started.",
             f"Give evidence about {where.host}, too, in fencing; or settle the record that names it.",
         )
+
+
+def check_no_token(job: EvacuationJob, ledger: Ledger, fleet: FleetAnswers, proofs: PowerOffEvidence) -> None:
+    """Raise L(Unsafe) if the domain may be on a host that is off, and that may start its guests automatically by a clean-shutdown token when it returns.
+
+    To be called after the proof that these hosts are off: since then none of them can be granted a token or leave one.
+    """
+    silent = [where for where in job.candidate.possible_hosts if not fleet.has_answered(where) and not where.is_same(job.source.host_ref)]
+    for one in [proof for where in silent for proof in proofs.list_proofs_of(where)]:
+        check_still_not_granted(ledger, one.host, str(one.host_id))
 
 
 def check_saved(job: EvacuationJob, accept_fresh: Collection[str] = ()) -> None:

@@ -808,6 +808,41 @@ def test_a_host_that_got_a_grant_before_its_fencing_is_refused(site: Site, monke
     assert (site.running(), site.record_summaries()) == ({}, [])
 
 
+GRANTED = {"guard": {"held_at_boot": True}, "token_id": host_id("token")}
+
+
+@pytest.mark.parametrize("is_off", [True, False])
+def test_a_clean_shutdown_grant_of_another_dead_host_withholds_the_domains_that_may_be_there(site: Site, is_off: bool) -> None:
+    """An answer of that host shows that the domain does not run there; while it is off, it may start its guests when it returns."""
+    uuid = site.save("web", on="kvm3")
+    site.save("app")
+    site.ledger.open_record(new_record(s.LIVE_MIGRATION, DomainRef(uuid, "web"), site.place("kvm3"), site.place("kvm1"), {}, "a test"))
+    site.write_host("kvm3", protected=GRANTED)
+    if is_off:
+        site.silent.add("kvm3")
+        site.agent("kvm3")
+    run = site.evacuate()
+    assert site.running() == {"kvm2": ["app"] if is_off else ["app", "web"]}
+    assert [name for name, error in errors(run).items() if "revoke_token" in error and "kvm3" in error] == (["web"] if is_off else [])
+    site.write_host("kvm3")
+    site.evacuate()
+    assert site.running() == {"kvm2": ["app", "web"]}
+
+
+def test_a_grant_that_another_dead_host_got_meanwhile_withholds_the_domains_that_may_be_there(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    save_on_two_hosts(site, "web")
+    site.agent("kvm3")
+    prove = Evacuation.prove_source_off
+
+    def granted_meanwhile(run: Evacuation, starts: bool = True) -> None:
+        site.write_host("kvm3", protected=GRANTED)
+        prove(run, starts)
+
+    monkeypatch.setattr(Evacuation, "prove_source_off", granted_meanwhile)
+    assert "revoke_token" in errors(site.evacuate())["web"]
+    assert (site.running(), site.record_summaries()) == ({}, [])
+
+
 def test_the_grant_of_a_discarded_host_does_not_count(site: Site) -> None:
     site.save("web")
     said = {"at": "then", "by": "somebody", "reason": "burnt"}

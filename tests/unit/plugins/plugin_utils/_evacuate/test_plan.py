@@ -112,6 +112,18 @@ def test_a_plan_with_a_start_that_has_begun_needs_evidence_about_its_silent_host
     assert sorted(shares.by_host["kvm2"]) == sorted(map(uuid_of, ("app", "web")))
 
 
+def test_a_domain_that_may_start_on_another_dead_host_by_a_token_is_in_no_share(site: Site) -> None:
+    site.save("web")
+    site.change("web", lambda body: body.update(possible_hosts=encode([site.place("kvm1"), site.place("kvm3")])))
+    app = site.save("app")
+    site.silent.add("kvm3")
+    site.agent("kvm3")
+    site.write_host("kvm3", protected={"guard": {"held_at_boot": True}, "token_id": host_id("token")})
+    run, shares = plan(site, survivors=("kvm2",))
+    assert shares.by_host == {"kvm2": [app]}
+    assert [job.name for job in run.jobs if "revoke_token" in str(job.error)] == ["web"]
+
+
 def test_a_domain_that_no_survivor_can_start_has_a_record_with_all_reasons(site: Site) -> None:
     site.save("huge", memory_mib=1024 * 1024)
     small = site.save("small")
