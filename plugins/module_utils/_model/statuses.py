@@ -49,6 +49,9 @@ FINAL = CLOSED | {ERROR}
 ABORT_START = "abort_start"
 ABORT_END = "abort_end"
 FORCE_COMPLETE = "force_complete"
+# Of a record that a newer one has superseded: nothing is left over on this end of it any more.
+SOURCE_CLEANED = "source_cleaned"
+DESTINATION_CLEANED = "destination_cleaned"
 
 REASON_OPERATOR = "operator"
 REASON_TIMEOUT = "timeout"

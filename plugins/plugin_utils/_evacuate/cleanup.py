@@ -34,7 +34,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 
-from .._ledger.host_decisions import closing_status
+from .._ledger.host_decisions import is_done_from, is_given_up_on, without_host
 from .._ledger.host_entries import host_lock_name
 from .._ledger.ledger import Ledger
 from .._ledger.remembered import RememberedMove, copy_text, missing_text
@@ -75,8 +75,9 @@ def _why_age_unknown(record: t.Optional[MoveRecord], record_id: str, host_id: t.
     """Return why the record does not show how long ago its cleanup ended; empty if it does, or if the cleanup is still in progress."""
     if record is None:
         return f"the ledger has no record {record_id}, so its age is not known: delete it by hand when it is no longer needed"
-    if not host_id or record.type not in (s.EVACUATION, s.COLD_MIGRATION) or host_id not in (record.source.host_id, record.destination.host_id):
-        return f"the record {record_id} is not of an evacuation or a cold move of this host"
+    is_live = record.type == s.LIVE_MIGRATION and not record.superseded_by
+    if not host_id or is_live or host_id not in (record.source.host_id, record.destination.host_id):
+        return f"the record {record_id} is not of an evacuation or a cold move of this host, or of a live migration that an evacuation has superseded"
     latest = max(_list_times(record), default=None)
     if latest is None:
         return f"the record {record_id} has no valid time"
@@ -273,7 +274,8 @@ class HostCleanup:
 
     def _is_still_open(self, tombstone: Tombstone) -> bool:
         """Whether the tombstone is still open: another task that cleans the same host may have been faster, and reports its own work."""
-        return self.ledger.read_record(tombstone.record.record_id).record.status == tombstone.record.status
+        record, host_id = self.ledger.read_record(tombstone.record.record_id).record, str(self.cleaned_host.host_id)
+        return record.status == tombstone.record.status and (is_done_from(record, host_id) or is_given_up_on(record, host_id))
 
     def _clean_domain(self, tombstone: Tombstone, outcome: CleanupOutcome) -> None:
         question = encode(build_question(tombstone, self.ledger, self.cleaned_host))
@@ -286,9 +288,7 @@ class HostCleanup:
         elif plan.kind == REFUSE:
             self._refuse_domain(tombstone, plan.reason, outcome)
         elif plan.kind == SUPERSEDED:
-            # A record that was given up shows that the domain is not here: a person has to decide.
-            came_back = [record for record in (tombstone.record, *tombstone.older) if record.status == s.DONE]
-            self._complete_records(came_back, plan.reason, REASON_SUPERSEDED)
+            self._complete_records([tombstone.record, *tombstone.older], plan.reason, REASON_SUPERSEDED)
             outcome.superseded.append(tombstone.list_uncleaned(plan.reason))
         else:
             done = decode(CleanupDone, {**(answer.done or {}), "changed": answer.changed})
@@ -299,7 +299,7 @@ class HostCleanup:
     def _complete_records(self, records: list[MoveRecord], detail: str, reason: t.Optional[str]) -> None:
         for record in records:
             stored = self.ledger.read_record(record.record_id)
-            self.ledger.update_record(stored, stored.record.advance(closing_status(stored.record), self.by, detail, reason))
+            self.ledger.update_record(stored, without_host(stored.record, str(self.cleaned_host.host_id), self.by, detail, reason))
 
 
 def _read_entries(documents: Json) -> tuple[QuarantineEntry, ...]:

@@ -25,7 +25,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import PROFILE, required_traits
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Before
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord, new_record
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef, host_of
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import DomainProtection
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import NOT_SURVEYED, CpuVerdict
 
@@ -232,7 +232,7 @@ class EvacuationReservation:
             if stored.record.id != older.id or stored.record.status != older.status:
                 raise Conflict(f"{describe_record(stored.record)} changed meanwhile: its status is '{stored.record.status}'.", "Run the task again.")
             record, by = stored.record.add_evidence(evidence), self.context.by
-            if _never_arrived(record, job.source.host_ref):
+            if _never_arrived(record, job.source.host_ref) and not _is_off(record.destination, evidence):
                 record = record.advance(s.FAILED, by, f"{job.source.name} is off by evidence, and {record.destination.label} does not have the domain.")
             else:
                 detail = f"Its hosts are off by evidence, or do not have it. Taken over by {new_id}."
@@ -266,6 +266,11 @@ def _never_arrived(record: MoveRecord, source: HostRef) -> bool:
     if record.type == s.EVACUATION:
         return record.status == s.ACCEPTED
     return record.source.is_same(source)
+
+
+def _is_off(host: HostRef, evidence: Sequence[JsonObject]) -> bool:
+    """Whether there is evidence about that host, which therefore did not answer: a domain may have arrived there."""
+    return any(host.may_be(host_of(one)) for one in evidence)
 
 
 def _reservation_text(force: bool, verdict: Verdict) -> str:

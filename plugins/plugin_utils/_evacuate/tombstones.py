@@ -5,8 +5,8 @@
 
 """The tombstones that evacuations left for one host: which tombstone of a domain is in force, and its contents. Pure functions over records.
 
-A tombstone is an evacuation from the host that is C(done), or one to the host that was superseded while the host was dead. The definition that the latter may
-have created on the host is also left over.
+A tombstone is an evacuation from the host that is C(done), or a record that was superseded while the host was dead: an evacuation to the host, or a move of
+which the host is either end. The definition that these may have left on the host is also left over.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import DomainProtection, SavedDisk
 
-from .._ledger.host_decisions import is_done_from, is_given_up_to
+from .._ledger.host_decisions import list_leftovers
 from .._ledger.ledger import Ledger
 from .._ledger.remembered import RememberedMove
 
@@ -125,9 +125,8 @@ class LostTombstone:
 def find_tombstones(ledger: Ledger, host_id: t.Optional[str]) -> list[Tombstone]:
     """Return the tombstones of this host, by its own ID alone: a record or a host without an ID matches nothing."""
     found: defaultdict[str, list[MoveRecord]] = defaultdict(list)
-    for record in ledger.list_records(types=[s.EVACUATION], statuses=[s.DONE, s.PRE_MIGRATING, s.ERROR]):
-        if host_id and (is_done_from(record, host_id) or is_given_up_to(record, host_id)):
-            found[record.domain.uuid.lower()].append(record)
+    for record in list_leftovers(ledger, host_id):
+        found[record.domain.uuid.lower()].append(record)
     newest_first = (sorted(records, key=lambda record: record.generation, reverse=True) for records in found.values())
     return sorted((Tombstone(records[0], records[1:]) for records in newest_first), key=lambda tombstone: (tombstone.name, tombstone.uuid))
 

@@ -118,6 +118,9 @@ def next_possible_hosts(record: MoveRecord, old_status: str, before: PossibleHos
 
 
 def _after_move(record: MoveRecord, before: PossibleHosts) -> PossibleHosts:
+    if record.superseded_by:
+        # The newer record says where the domain is.
+        return before
     if record.status == s.COMPLETED:
         # Where the job of another tool has taken the domain may be unknown: then the next protection of its host writes it.
         return (record.destination,) if record.destination.is_known else before
@@ -132,7 +135,8 @@ def _after_evacuation(record: MoveRecord, old_status: str, before: PossibleHosts
     if status == s.PRE_MIGRATING:
         return (*others, record.destination)
     if status == s.FAILED and old_status != s.ACCEPTED:
-        return others
+        # A later move may have brought the domain of a superseded record to this destination.
+        return others or before if record.superseded_by else others
     # After 'done' the domain may have moved. Its later moves show its host.
     if status == s.DONE or (status == s.COMPLETED and not record.has_status(s.DONE)):
         return (record.destination,)

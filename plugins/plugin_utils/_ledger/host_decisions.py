@@ -21,6 +21,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Json, JsonObject
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Forbidden, InvalidArgument, InvalidState, NotFound, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import FENCED, may_follow
 
 from .._settings.variables import OVERRIDE_VARIABLE, Settings
@@ -149,14 +150,43 @@ def is_done_from(record: MoveRecord, host_id: str) -> bool:
     return record.status == s.DONE and record.source.host_id == host_id
 
 
-def is_given_up_to(record: MoveRecord, host_id: str) -> bool:
-    """Whether a newer record has taken over from this one, whose destination this host is."""
-    return bool(record.status in (s.PRE_MIGRATING, s.ERROR) and record.superseded_by and record.destination.host_id == host_id)
+def is_superseded(record: MoveRecord) -> bool:
+    """Whether a newer record has taken over from this one, which is not closed yet."""
+    return record.is_unsettled and bool(record.superseded_by)
+
+
+def list_uncleaned_hosts(record: MoveRecord) -> list[HostRef]:
+    """Return the hosts on which a superseded record may have left a copy that nobody has cleaned up yet.
+
+    That is the destination of an evacuation, because its source has a tombstone of its own, and either end of a move, whose result is not known.
+    """
+    return [host for host, event in _list_events_of_cleanup(record) if host.is_known and not record.has_status(event)]
+
+
+def _list_events_of_cleanup(record: MoveRecord) -> list[tuple[HostRef, str]]:
+    """Return each host that needs a cleanup, with the event that ends this."""
+    source = [] if record.type == s.EVACUATION else [(record.source, s.SOURCE_CLEANED)]
+    return [*source, (record.destination, s.DESTINATION_CLEANED)]
+
+
+def is_given_up_on(record: MoveRecord, host_id: str) -> bool:
+    """Whether a newer record has taken over from this one, which may have left a copy on this host."""
+    return is_superseded(record) and any(host.host_id == host_id for host in list_uncleaned_hosts(record))
 
 
 def closing_status(record: MoveRecord) -> str:
-    """Return the status of the record after its host was cleaned up."""
+    """Return the status of the record after its hosts were cleaned up."""
     return s.COMPLETED if record.status == s.DONE else s.FAILED
+
+
+def without_host(record: MoveRecord, host_id: str, by: str, detail: str, reason: str | None = None) -> MoveRecord:
+    """Return the record after this host was cleaned up, or will not return. It is closed unless it may have left a copy on another host, too."""
+    if is_superseded(record):
+        for event in [event for host, event in _list_events_of_cleanup(record) if host.host_id == host_id and not record.has_status(event)]:
+            record = record.note(event, by, detail)
+        if list_uncleaned_hosts(record):
+            return record
+    return record.advance(closing_status(record), by, detail, reason)
 
 
 REASON_SOURCE_DISCARDED = "source_discarded"
@@ -171,7 +201,7 @@ def settle_record(stored: Stored, status: str, statement: str, by: str) -> MoveR
     if record.status == status and status != s.ERROR:
         return None
     is_discarded = record.status == s.DONE and status == s.COMPLETED
-    if not (record.status == s.ERROR or is_discarded or (_is_superseded(record) and status == s.FAILED)):
+    if not (record.status == s.ERROR or is_discarded or (is_superseded(record) and status == s.FAILED)):
         raise InvalidState(
             f"{_capitalized_description(record)} has the status '{record.status}': a person settles one that is 'error', one that was given up for a newer one "
             "(as 'failed'), or one that is 'done' and whose source will not return (as 'completed').",
@@ -183,12 +213,17 @@ def settle_record(stored: Stored, status: str, statement: str, by: str) -> MoveR
     return _settled_by_person(record, status, statement, by, reason)
 
 
+def list_leftovers(ledger: Ledger, host_id: str | None) -> list[MoveRecord]:
+    """Return the records that may have left a copy on this host, by its own ID alone: a record or a host without an ID matches nothing."""
+    records = ledger.list_records(statuses=sorted(s.UNSETTLED | s.TOMBSTONE)) if host_id else ()
+    return [record for record in records if host_id and (is_done_from(record, host_id) or is_given_up_on(record, host_id))]
+
+
 def list_discarded(ledger: Ledger, host_id: str | None, statement: str, by: str) -> Iterator[tuple[Stored, MoveRecord]]:
     """Yield the records that withhold a host which will not return, each as read and as changed."""
-    for record in ledger.list_records(types=[s.EVACUATION], statuses=[s.DONE, s.PRE_MIGRATING, s.ERROR]):
-        if host_id and (is_done_from(record, host_id) or is_given_up_to(record, host_id)):
-            stored = ledger.read_record(record.record_id)
-            yield stored, _settled_by_person(stored.record, closing_status(stored.record), statement, by, REASON_SOURCE_DISCARDED)
+    for record in list_leftovers(ledger, host_id):
+        stored = ledger.read_record(record.record_id)
+        yield stored, without_host(stored.record, str(host_id), by, _settled_text(statement), REASON_SOURCE_DISCARDED)
 
 
 def _ask_hosts_step(record: MoveRecord) -> str:
@@ -196,12 +231,12 @@ def _ask_hosts_step(record: MoveRecord) -> str:
     return f"{f'Run the task on {record.source.label}, which asks the hosts of the move. ' if is_open else ''}Nothing was changed."
 
 
-def _is_superseded(record: MoveRecord) -> bool:
-    return bool(record.status == s.PRE_MIGRATING and record.superseded_by)
-
-
 def _settled_by_person(record: MoveRecord, status: str, statement: str, by: str, reason: str | None) -> MoveRecord:
-    return record.advance(status, by, f"Settled by a person: {statement}", reason)
+    return record.advance(status, by, _settled_text(statement), reason)
+
+
+def _settled_text(statement: str) -> str:
+    return f"Settled by a person: {statement}"
 
 
 def _capitalized_description(record: MoveRecord) -> str:

@@ -19,9 +19,10 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model import s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Json, JsonObject, Maybe, ShapeError, decode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
 
 from .._ledger.documents import DomainEntry, HostEntry
+from .._ledger.host_decisions import is_superseded, list_uncleaned_hosts
 from .._ledger.host_entries import HostIdentity, list_entries
 from .._ledger.ledger import Ledger
 from .._ledger.remembered import RememberedMove
@@ -165,7 +166,7 @@ class RecordSummary:
 class Obstacles:
     """Records that prevent the return of a host.
 
-    :arg withheld: its evacuations that are not closed.
+    :arg withheld: its evacuations that are not closed, and superseded records.
     :arg lost: records that name it and that the ledger has lost.
     :arg unsettled: all records of the ledger for which the host stays in maintenance.
     """
@@ -195,13 +196,18 @@ class Obstacles:
 
 
 def find_withholding(records: Iterable[MoveRecord], identity: HostIdentity) -> list[MoveRecord]:
-    """Return the evacuations of this host that are not closed: each may have left a copy here that must not be started.
+    """Return the records that may have left a copy here that must not be started: evacuations of this host that are not closed, and superseded records.
 
     Identity is the host_id. A record without one is matched by libvirt UUID or name, which never permit anything but may forbid.
     """
-    is_open = s.UNSETTLED | s.TOMBSTONE
-    found = [record for record in records if record.type == s.EVACUATION and record.status in is_open and record.source.may_be(identity.host_ref)]
+    found = [record for record in records if _withholds(record, identity.host_ref)]
     return sorted(found, key=lambda record: (str(record.domain.name), record.created_at))
+
+
+def _withholds(record: MoveRecord, host: HostRef) -> bool:
+    if record.type == s.EVACUATION and record.status in s.UNSETTLED | s.TOMBSTONE and record.source.may_be(host):
+        return True
+    return is_superseded(record) and any(where.may_be(host) for where in list_uncleaned_hosts(record))
 
 
 def find_keeping_out(records: Iterable[MoveRecord], identity: HostIdentity) -> list[MoveRecord]:

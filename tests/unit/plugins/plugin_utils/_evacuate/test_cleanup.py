@@ -311,6 +311,49 @@ def test_a_superseded_record_permits_no_cleanup_of_its_source(scene: Scene) -> N
     assert (scene.host.phases, outcome.as_result()["changed"], scene.status(stored.record.record_id)[0]) == ([], False, "pre-migrating")
 
 
+def supersede_move(scene: Scene, source: HostRef, destination: HostRef, *statuses: str) -> str:
+    """Supersede a live migration by an evacuation of its destination."""
+    opened = scene.ledger.open_record(new_record(s.LIVE_MIGRATION, DomainRef(WEB, "web"), source, destination, {}, BY))
+    stored = scene.lead(opened, *statuses)
+    scene.ledger.update_record(stored, stored.record.supersede(str(uuid.UUID(int=70))))
+    scene.evacuation(source=destination, destination=KVM3)
+    return stored.record.record_id
+
+
+@pytest.mark.parametrize("statuses", [(), (s.RUNNING,), (s.RUNNING, s.RUNNING_POST_COPY), (s.RUNNING, s.ERROR)])
+@pytest.mark.parametrize("hosts", [(KVM1, KVM2), (KVM2, KVM1)])
+def test_a_superseded_move_is_closed_after_both_its_hosts_were_cleaned(scene: Scene, hosts: tuple[HostRef, HostRef], statuses: tuple[str, ...]) -> None:
+    record = supersede_move(scene, KVM1, KVM2, *statuses)
+    before = scene.status(record)
+    for cleaned_host, status in zip(hosts, (before, ("failed", None if hosts[1] == KVM1 else "superseded")), strict=True):
+        assert [entry.uuid for entry in scene.run(cleaned_host).cleaned] == [WEB]
+        assert scene.status(record) == status
+        assert not scene.run(cleaned_host).as_result()["changed"]
+    document = scene.ledger.read_domain(WEB)
+    assert document
+    assert document.body["possible_hosts"] == [encode(KVM3)]
+    assert scene.ledger.verify_audit() == []
+
+
+@pytest.mark.parametrize("record_type", [s.LIVE_MIGRATION, s.EVACUATION])
+def test_a_superseded_record_withholds_no_host_to_which_the_domain_came_back(scene: Scene, record_type: str) -> None:
+    if record_type == s.EVACUATION:
+        stored = scene.ledger.read_record(scene.evacuation(source=KVM2, destination=KVM1, to=(s.PRE_MIGRATING,)))
+        scene.ledger.update_record(stored, stored.record.supersede(str(uuid.UUID(int=70))))
+        scene.evacuation(source=KVM2, destination=KVM3)
+        record = stored.record.record_id
+    else:
+        record = supersede_move(scene, KVM1, KVM2)
+    scene.move(KVM3, KVM1)
+    scene.host.said[WEB] = {"kind": "superseded", "reason": "it has come back"}
+    assert [entry.record for entry in scene.run().superseded] == [record]
+    assert scene.host.asked[0]["came_back"]
+    assert not scene.run().as_result()["changed"]
+    document = scene.ledger.read_domain(WEB)
+    assert document
+    assert document.body["possible_hosts"] == [encode(KVM1)]
+
+
 @pytest.mark.parametrize(
     ("storage", "phases"),
     [("delete", ["survey", "quarantined", "expire", "clean"]), ("quarantine", ["survey", "clean"]), ("keep", ["survey", "clean"])],

@@ -36,8 +36,11 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate impor
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.action import build_result
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.evacuation import Evacuation
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.starts import GOOD_FOR_SECONDS
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.tombstones import find_tombstones
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.document_bytes import decode_document, encode_document
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import HostIdentity
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.follow import ControllerGone
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.release import find_withholding
 from ansible_collections.kvmfleet.migration.tests.simulator.facts import uuid_of
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._evacuate.fence_programs import GOOD
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._evacuate.sites import HOSTS, WORD, Site, host_id
@@ -937,6 +940,43 @@ def test_a_move_to_the_dead_host_is_superseded_once_its_source_lost_the_guest(si
     assert site.running() == {"kvm2": ["web"]}
     older, newer = sorted(site.ledger.list_records(), key=lambda one: one.created_at)
     assert (older.superseded_by, newer.status) == (newer.id, "done")
+
+
+def obstacles(site: Site, host: str) -> tuple[list[str], list[str]]:
+    """Return the IDs of the records that withhold a host, and of those that its cleanup closes."""
+    withholding = find_withholding(site.ledger.list_records(), HostIdentity(host, host_id(host), site.uuids[host], None))
+    tombstones = find_tombstones(site.ledger, host_id(host))
+    return [record.record_id for record in withholding], [one.record_id for tombstone in tombstones for one in (tombstone.record, *tombstone.older)]
+
+
+@pytest.mark.parametrize("ends", [("kvm3", "kvm1"), ("kvm1", "kvm3")])
+def test_a_move_between_two_dead_hosts_withholds_both_until_they_were_cleaned(site: Site, ends: tuple[str, str]) -> None:
+    """The guest may have been on either host, and both may start it when they return."""
+    uuid = site.save("web", on=ends[0])
+    older = new_record(s.LIVE_MIGRATION, DomainRef(uuid, "web"), site.place(ends[0]), site.place(ends[1]), {}, "a test")
+    stored = site.ledger.open_record(older)
+    site.ledger.update_record(stored, stored.record.advance(s.RUNNING, "a test"))
+    site.silent.add("kvm3")
+    site.agent("kvm3")
+    site.evacuate()
+    assert site.running() == {"kvm2": ["web"]}
+    (newer,) = site.ledger.list_records(statuses=[s.DONE])
+    assert obstacles(site, "kvm3") == ([older.id], [older.id])
+    assert sorted(obstacles(site, "kvm1")[0]) == sorted(obstacles(site, "kvm1")[1]) == sorted([older.record_id, newer.record_id])
+
+
+def test_an_evacuation_to_a_host_that_died_withholds_this_host_until_it_was_cleaned(site: Site) -> None:
+    site.save("web")
+    site.after_start = killed
+    with pytest.raises(Killed):
+        site.evacuate("kvm3")
+    site.after_start = lambda: None
+    site.silent.add("kvm3")
+    site.agent("kvm3")
+    site.evacuate()
+    assert site.running()["kvm2"] == ["web"]
+    (older,) = site.ledger.list_records(statuses=[s.PRE_MIGRATING])
+    assert obstacles(site, "kvm3") == ([older.id], [older.id])
 
 
 def test_domains_that_are_on_no_host_are_unaccounted_and_not_started(site: Site) -> None:

@@ -45,6 +45,22 @@ def test_a_record_without_a_host_id_withholds_by_name_or_libvirt_uuid() -> None:
         assert find_withholding([evacuation(s.DONE, source=dataclasses.replace(source, host_id=uid("id other")))], KVM1) == []
 
 
+@pytest.mark.parametrize("kind", [s.LIVE_MIGRATION, s.COLD_MIGRATION, s.EVACUATION])
+@pytest.mark.parametrize("status", [s.ACCEPTED, s.ERROR])
+def test_a_superseded_record_withholds_the_hosts_that_it_may_have_left_a_copy_on(status: str, kind: str) -> None:
+    coming, leaving = (dataclasses.replace(record("web1", *ends, status, kind=kind), superseded_by="newer") for ends in (("kvm3", "kvm1"), ("kvm1", "kvm3")))
+    foreign = dataclasses.replace(record("web1", "kvm2", "kvm3", status, kind=kind), superseded_by="newer")
+    assert find_withholding([coming, leaving, foreign], KVM1) == [coming, leaving]
+    assert find_keeping_out([coming, leaving, foreign], KVM1) == [coming, leaving]
+    assert find_withholding([coming.note(s.DESTINATION_CLEANED, "me"), coming.advance(s.FAILED, "me")], KVM1) == []
+
+
+def test_a_superseded_move_does_not_withhold_its_source_once_that_was_cleaned() -> None:
+    one = dataclasses.replace(record("web1", "kvm1", "kvm3", s.RUNNING), superseded_by="newer").note(s.SOURCE_CLEANED, "me")
+    assert find_withholding([one], KVM1) == []
+    assert find_withholding([one], HostIdentity("kvm3", uid("id kvm3"), uid("libvirt kvm3"), "m3")) == [one]
+
+
 def test_unsettled_moves_of_a_host_keep_it_in_maintenance() -> None:
     leaving, coming = record("web1", "kvm1", "kvm2", s.ERROR), record("web1", "kvm3", "kvm1", s.RUNNING)
     taken = record("web1", "kvm3", "kvm1", s.DONE, kind=s.EVACUATION)
