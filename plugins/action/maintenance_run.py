@@ -247,9 +247,11 @@ class _RunWork:
         host, step = str(self._task.host), str(self._task.step)
 
         def act(run: MaintenanceRun, now: Now) -> tuple[MaintenanceRun, t.Optional[str]]:
-            run = heed_request(run, now)
-            if run.state == m.PAUSED:
-                return transitions.end_step(run, host, now), run.reason or "the run is paused"
+            # Requests are heeded between two steps. A step that is begun again is not at such a boundary, and must not end as if it were done.
+            if not transitions.is_in_step(run, host, step):
+                run = heed_request(run, now)
+                if run.state == m.PAUSED:
+                    return transitions.end_step(run, host, now), run.reason or "the run is paused"
             return transitions.begin_step(run, host, step, now, self._task.boot_id), None
 
         after, waits_for = change_held_run(self._known_ledger, self._run_id, self._holder, act)

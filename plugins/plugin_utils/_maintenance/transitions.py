@@ -154,6 +154,12 @@ def begin_host(run: MaintenanceRun, host: str, now: Now) -> MaintenanceRun:
     return with_event(run.replace_host(replace(progress, status=m.IN_PROGRESS, error=None, began=now.moment)), now, "host_started", host)
 
 
+def is_in_step(run: MaintenanceRun, host: str, step: str) -> bool:
+    """Whether this step of the host was begun and has not ended."""
+    last = _progress_of(run, host).last_step
+    return last is not None and last.step == step and last.ended_at is None
+
+
 def begin_step(run: MaintenanceRun, host: str, step: str, now: Now, boot_id: t.Optional[str] = None) -> MaintenanceRun:
     """Return the run with this step of the host begun, and the step before it ended. A step that is repeated keeps the boot ID of its first time."""
     progress = _progress_of(run, host)

@@ -149,6 +149,17 @@ def test_a_pause_holds_the_next_step_and_a_resume_lets_it_begin(node: Node) -> N
     assert node.task("step", host="kvm1", step="before_drain")["waits_for"] is None
 
 
+def test_a_pause_does_not_end_the_step_that_records_its_boot(node: Node) -> None:
+    node.task("started", hosts=HOSTS)
+    node.task("next", hosts=["kvm1"])
+    node.take_steps("kvm1", "check", "before_drain", "drain", "maintain", "reboot")
+    node.task("paused")
+    recorded = node.task("step", host="kvm1", step="reboot", boot_id="boot-1")
+    assert (recorded["waits_for"], recorded["boot_before"]) == (None, "boot-1")
+    assert node.documents()[0]["hosts"][0]["steps"][-1]["ended_at"] is None
+    assert "paused by" in node.task("step", host="kvm1", step="verify")["waits_for"]
+
+
 def test_a_stop_finishes_what_is_begun(node: Node) -> None:
     node.task("started", hosts=HOSTS)
     node.task("next", hosts=["kvm1"])
