@@ -82,6 +82,7 @@ class _RunTask:
     reason: t.Optional[str]
     process_is_gone: bool
     hosts: tuple[str, ...]
+    lost_hosts: tuple[str, ...]
     planned: JsonObject
     max_unavailable: SignedInt
     max_failures: SignedInt
@@ -229,6 +230,7 @@ class _RunWork:
         task = self._task
 
         def act(run: MaintenanceRun, now: Now) -> tuple[MaintenanceRun, Admission]:
+            run = transitions.fail_lost_hosts(run, task.lost_hosts, now)
             if task.canary_alarm and canary_wait_text(run, now) and not run.is_stopping:
                 problem = run_alarm(task.canary_alarm)
                 run = transitions.stop_beginning(run, problem, now) if problem else run

@@ -454,6 +454,7 @@ def maintenance_run_spec() -> Spec:
         "reason": {"type": "str"},
         "process_is_gone": {"type": "bool", "default": False},
         "hosts": {"type": "list", "elements": "str", "default": []},
+        "lost_hosts": {"type": "list", "elements": "str", "default": []},
         "planned": {"type": "dict", "default": {}},
         "max_unavailable": {"type": "int", "default": 1},
         "max_failures": {"type": "int", "default": 0},

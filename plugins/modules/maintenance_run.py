@@ -55,6 +55,14 @@ options:
     type: list
     elements: str
     default: []
+  lost_hosts:
+    description:
+      - With V(next), hosts that this process took through their steps until Ansible ended them, for example because they became unreachable.
+      - Those that are still in progress are recorded as failed first.
+    type: list
+    elements: str
+    default: []
+    version_added: 0.2.0
   planned:
     description: With V(started), what was found out about each host, by its name, with C(has_work), C(keep_maintenance) and C(predicted_seconds).
     type: dict

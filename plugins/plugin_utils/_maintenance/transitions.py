@@ -218,6 +218,21 @@ def fail_host(run: MaintenanceRun, host: str, error: str, now: Now) -> Maintenan
     return after
 
 
+def fail_lost_hosts(run: MaintenanceRun, hosts: Sequence[str], now: Now) -> MaintenanceRun:
+    """Return the run with those of these hosts failed that are in progress.
+
+    Ansible runs no rescue on a host that became unreachable, and continues with the next batch if one host of the batch is left.
+
+    :arg hosts: that the process of the run took through their steps, and no longer has at hand.
+    """
+    for host in hosts:
+        progress = run.find_host(host)
+        if progress and progress.status == m.IN_PROGRESS:
+            error = f"Ansible ended it {_describe_position(progress)}: it became unreachable, or its step could not be recorded"
+            run = fail_host(run, host, error, now)
+    return run
+
+
 def is_canary(run: MaintenanceRun, host: str) -> bool:
     """Whether this host is the one after which the run waits: the first one with something to do."""
     first = next((one.host for one in run.hosts if one.status != m.NOTHING_TO_DO), None)
@@ -242,10 +257,13 @@ def _closed(progress: HostProgress, reason: t.Optional[str]) -> HostProgress:
     if progress.status == m.WAITING:
         return replace(progress, error=reason or "not begun")
     if progress.status == m.IN_PROGRESS:
-        last = progress.last_step
-        where = f"in the step {last.step}" if last else "before its first step"
-        return replace(progress, status=m.FAILED, error=progress.error or f"it was left {where}")
+        return replace(progress, status=m.FAILED, error=progress.error or f"it was left {_describe_position(progress)}")
     return progress
+
+
+def _describe_position(progress: HostProgress) -> str:
+    last = progress.last_step
+    return f"in the step {last.step}" if last else "before its first step"
 
 
 def release_run(run: MaintenanceRun, now: Now) -> MaintenanceRun:

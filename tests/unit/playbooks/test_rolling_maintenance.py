@@ -166,6 +166,18 @@ def test_a_host_that_fails_before_its_drain_is_passed_over_and_named(desk: Desk)
 
 
 @pytest.mark.long
+def test_a_host_that_becomes_unreachable_counts_as_failed_before_the_next_batch(desk: Desk) -> None:
+    desk.silence("kvm1")
+    loses = {"name": "Lose the host", "kvmfleet.migration.migration_info": {"name": "web1"}, "when": "inventory_hostname == 'kvm1'"}
+    done = desk.maintain(rolling_maintenance_tasks=desk.hook("lose", loses), rolling_maintenance_max_unavailable=2)
+    assert done.code != 0
+    (run,) = desk.runs
+    assert (run["state"], [host["status"] for host in run["hosts"]]) == ("stopped", ["failed", "done", "waiting"])
+    assert "Failed: kvm1 (maintain: Ansible ended it in the step maintain" in done.text
+    assert desk.done_to("kvm3") == ["plan"]
+
+
+@pytest.mark.long
 def test_hosts_with_nothing_to_do_are_passed_over(desk: Desk) -> None:
     nothing = {"name": "Look", "ansible.builtin.set_fact": {"rolling_maintenance_nothing_to_do": True}, "when": "inventory_hostname != 'kvm3'"}
     # An earlier run has left kvm1 in maintenance.

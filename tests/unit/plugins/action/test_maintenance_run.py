@@ -238,6 +238,18 @@ def test_the_alarm_command_of_the_canary_ends_the_night(node: Node) -> None:
     assert found["deferred"] == {"kvm2": "the alarm command ended with 3: latency"}
 
 
+def test_hosts_that_ansible_has_ended_count_as_failed_when_others_ask_to_begin(node: Node) -> None:
+    node.task("started", hosts=HOSTS, max_unavailable=2)
+    assert list(node.task("next", hosts=["kvm1", "kvm2"])["admitted"]) == ["kvm1", "kvm2"]
+    node.take_steps("kvm1", "check", "before_drain")
+    node.take_steps("kvm2")
+    node.task("done", host="kvm2")
+    found = node.task("next", hosts=["kvm3"], lost_hosts=["kvm1", "kvm2"])
+    assert (found["admitted"], found["deferred"]) == ({}, {"kvm3": "kvm1 failed, and max_failures is 0"})
+    assert found["summary"] == {"kvm1": "failed: before_drain", "kvm2": "done", "kvm3": "not begun"}
+    assert node.task("next", hosts=["kvm3"], lost_hosts=["kvm1"])["deferred"] == found["deferred"]
+
+
 def test_check_mode_admits_every_host_and_writes_nothing(node: Node) -> None:
     node.check_mode = True
     assert node.task("started", hosts=HOSTS)["run"] is None

@@ -30,6 +30,16 @@ def test_a_host_that_was_left_in_a_step_is_failed_when_the_run_is_closed() -> No
     assert (closed.state, closed.hosts[0].status, closed.hosts[0].error) == (m.STOPPED, m.FAILED, "it was left in the step reboot")
 
 
+def test_a_lost_host_is_failed_where_it_stood_and_only_once() -> None:
+    run = passed(night("kvm1", "kvm2", "kvm3", max_unavailable=2), "kvm1", m.DRAIN)
+    run = done(transitions.begin_host(run, "kvm3", at()), "kvm2")
+    lost = transitions.fail_lost_hosts(run, run.host_names, at())
+    assert [one.status for one in lost.hosts] == [m.FAILED, m.DONE, m.FAILED]
+    assert "ended it in the step drain: it became unreachable" in str(lost.hosts[0].error)
+    assert "ended it before its first step" in str(lost.hosts[2].error)
+    assert (lost.is_stopping, transitions.fail_lost_hosts(lost, run.host_names, at())) == (True, lost)
+
+
 def test_a_step_ends_when_the_next_one_begins() -> None:
     run = passed(night(), "kvm1", m.CHECK)
     run = transitions.begin_step(run, "kvm1", m.BEFORE_DRAIN, at(30))
