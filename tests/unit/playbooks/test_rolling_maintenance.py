@@ -30,6 +30,13 @@ ROLE = """\
   ansible.builtin.set_fact:
     drain_host_result: "{{{{ dict(ansible_play_batch | product([{{'predicted_seconds': 30.5}}])) }}}}"
 """
+PAUSE = """
+- name: Pause the run in its first drain where the test says so
+  kvmfleet.migration.maintenance_run:
+    state: paused
+  run_once: true
+  when: stage_pauses | default(false) and not drain_host_plan_only | bool and 'drain' not in lookup('file', stage_log)
+"""
 DRAIN = "{{ 'plan' if drain_host_plan_only | bool else 'drain' }}"
 
 
@@ -43,7 +50,8 @@ def collections(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     for name, what, key in (("drain_host", DRAIN, DRAIN), ("recover_host", "recover", "recover")):
         (roles / name / "tasks").mkdir(parents=True)
         key = "get('" + key + "')" if key == "recover" else "get('plan' if drain_host_plan_only | bool else 'drain')"
-        (roles / name / "tasks/main.yml").write_text(ROLE.format(what=what, key=f"{key}").replace("| default([])", "| default([], true)"))
+        text = ROLE.format(what=what, key=f"{key}").replace("| default([])", "| default([], true)")
+        (roles / name / "tasks/main.yml").write_text(PAUSE + text if name == "drain_host" else text)
     return folder
 
 
@@ -227,6 +235,16 @@ def test_a_paused_run_is_left_open_and_the_same_command_continues_it(desk: Desk)
     assert again.code == 0, again.text
     assert desk.done_to("kvm2") == ["recover"]
     assert (desk.runs[0]["state"], desk.runs[0]["term"]) == ("finished", 2)
+
+
+@pytest.mark.long
+def test_hosts_are_drained_again_after_a_pause_that_the_process_has_waited_for(desk: Desk) -> None:
+    desk.resume_once_paused()
+    done = desk.maintain(target="kvm1,kvm2", stage_pauses=True, rolling_maintenance_max_unavailable=2)
+    assert done.code == 0, done.text
+    acts = ["drain", "drain", "maintain", "recover"]
+    assert [desk.done_to(host)[2:] for host in ("kvm1", "kvm2")] == [acts, acts]
+    assert [line["event"] for line in desk.runs[0]["history"]].count("continued") == 1
 
 
 # Kills the playbook and its worker, which are found among its own parents.
