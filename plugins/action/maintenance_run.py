@@ -15,9 +15,9 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import maintenance_runs as m
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, ShapeError, SignedInt, decode, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, JsonObject, ShapeError, SignedInt, decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, NotFound
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import DomainFacts, HostFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import MaintenanceRun, RunOptions
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result, describe_actor
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fence_agent import PowerState
@@ -40,6 +40,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.fe
     WAIT,
     KnownGuests,
     check_fence,
+    check_guests_at_boot,
     decide_fence,
     read_moves,
 )
@@ -247,6 +248,7 @@ class _RunWork:
 
     def _step(self) -> Result:
         host, step = str(self._task.host), str(self._task.step)
+        starts_guests = self._starts_guests(host) if step == m.REBOOT and self._task.boot_id else ABSENT
 
         def act(run: MaintenanceRun, now: Now) -> tuple[MaintenanceRun, t.Optional[str]]:
             # Requests are heeded between two steps. A step that is begun again is not at such a boundary, and must not end as if it were done.
@@ -254,7 +256,7 @@ class _RunWork:
                 run = heed_request(run, now)
                 if run.state == m.PAUSED:
                     return transitions.end_step(run, host, now), run.reason or "the run is paused"
-            return transitions.begin_step(run, host, step, now, self._task.boot_id), None
+            return transitions.begin_step(run, host, step, now, self._task.boot_id, starts_guests), None
 
         after, waits_for = change_held_run(self._known_ledger, self._run_id, self._holder, act)
         progress = after.find_host(host)
@@ -274,6 +276,8 @@ class _RunWork:
         def act(run: MaintenanceRun, now: Now) -> tuple[MaintenanceRun, str]:
             step = check_fence(run, entry, guests)
             what = decide_fence(step, bool(before.devices_in(PowerState.OFF)), self._task.boot_id)
+            if what == FENCE:
+                check_guests_at_boot(step, entry, self._task.boot_id)
             return (transitions.begin_fence(run, host, now) if what == FENCE else run), what
 
         _after, what = change_held_run(self._known_ledger, self._run_id, self._holder, act)
@@ -284,8 +288,17 @@ class _RunWork:
         return {"changed": what != WAIT}
 
     def _active_guests(self, host: str) -> list[str]:
+        return [domain.name for domain in self._read_domains(host) or () if domain.active]
+
+    def _starts_guests(self, host: str) -> t.Union[bool, Absent]:
+        domains = self._read_domains(host)
+        return ABSENT if domains is None else any(not domain.active and domain.autostart is not False for domain in domains)
+
+    def _read_domains(self, host: str) -> t.Optional[tuple[DomainFacts, ...]]:
+        """Return the domains that the host has reported within the last minute; None if it has not."""
         facts = self._settings.fresh_facts(host)
-        return [domain.name for domain in decode(HostFacts, facts).domains or () if domain.active] if facts else []
+        domains = decode(HostFacts, facts).domains if facts else None
+        return None if domains is ABSENT else domains
 
     def _finish_host(self) -> Result:
         host = str(self._task.host)

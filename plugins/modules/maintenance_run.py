@@ -29,8 +29,9 @@ options:
       - V(next) decides which of O(hosts) may begin now.
       - V(step) begins O(step) of O(host), and ends the step before it.
       - V(fenced) switches O(host) off and on with its fence agent (C(kvmfleet_fencing)), in its step C(reboot). It is refused while the host is not in
-        maintenance, or a guest may run there. The run records it before the agent is called. If the process is killed then, it is not repeated, unless the
-        host still runs the boot O(boot_id) that was to end. A host that was left off is only switched on.
+        maintenance, or a guest may run there, also one that libvirt may have started at the boot of the host. The run records it before the agent is
+        called. If the process is killed then, it is not repeated, unless the host still runs the boot O(boot_id) that was to end. A host that was left off
+        is only switched on.
       - V(done) and V(failed) end O(host).
       - V(left) closes the run at the end of the playbook. A paused run stays open without a process.
     type: str

@@ -130,6 +130,7 @@ class HostStep:
     :arg ended_at: null while the step has not ended, and for one that was interrupted or failed.
     :arg boot_id: of the host right before the step reboots it.
     :arg fenced_at: when its fence agent began to switch the host off and on in this step.
+    :arg starts_guests: whether the host had a domain that libvirt starts at its next boot, when C(boot_id) was recorded; absent if that is not known.
     """
 
     IS_LENIENT: t.ClassVar[bool] = True
@@ -139,6 +140,7 @@ class HostStep:
     ended_at: t.Optional[str]
     boot_id: t.Union[str, Absent] = ABSENT
     fenced_at: t.Union[str, Absent] = ABSENT
+    starts_guests: t.Union[bool, Absent] = ABSENT
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
     def check(self) -> None:

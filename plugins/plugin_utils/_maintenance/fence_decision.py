@@ -18,6 +18,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import COMPLETED, MAINTENANCE
 
 from .._ledger.documents import HostEntry
+from .._ledger.host_entries import recorded_grant
 from .._ledger.ledger import Ledger
 from .._ledger.query import Conditions, read_records
 
@@ -70,6 +71,23 @@ def check_fence(run: MaintenanceRun, entry: HostEntry, guests: KnownGuests) -> H
 
 
 _DRAIN: t.Final = "Move the guests away or settle their moves, and continue the run. The host was not touched."
+
+
+def check_guests_at_boot(step: HostStep, entry: HostEntry, boot_id: t.Optional[str]) -> None:
+    """Raise L(Unsafe) if the host may have booted since its drain, and started guests that were off then.
+
+    A clean-shutdown token releases the boot guard at the next boot.
+
+    :arg boot_id: of the host now; None if it cannot be reached.
+    """
+    guard = entry.protected.guard if entry.protected else None
+    is_held = bool(guard and guard.held_at_boot) and recorded_grant(entry) is None
+    if boot_id == step.boot_id or step.starts_guests is False or is_held:
+        return
+    raise Unsafe(
+        f"{entry.name} is not fenced: it may have started guests when it booted, and no boot guard is known to prevent that.",
+        "Find out on its console whether guests run there, repair the host or switch it off and on by hand, and continue the run. It was not touched.",
+    )
 
 
 def decide_fence(step: HostStep, is_off: bool, boot_id: t.Optional[str]) -> str:

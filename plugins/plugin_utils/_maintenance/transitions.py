@@ -14,7 +14,7 @@ from dataclasses import replace
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import maintenance_runs as m
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import BootMoment
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import (
     Drill,
     HostProgress,
@@ -160,15 +160,21 @@ def is_in_step(run: MaintenanceRun, host: str, step: str) -> bool:
     return last is not None and last.step == step and last.ended_at is None
 
 
-def begin_step(run: MaintenanceRun, host: str, step: str, now: Now, boot_id: t.Optional[str] = None) -> MaintenanceRun:
-    """Return the run with this step of the host begun, and the step before it ended. A step that is repeated keeps the boot ID of its first time."""
+def begin_step(
+    run: MaintenanceRun, host: str, step: str, now: Now, boot_id: t.Optional[str] = None, starts_guests: t.Union[bool, Absent] = ABSENT
+) -> MaintenanceRun:
+    """Return the run with this step of the host begun, and the step before it ended. A step that is repeated keeps the boot ID of its first time.
+
+    :arg starts_guests: whether libvirt would start a guest at the next boot of the host; absent if that is not known.
+    """
     progress = _progress_of(run, host)
     last = progress.last_step
     if last and last.step == step:
         known = last.boot_id or boot_id or ABSENT
-        steps = (*progress.steps[:-1], replace(last, began_at=now.at, ended_at=None, boot_id=known))
+        starts = last.starts_guests if starts_guests is ABSENT else starts_guests
+        steps = (*progress.steps[:-1], replace(last, began_at=now.at, ended_at=None, boot_id=known, starts_guests=starts))
     else:
-        steps = (*_ended_steps(progress, now), HostStep(step, now.at, None, boot_id or ABSENT))
+        steps = (*_ended_steps(progress, now), HostStep(step, now.at, None, boot_id or ABSENT, starts_guests=starts_guests))
     return replace(run.replace_host(replace(progress, steps=steps)), updated_at=now.at)
 
 

@@ -277,9 +277,15 @@ def agent(node: Node, tmp_path: pathlib.Path) -> Agent:
     node.task("started", hosts=HOSTS)
     node.task("next", hosts=["kvm1"])
     node.take_steps("kvm1", "check", "before_drain", "drain", "maintain")
-    node.task("step", host="kvm1", step="reboot", boot_id="boot-1")
+    record_boot(node)
     put_kvm1(node)
     return agent
+
+
+def record_boot(node: Node, *domains: dict[str, t.Any]) -> None:
+    """Record the boot that the reboot ends, right after kvm1 reported these domains."""
+    node.variables["ansible_facts"] = {"kvmfleet_host": with_receipt(f.host("kvm1", domains=domains))}
+    node.task("step", host="kvm1", step="reboot", boot_id="boot-1")
 
 
 def put_kvm1(node: Node, state: str = "maintenance") -> None:
@@ -372,6 +378,18 @@ def test_a_host_that_may_run_a_guest_is_not_fenced(node: Node, agent: Agent) -> 
     put_kvm1(node, "enabled")
     node.refused(Unsafe, "it is enabled in the ledger", "fenced", host="kvm1")
     assert set(agent.asked()) <= {"status"}
+
+
+def test_a_host_that_starts_guests_at_its_boot_is_fenced_only_if_it_still_runs_the_boot_before(node: Node, agent: Agent) -> None:
+    record_boot(node, {**f.domain("db1"), "active": False, "autostart": True})
+    assert steps_of_kvm1(node)[-1]["starts_guests"] is True
+    node.refused(Unsafe, "it may have started guests when it booted", "fenced", host="kvm1")
+    assert set(agent.asked()) == {"status"}
+    assert node.task("fenced", host="kvm1", boot_id="boot-1")["changed"] is True
+    # The agent has left it off, so that no guest runs there.
+    agent.switch("off")
+    assert node.task("fenced", host="kvm1")["changed"] is True
+    assert agent.asked()[-3:] == ["status", "on", "status"]
 
 
 def test_what_cannot_be_fenced_is_refused(node: Node, agent: Agent) -> None:

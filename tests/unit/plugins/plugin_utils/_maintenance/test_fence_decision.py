@@ -15,11 +15,20 @@ import pytest
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import maintenance_runs as m
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import HostStep, MaintenanceRun
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import new_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.fence_decision import FENCE, FINISH, WAIT, decide_fence, read_moves
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.fence_decision import (
+    FENCE,
+    FINISH,
+    WAIT,
+    check_guests_at_boot,
+    decide_fence,
+    read_moves,
+)
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import host_entry
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._maintenance.nights import night, passed
 
 UUID = "5f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a11"
@@ -40,6 +49,33 @@ LONG_AGO, FAR_AHEAD = "2000-01-01T00:00:00.000Z", "2999-01-01T00:00:00.000Z"
 def test_a_fence_that_was_begun_is_finished_or_waited_for_and_not_repeated(fenced_at: t.Any, is_off: bool, boot_id: str | None, expected: str) -> None:
     step = HostStep(m.REBOOT, LONG_AGO, None, "boot-1", fenced_at)
     assert decide_fence(step, is_off, boot_id) == expected
+
+
+HELD: dict[str, t.Any] = {"guard": {"installed": True, "systemd": True, "held_at_boot": True}}
+TOKEN = {"token_id": "66666666-0000-4000-8000-000000000006"}
+
+
+@pytest.mark.parametrize(
+    ("starts_guests", "protected", "boot_id", "refused"),
+    [
+        (True, None, None, True),
+        (ABSENT, None, None, True),
+        (True, {"guard": {"installed": True, "systemd": False, "held_at_boot": False}}, None, True),
+        (True, {**HELD, **TOKEN}, None, True),
+        (True, None, "boot-2", True),
+        (True, HELD, None, False),
+        (False, None, None, False),
+        (True, None, "boot-1", False),
+    ],
+)
+def test_a_host_that_may_have_started_guests_at_its_boot_is_not_fenced(starts_guests: t.Any, protected: t.Any, boot_id: str | None, refused: bool) -> None:
+    step = HostStep(m.REBOOT, LONG_AGO, None, "boot-1", starts_guests=starts_guests)
+    entry = host_entry({"name": "kvm1", "state": "maintenance", **({"protected": protected} if protected else {})})
+    if refused:
+        with pytest.raises(Unsafe, match="kvm1 is not fenced: it may have started guests when it booted"):
+            check_guests_at_boot(step, entry, boot_id)
+    else:
+        check_guests_at_boot(step, entry, boot_id)
 
 
 def run_drained_at(moment: str) -> MaintenanceRun:

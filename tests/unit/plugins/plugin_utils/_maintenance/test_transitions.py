@@ -55,6 +55,14 @@ def test_a_repeated_step_keeps_the_boot_that_it_began_in() -> None:
     assert (again.boot_id, again.began_at) == ("before", at(60).at)
 
 
+def test_a_repeated_step_knows_from_its_last_time_whether_the_host_starts_guests() -> None:
+    run = transitions.begin_step(passed(night(), "kvm1", m.MAINTAIN), "kvm1", m.REBOOT, at(), "before", True)
+    run = transitions.begin_step(run, "kvm1", m.REBOOT, at(60))
+    assert run.hosts[0].steps[-1].starts_guests is True
+    again = transitions.begin_step(run, "kvm1", m.REBOOT, at(90), "before", False)
+    assert again.hosts[0].steps[-1].starts_guests is False
+
+
 def test_a_host_is_down_from_its_drain_until_it_is_done() -> None:
     states = [passed(night(), "kvm1", step).hosts[0].is_down for step in m.STEPS]
     assert states == [False, False, True, True, True, True, True]
