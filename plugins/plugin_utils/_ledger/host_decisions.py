@@ -22,7 +22,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Forbidden, InvalidArgument, InvalidState, NotFound, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import FENCED, may_follow
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import ENABLED, FENCED, may_follow
 
 from .._settings.variables import OVERRIDE_VARIABLE, Settings
 from .documents import DiscardDecision, Document, HostEntry, LedgerSettings, Stored
@@ -58,7 +58,7 @@ def discarded_entry(entry: HostEntry, reason: str, by: str) -> HostEntry | None:
     if entry.discarded:
         return None
     after = _with_decision(entry, "source_discarded", reason, by)
-    since = utc_now() if after.state != FENCED else after.since or None
+    since = utc_now() if after.state == ENABLED else after.since or None
     return replace(after, state=FENCED, reason=reason, by=by, since=since, discarded=DiscardDecision(utc_now(), by, reason))
 
 

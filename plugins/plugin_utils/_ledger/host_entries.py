@@ -158,6 +158,8 @@ def _check_same_host(entry: HostEntry, identity: HostIdentity) -> None:
 def make_entry(before: t.Optional[HostEntry], identity: HostIdentity, state: str, reason: t.Optional[str], by: str) -> HostEntry:
     """Return the new entry. Values that the host could not report stay unchanged.
 
+    A host that is fenced during its maintenance, or returns from a fence to it, is out of service since before: what left it then is still displaced.
+
     :arg reason: None keeps the reason while the state stays.
     """
     entry = with_identity(before or HostEntry(identity.name, None, None, state), identity)
@@ -166,7 +168,8 @@ def make_entry(before: t.Optional[HostEntry], identity: HostIdentity, state: str
     fencing, adopted = (HostFencing() if entry.fencing is ABSENT or is_in_service else entry.fencing), (() if entry.adopted is ABSENT else entry.adopted)
     is_same = before is not None and before.state == state
     kept = before.reason or None if before and is_same and reason is None else reason or None
-    since = entry.since if is_same else utc_now()
+    stays_out = before is not None and before.since and ENABLED not in (before.state, state)
+    since = entry.since if is_same or stays_out else utc_now()
     entry = replace(entry, fencing=fencing, adopted=adopted, state=state, reason=kept, since=since)
     return replace(entry, by=by) if is_changed(before, entry) else entry
 

@@ -141,7 +141,12 @@ def test_a_changed_entry_keeps_or_replaces_state_and_reason(state: str, reason: 
     assert is_changed(entry(), after) is differing
     assert after.reason == wanted
     assert after.by == ("me" if differing else "somebody")
-    assert (after.since == "then") is (state == "maintenance")
+    assert (after.since == "then") is (state != "enabled")
+
+
+@pytest.mark.parametrize(("before", "after", "is_kept"), [("fenced", "maintenance", True), ("enabled", "maintenance", False), ("enabled", "fenced", False)])
+def test_a_host_is_out_of_service_since_it_was_enabled_last(before: str, after: str, is_kept: bool) -> None:
+    assert (make_entry(entry(before), WHO, after, None, "me").since == "then") is is_kept
 
 
 def test_unknown_values_of_an_identity_do_not_change_the_entry() -> None:

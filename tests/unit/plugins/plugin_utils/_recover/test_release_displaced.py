@@ -15,6 +15,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Document, DomainEntry
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import HostIdentity, make_entry
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.release import find_homes, keep_origins
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import domain_entry, host_entry
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._recover.builders import document, host, record, uid
@@ -106,6 +107,17 @@ def test_an_origin_is_kept_until_the_domain_is_back(ledger: FileLedger) -> None:
     back = keep_origins(ledger, enabled, write=True)
     assert ([entry.name for entry in back.returned], back.displaced, origin(ledger)) == (["web1"], (), None)
     assert keep_origins(ledger, enabled, write=True).returned == ()
+
+
+def test_a_domain_stays_displaced_if_its_drained_host_dies(ledger: FileLedger) -> None:
+    protected(ledger)
+    complete_move(ledger, "kvm1", "kvm2")
+    for state in (s.FENCED, s.MAINTENANCE):
+        found = ledger.find_host(name="kvm1")
+        assert found
+        entry = make_entry(found.host, HostIdentity("kvm1", None, None, None), state, "it died", "ann")
+        kept = keep_origins(ledger, ledger.put_host(entry, found.version).host, write=False)
+        assert (kept.changed, [one.name for one in kept.displaced]) == (True, ["web1"])
 
 
 def test_a_displaced_domain_that_was_never_protected_is_reported_and_not_noted(ledger: FileLedger) -> None:
