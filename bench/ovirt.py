@@ -32,6 +32,10 @@ class MinimalDowntime:
     def first_ms(self) -> int:
         return FIRST_MS
 
+    @property
+    def longest_ms(self) -> int:
+        return STEPS[-1][1]
+
     def allowance_at(self, moment: ScheduleMoment) -> Allowance:
         number = moment.iterations.number
         if number and self._first is None:

@@ -210,6 +210,10 @@ class DowntimeSchedule(t.Protocol):
         """The downtime that is allowed from the start, in ms."""
 
     @property
+    def longest_ms(self) -> int:
+        """The longest downtime that the guest may have, in ms. It may be allowed at any rate."""
+
+    @property
     def is_attentive(self) -> bool:
         """Whether to poll again as soon as the current iteration should be over."""
 
@@ -227,6 +231,10 @@ class SteppedSchedule:
     @property
     def first_ms(self) -> int:
         return self.ramp[0][1]
+
+    @property
+    def longest_ms(self) -> int:
+        return self.ramp[-1][1]
 
     def allowance_at(self, moment: ScheduleMoment) -> Allowance:
         return Allowance(downtime_at(self.ramp, moment.elapsed_seconds))

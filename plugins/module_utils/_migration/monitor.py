@@ -17,6 +17,9 @@ from .._model.records import MAX_SAMPLES
 from .._model.statuses import REASON_STALLED, REASON_TIMEOUT
 from .downtime import DowntimeSchedule, Iterations, ScheduleMoment, read_iterations
 
+# The hypervisor recomputes its rate, and what it can send within the allowed downtime, every tenth of a second.
+RATE_SETTLES_SECONDS = 0.3
+
 
 def measure_progress(stats: JobStats, percent_before: int, memory_bytes: int = 0) -> Progress:
     """Return the record's C(progress). The percent is monotonic and stays below 100 until the move has ended.
@@ -93,6 +96,7 @@ class MonitorState:
     dirty_set_bytes: int = 0
     timed_out: bool = False
     aborted: bool = False
+    bandwidth_changed_at: t.Optional[float] = None
 
 
 @dataclass(frozen=True)
@@ -123,7 +127,7 @@ def decide_actions(stats: JobStats, elapsed_seconds: float, limits: Limits, watc
     """Return the actions that are due, and what to remember. Only for pre-copy: in post-copy neither limit acts.
 
     The timeout fires once. A downtime that could not be set is returned again at the next poll, until the caller confirms it with L(note_downtime). An abort is
-    returned once; L(note_lost_abort) makes it due again.
+    returned once; L(note_lost_abort) makes it due again. After a change of the bandwidth, the downtime waits for the new rate (L(note_bandwidth)).
     """
     watched = _note_progress(stats, elapsed_seconds, limits, watched)
     if watched.aborted:
@@ -133,6 +137,8 @@ def decide_actions(stats: JobStats, elapsed_seconds: float, limits: Limits, watc
     if limits.timeout_seconds and elapsed_seconds > limits.timeout_seconds and not watched.timed_out:
         watched = dataclasses.replace(watched, timed_out=True, aborted=not limits.force_on_timeout)
         return [ForceComplete() if limits.force_on_timeout else Abort(REASON_TIMEOUT)], watched
+    if watched.bandwidth_changed_at is not None and elapsed_seconds - watched.bandwidth_changed_at < RATE_SETTLES_SECONDS:
+        return [], watched
     allowance = limits.downtime.allowance_at(ScheduleMoment(elapsed_seconds, watched.iterations, watched.downtime_ms))
     if allowance.milliseconds == watched.downtime_ms:
         return [], watched
@@ -149,6 +155,11 @@ def watch_post_copy(stats: JobStats, elapsed_seconds: float, limits: Limits, wat
 def note_downtime(watched: MonitorState, milliseconds: int) -> MonitorState:
     """Return what to remember after libvirt accepted a downtime."""
     return dataclasses.replace(watched, downtime_ms=milliseconds)
+
+
+def note_bandwidth(watched: MonitorState, elapsed_seconds: float) -> MonitorState:
+    """Return what to remember after libvirt accepted a bandwidth: the downtime is decided again when the rate that it leads to was measured."""
+    return dataclasses.replace(watched, bandwidth_changed_at=elapsed_seconds)
 
 
 def note_lost_abort(watched: MonitorState) -> MonitorState:

@@ -24,7 +24,18 @@ from .._migration.force import (
     decide_forcing,
 )
 from .._migration.link_share import WAITING_MIB
-from .._migration.monitor import Abort, ForceComplete, Limits, MonitorState, SetDowntime, decide_actions, note_downtime, note_lost_abort, watch_post_copy
+from .._migration.monitor import (
+    Abort,
+    ForceComplete,
+    Limits,
+    MonitorState,
+    SetDowntime,
+    decide_actions,
+    note_bandwidth,
+    note_downtime,
+    note_lost_abort,
+    watch_post_copy,
+)
 from .._model import domain_states
 from .._model import statuses as s
 from .._model.errors import InvalidState, KvmfleetError, NotSupported, Unreachable
@@ -64,6 +75,8 @@ class Follower:
         self._terms = terms
         self._clock = clock
         self._watched = MonitorState(downtime_ms=_allowed_before(journal))
+        # Not every poll leaves a sample: after the last one, an earlier watcher may have allowed more.
+        self._may_allow_more = bool(journal.record.samples)
         self._started_at: t.Optional[float] = None
         self.is_broken = False
         self._forcing = _forcing_of(journal)
@@ -190,8 +203,33 @@ class Follower:
         self._polled_at = elapsed
         self._journal.wait_for(LINK_PHRASE if self._is_waiting else None)
         due = self._own_cap_mib() if self._share_mib is None else self._share_mib
-        if due is not None and due != self._applied_mib and is_sending and not self.is_free and self._pilot.share_bandwidth(host, due):
+        if due is None or due == self._applied_mib or not is_sending or self.is_free:
+            return
+        if self._set_bandwidth(host, lambda: self._pilot.share_bandwidth(host, due)) is None:
             self._applied_mib = due
+
+    def _set_bandwidth(self, host: Host, set_bandwidth: t.Callable[[], t.Optional[KvmfleetError]]) -> t.Optional[KvmfleetError]:
+        """Change the bandwidth by that call. Return what libvirt refused it with, if it did.
+
+        The hypervisor compares what remains with the allowed downtime at its present rate. What was allowed at a low rate would end the move with a pause that
+        is many times as long as permitted, so no more than the longest downtime is allowed before the rate rises.
+        """
+        refusal = self._limit_downtime(host) or set_bandwidth()
+        if refusal is None:
+            self._watched = note_bandwidth(self._watched, (self.elapsed_ms or 0) / 1000 - self._waited)
+        return refusal
+
+    def _limit_downtime(self, host: Host) -> t.Optional[KvmfleetError]:
+        """Allow no more than the longest downtime, unless the end of the move is forced. Return what libvirt refused it with, if it did."""
+        milliseconds = min(self._allowed_ms(), self._limits.downtime.longest_ms)
+        is_ending = self._journal.record.status == s.RUNNING_POST_COPY or (self._forcing is not None and self._forcing.rung not in (None, RUNG_BANDWIDTH))
+        if is_ending or (milliseconds == self._allowed_ms() and not self._may_allow_more):
+            return None
+        refusal = self._pilot.allow_downtime(host, milliseconds)
+        if refusal is None:
+            self._watched = note_downtime(self._watched, milliseconds)
+            self._may_allow_more = False
+        return refusal
 
     def _own_cap_mib(self) -> t.Optional[int]:
         """Return the cap of the task for a job that shared the link under an earlier watcher, and no longer does; null for any other."""
@@ -219,7 +257,7 @@ class Follower:
                 self._abort_job(host, action)
             elif isinstance(action, ForceComplete):
                 self.begin_forcing(s.REASON_TIMEOUT)
-            elif self._forcing is None and self._pilot.allow_downtime(host, action.milliseconds):
+            elif self._forcing is None and self._pilot.allow_downtime(host, action.milliseconds) is None:
                 self._watched = note_downtime(self._watched, action.milliseconds)
                 self._journal.write_allowance(action)
         if self._forcing is not None and not self._watched.aborted:
@@ -251,7 +289,7 @@ class Follower:
     def _climb_ladder(self, host: Host, action: ForceAction) -> None:
         """Do one act of forcing. An act that does not take effect is repeated until another one is due."""
         self._undone = action
-        refusal = self._pilot.force_job(host, action)
+        refusal = self._do_force(host, action)
         if isinstance(action, StartPostCopy) and isinstance(refusal, InvalidState):
             # The job was started without the permission to switch, so it cannot be forced further.
             self._terms = dataclasses.replace(self._terms, post_copy=False)
@@ -261,6 +299,11 @@ class Follower:
             self._undone = None
             if isinstance(action, SetDowntime):
                 self._watched = note_downtime(self._watched, action.milliseconds)
+
+    def _do_force(self, host: Host, action: ForceAction) -> t.Optional[KvmfleetError]:
+        if isinstance(action, SetBandwidth):
+            return self._set_bandwidth(host, lambda: self._pilot.force_job(host, action))
+        return self._pilot.force_job(host, action)
 
     def _abort_job(self, host: Host, action: Abort) -> None:
         """Abort; one that may not have reached libvirt is due again at the next poll."""
@@ -320,11 +363,12 @@ class Follower:
             if refused is None:
                 self._watched = dataclasses.replace(self._watched, aborted=True)
             return refused
-        if intent.bandwidth_mib is not None:
+        mib = intent.bandwidth_mib
+        if mib is not None:
             if intent.act == control_files.BANDWIDTH:
                 self._applied_mib = None
-                return self._pilot.change_bandwidth(host, intent.bandwidth_mib, intent.by)
-            refusal = self._pilot.force_job(host, SetBandwidth(intent.bandwidth_mib))
+                return self._set_bandwidth(host, lambda: self._pilot.change_bandwidth(host, mib, intent.by))
+            refusal = self._do_force(host, SetBandwidth(mib))
             if refusal:
                 return refusal
             # The cap of the person stays, so there is nothing to lift.

@@ -203,9 +203,9 @@ class JobController:
             self._journal.note_event(s.ABORT_START, action.reason, by=by)
         return self._do_act(act, lambda: host.abort_job(self._uuid), (InvalidState, NotSupported))
 
-    def allow_downtime(self, host: Host, milliseconds: int) -> bool:
-        """Allow a downtime; a step of the ramp is not an event of the record. Returns whether libvirt accepted it."""
-        return self._ask_libvirt("downtime", lambda: host.set_max_downtime_ms(self._uuid, milliseconds)) is None
+    def allow_downtime(self, host: Host, milliseconds: int) -> t.Optional[KvmfleetError]:
+        """Allow a downtime; a step of the ramp is not an event of the record. Return what libvirt refused it with, if it did."""
+        return self._ask_libvirt("downtime", lambda: host.set_max_downtime_ms(self._uuid, milliseconds))
 
     def force_job(self, host: Host, action: ForceAction) -> t.Optional[KvmfleetError]:
         """Do one act of forcing; return what libvirt refused it with, if it did."""
@@ -225,15 +225,15 @@ class JobController:
             self._journal.keep_connection(bandwidth_mib=mib)
         return refusal
 
-    def share_bandwidth(self, host: Host, mib: int) -> bool:
-        """Give the job its share of the link; that is no event of the record. Returns whether libvirt accepted it."""
+    def share_bandwidth(self, host: Host, mib: int) -> t.Optional[KvmfleetError]:
+        """Give the job its share of the link; that is no event of the record. Return what libvirt refused it with, if it did."""
         try:
             host.set_bandwidth_mib(self._uuid, mib)
         except Unreachable:
             raise
-        except KvmfleetError:
-            return False
-        return True
+        except KvmfleetError as error:
+            return error
+        return None
 
     def break_post_copy(self, host: Host) -> None:
         """Pause a post-copy migration that has stalled."""

@@ -19,6 +19,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.moni
     MonitorState,
     SetDowntime,
     decide_actions,
+    note_bandwidth,
     note_downtime,
     note_lost_abort,
     watch_post_copy,
@@ -53,6 +54,16 @@ def test_each_step_of_the_ramp_is_set_once() -> None:
         (10, [SetDowntime(100)]),
         (20, [SetDowntime(500)]),
     ]
+
+
+def test_the_downtime_is_not_decided_before_the_rate_of_a_new_bandwidth_is_measured() -> None:
+    monitor = Monitored(timeout=10.4)
+    monitor.poll(9.9, 1)
+    monitor.watched = note_bandwidth(monitor.watched, 10.0)
+    assert [monitor.poll(elapsed, 1) for elapsed in (10.0, 10.2)] == [[], []]
+    assert monitor.poll(10.3, 1) == [SetDowntime(100)]
+    monitor.watched = note_bandwidth(monitor.watched, 10.35)
+    assert monitor.poll(10.5, 1) == [Abort("timeout")], "all other limits act"
 
 
 def test_a_monitor_that_starts_late_sets_the_current_step() -> None:

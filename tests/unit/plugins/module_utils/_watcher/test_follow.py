@@ -619,11 +619,94 @@ def test_polls_are_more_frequent_near_the_end_of_an_iteration(tmp_path: pathlib.
     assert len(set(pauses)) > 2
 
 
+class Capped(Adapting):
+    """A guest of 80 MiB that are written twice as fast as they are sent at 10 MiB/s, on a link that is known to carry ten times as much."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        super().__init__(folder, link_rate_bytes=100 * MIB)
+        self.guest.dirty_bytes, self.guest.dirty_rate_bytes = 80 * MIB, 20 * MIB
+        self.migration.cap_bytes = 10 * MIB
+
+    def poll_until_allowed(self, milliseconds: int) -> None:
+        """Poll until that downtime is allowed, and a second more, in the middle of an iteration."""
+        while self.guest.max_downtime_ms != milliseconds:
+            assert not self.to_its_end(1)
+        assert not self.to_its_end(1)
+
+    def last_calls(self, number: int) -> t.List[str]:
+        return [call.replace(f" {UUID}", "") for call in self.fleet.source.calls[-number:]]
+
+
+def share_again(following: Capped) -> None:
+    following.follower.share_link(0)
+
+
+def lift_cap(following: Capped) -> None:
+    following.ask(BANDWIDTH, 0)
+
+
+@pytest.mark.parametrize("act", [share_again, lift_cap])
+def test_no_more_than_the_longest_downtime_is_allowed_when_the_bandwidth_rises(tmp_path: pathlib.Path, act: t.Callable[[Capped], None]) -> None:
+    following = Capped(tmp_path)
+    following.poll_until_allowed(5000)
+    act(following)
+    following.follower.poll_job()
+    assert following.last_calls(2) == ["set_max_downtime_ms 500", "set_bandwidth_mib 0"]
+    following.fleet.clock.sleep(0.2)
+    assert not following.migration.ended.is_set()
+    assert following.to_its_end(10)
+
+
+def test_forcing_allows_no_more_than_the_longest_downtime_before_it_lifts_the_cap(tmp_path: pathlib.Path) -> None:
+    following = Capped(tmp_path)
+    following.poll_until_allowed(5000)
+    following.follower._terms = dataclasses.replace(TERMS, capped=True)
+    following.ask(FORCE_COMPLETE)
+    following.follower.poll_job()
+    assert following.last_calls(2) == ["set_max_downtime_ms 500", "set_bandwidth_mib 0"]
+
+
+def test_a_watcher_that_takes_over_limits_a_downtime_that_no_sample_shows(tmp_path: pathlib.Path) -> None:
+    following = Capped(tmp_path)
+    following.poll_until_allowed(5000)
+    record = following.journal.record
+    journal = journal_of(dataclasses.replace(record, samples=(dataclasses.replace(record.samples[-1], allowed_downtime_ms=50),)), tmp_path)
+    limits = Limits(AdaptiveSchedule(50, 500, link_rate_bytes=100 * MIB), 0, 0)
+    following.follower = Follower(lambda: following.fleet.open(LOCAL_URI), UUID, journal, limits, TERMS, following.fleet.clock)
+    following.follower.share_link(0)
+    following.follower.poll_job()
+    assert following.last_calls(2) == ["set_max_downtime_ms 50", "set_bandwidth_mib 0"]
+
+
+def test_a_bandwidth_is_not_raised_if_libvirt_does_not_limit_the_downtime_first(tmp_path: pathlib.Path) -> None:
+    following = Capped(tmp_path)
+    following.poll_until_allowed(5000)
+    following.fleet.source.refuse["set_max_downtime_ms"] = InvalidState("not now")
+    following.follower.share_link(0)
+    following.follower.poll_job()
+    assert bandwidths(following) == []
+    del following.fleet.source.refuse["set_max_downtime_ms"]
+    following.follower.poll_job()
+    assert following.last_calls(2) == ["set_max_downtime_ms 500", "set_bandwidth_mib 0"]
+
+
 # -- shares of the link ------------------------------------------------------------------------------------------
 
 
 def bandwidths(following: Following) -> t.List[int]:
     return [int(call.split()[-1]) for call in following.calls_of("set_bandwidth_mib")]
+
+
+def test_a_job_that_gets_the_link_back_has_no_longer_downtime_than_permitted(tmp_path: pathlib.Path) -> None:
+    following = Capped(tmp_path)
+    following.guest.dirty_rate_bytes = 105 * MIB
+    following.migration.cap_bytes = 0
+    following.poll_until_allowed(500)
+    following.follower.share_link(1)
+    assert not following.to_its_end(10)
+    following.follower.share_link(0)
+    assert not following.to_its_end(20)
+    assert [call for call in following.calls_of("set_max") if int(call.split()[-1]) > 500] == []
 
 
 def test_a_share_is_set_once_and_a_waiting_job_reports_what_it_waits_for(tmp_path: pathlib.Path) -> None:
