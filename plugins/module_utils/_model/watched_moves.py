@@ -212,7 +212,7 @@ def read_survey(document: Json) -> Survey:
 
 
 # Keys of a state, or of what a host reports of one, that are not a part of the record.
-_BESIDE = ("watcher", "answers", "waits_for", "alive", "watched")
+_BESIDE = ("watcher", "answers", "waits_for", "link_wait", "alive", "watched")
 
 
 @dataclass(frozen=True)
@@ -230,24 +230,47 @@ class Watcher:
 
 
 @dataclass(frozen=True)
+class LinkWait:
+    """How long a job has waited for its share of the link. All times are seconds from the start of the job.
+
+    :arg seconds: the length of all waits that are over.
+    :arg since: when the present wait began; null if the job does not wait.
+    """
+
+    seconds: float
+    since: t.Optional[float] = None
+
+    def seconds_at(self, elapsed: float) -> float:
+        """Return how long the job has waited until that time."""
+        return self.seconds if self.since is None else self.seconds + elapsed - self.since
+
+
+NO_LINK_WAIT: t.Final = LinkWait(0.0)
+
+
+@dataclass(frozen=True)
 class StateFile:
     """The record of a move with its watcher.
 
     :arg watcher: null if the file names no process.
     :arg answers: the answers by the IDs of intents: an error, or an empty object.
     :arg waits_for: what the move waits for, a phrase.
+    :arg link_wait: how long its job has waited for the link.
     """
 
     record: MoveRecord
     watcher: t.Optional[Watcher]
     answers: t.Mapping[str, JsonObject] = dataclasses.field(default_factory=dict)
     waits_for: t.Optional[str] = None
+    link_wait: LinkWait = NO_LINK_WAIT
 
     def as_json(self) -> t.Dict[str, Json]:
         """Return the JSON object that the file holds."""
         record = encode(self.record)
         further = {key: record.pop(key) for key in self.record.extra}
-        waits = {"waits_for": self.waits_for} if self.waits_for else {}
+        waits: t.Dict[str, Json] = {"waits_for": self.waits_for} if self.waits_for else {}
+        if self.link_wait != NO_LINK_WAIT:
+            waits["link_wait"] = encode(self.link_wait)
         return {**record, "watcher": encode(self.watcher), "answers": encode(self.answers), **waits, **further}
 
 
@@ -261,6 +284,7 @@ def read_state(document: Json) -> StateFile:
         read_watcher(document.get("watcher")),
         {key: one for key, one in answers.items() if isinstance(one, dict)} if isinstance(answers, dict) else {},
         waits_for if isinstance(waits_for, str) else None,
+        _read_link_wait(document.get("link_wait")),
     )
 
 
@@ -275,6 +299,13 @@ def read_watcher(value: Json) -> t.Optional[Watcher]:
         return decode(Watcher, value)
     except ShapeError:
         return None
+
+
+def _read_link_wait(value: Json) -> LinkWait:
+    try:
+        return decode(LinkWait, value)
+    except ShapeError:
+        return NO_LINK_WAIT
 
 
 @dataclass(frozen=True)

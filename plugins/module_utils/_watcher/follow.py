@@ -39,6 +39,7 @@ from .._migration.monitor import (
 from .._model import domain_states
 from .._model import statuses as s
 from .._model.errors import InvalidState, KvmfleetError, NotSupported, Unreachable
+from .._model.watched_moves import LinkWait
 from . import control_files
 from .journal import ABORT_PREFIX, FORCE_PREFIX, JobController, Journal
 
@@ -89,8 +90,6 @@ class Follower:
         self._undone: t.Optional[ForceAction] = None
         self._share_mib: t.Optional[int] = None
         self._applied_mib: t.Optional[int] = None
-        self._waited = 0.0
-        self._polled_at = 0.0
 
     def share_link(self, mib: int) -> None:
         """Give the job that share of the link from the next poll on, 0 without a limit. A job that has C(WAITING_MIB) waits: none of its limits acts."""
@@ -134,7 +133,7 @@ class Follower:
         if not self._watched.iterations.remaining:
             # Nothing is sent yet, or no longer.
             return POLL_SECONDS
-        age = (self.elapsed_ms or 0) / 1000 - self._waited - self._watched.synced_at
+        age = self._counted((self.elapsed_ms or 0) / 1000) - self._watched.synced_at
         ends_in = self._watched.iterations.ends_in_seconds
         due = age / 10 if ends_in is None else min(ends_in, age / 10)
         return min(POLL_SECONDS, max(ATTENTIVE_POLL_SECONDS, due))
@@ -188,25 +187,29 @@ class Follower:
         if not in_post_copy:
             self._apply_share(host, elapsed, is_sending=bool(stats.memory_total_bytes))
         if reason == domain_states.POST_COPY:
-            self._watch_post_copy(host, stats, elapsed - self._waited)
+            self._watch_post_copy(host, stats, self._counted(elapsed))
         elif not in_post_copy and (self._overdue or not self._is_waiting):
-            self._act_on_job(host, stats, elapsed - self._waited, state)
+            self._act_on_job(host, stats, self._counted(elapsed), state)
         self._journal.write_figures(stats, int(elapsed * 1000), self._allowed_ms())
 
     def _apply_share(self, host: Host, elapsed: float, is_sending: bool) -> None:
-        """Set the bandwidth that is due, and count for how long the job has waited.
+        """Set the bandwidth that is due, and note since when the job waits, or for how long it has waited.
 
         :arg is_sending: whether the hypervisor sends memory. Before that, libvirt would replace what is set now by the bandwidth of the migrate call.
         """
-        if self._is_waiting:
-            self._waited += elapsed - self._polled_at
-        self._polled_at = elapsed
+        wait = self._journal.link_wait
+        if self._is_waiting != (wait.since is not None):
+            self._journal.link_wait = LinkWait(wait.seconds_at(elapsed), elapsed if self._is_waiting else None)
         self._journal.wait_for(LINK_PHRASE if self._is_waiting else None)
         due = self._own_cap_mib() if self._share_mib is None else self._share_mib
         if due is None or due == self._applied_mib or not is_sending or self.is_free:
             return
         if self._set_bandwidth(host, lambda: self._pilot.share_bandwidth(host, due)) is None:
             self._applied_mib = due
+
+    def _counted(self, elapsed: float) -> float:
+        """Return how much of that time counts for the limits of the move: all but what its job has waited for the link."""
+        return elapsed - self._journal.link_wait.seconds_at(elapsed)
 
     def _set_bandwidth(self, host: Host, set_bandwidth: t.Callable[[], t.Optional[KvmfleetError]]) -> t.Optional[KvmfleetError]:
         """Change the bandwidth by that call. Return what libvirt refused it with, if it did.
@@ -216,7 +219,7 @@ class Follower:
         """
         refusal = self._limit_downtime(host) or set_bandwidth()
         if refusal is None:
-            self._watched = note_bandwidth(self._watched, (self.elapsed_ms or 0) / 1000 - self._waited)
+            self._watched = note_bandwidth(self._watched, self._counted((self.elapsed_ms or 0) / 1000))
         return refusal
 
     def _limit_downtime(self, host: Host) -> t.Optional[KvmfleetError]:

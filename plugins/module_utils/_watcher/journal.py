@@ -20,7 +20,7 @@ from .._model.domain_states import JobStats
 from .._model.errors import Internal, InvalidState, KvmfleetError, NotSupported, Unreachable
 from .._model.record_parts import Connection
 from .._model.records import WATCHER_WRITER, MoveRecord
-from .._model.watched_moves import StateFile, Watcher
+from .._model.watched_moves import NO_LINK_WAIT, LinkWait, StateFile, Watcher
 from .._run_folder import RUN_FOLDER, state_path, write_json
 from .control_files import Intent
 
@@ -41,11 +41,21 @@ class Journal:
 
     :arg by: who writes, if that is no watcher.
 
-    C(record) is the newest one. A newly assigned record is written with the next change.
+    :arg link_wait: how long the job has waited for the link under an earlier watcher.
+
+    C(record) is the newest one, and C(link_wait) too. What is newly assigned to them is written with the next change.
     """
 
-    def __init__(self, record: MoveRecord, watcher: t.Optional[Watcher], folder: t.Optional[str] = RUN_FOLDER, by: t.Optional[str] = None) -> None:
+    def __init__(
+        self,
+        record: MoveRecord,
+        watcher: t.Optional[Watcher],
+        folder: t.Optional[str] = RUN_FOLDER,
+        by: t.Optional[str] = None,
+        link_wait: LinkWait = NO_LINK_WAIT,
+    ) -> None:
         self.record = record
+        self.link_wait = link_wait
         self._watcher = watcher
         self.folder = folder
         self._by = by or f"{WATCHER_WRITER} {watcher.pid if watcher else None}"
@@ -152,7 +162,7 @@ class Journal:
         """Write the current record. If there is no space, it is written with the next change: a full disk does not stop the watching of a guest."""
         if self.folder is None:
             return
-        state = StateFile(self.record, self._watcher, self._answers, self._waits_for)
+        state = StateFile(self.record, self._watcher, self._answers, self._waits_for, self.link_wait)
         try:
             write_json(state_path(self.record.domain.uuid, self.folder), state.as_json())
             self._trouble = None

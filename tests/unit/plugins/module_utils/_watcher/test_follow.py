@@ -20,6 +20,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Internal, InvalidState, KvmfleetError, NotSupported, TimedOut
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Before, Connection
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import read_state
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.control_files import (
     ABORT,
     BANDWIDTH,
@@ -29,6 +30,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.contro
     new_intent,
 )
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.follow import POLL_SECONDS, Follower
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.journal import Journal
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.domain import MIB
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI, UUID, FakeFleet
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._watcher.moves import Document, acts, journal_of, record_of, state_in
@@ -743,6 +745,47 @@ def test_no_limit_of_a_move_acts_while_its_job_waits_for_the_link(tmp_path: path
     assert following.calls_of("abort") == []
     following.poll_for(10)
     assert len(following.calls_of("abort")) == 1, "the time that it waited does not count"
+
+
+def adopt(following: Following, timeout: float = 30) -> Follower:
+    """Return what follows the job after the death of its watcher, with what that one has written."""
+    state = read_state(following.record)
+    journal = Journal(state.record, state.watcher, str(following.folder), link_wait=state.link_wait)
+    limits = Limits(SteppedSchedule(RAMP), timeout, 0)
+    following.follower = Follower(lambda: following.fleet.open(LOCAL_URI), UUID, journal, limits, TERMS, following.fleet.clock)
+    return following.follower
+
+
+@pytest.mark.parametrize("share", [0, 1, None])
+def test_the_time_that_a_job_waited_does_not_count_for_the_next_watcher(tmp_path: pathlib.Path, share: t.Optional[int]) -> None:
+    following = Following(tmp_path)
+    following.poll_for(10)
+    following.follower.share_link(1)
+    following.poll_for(60)
+    following.fleet.clock.sleep(60)
+    follower = adopt(following)
+    if share is not None:
+        follower.share_link(share)
+    following.poll_for(15)
+    assert following.calls_of("abort") == []
+    follower.share_link(0)
+    following.poll_for(25)
+    assert len(following.calls_of("abort")) == 1
+
+
+@pytest.mark.parametrize("share", [0, 1])
+def test_the_time_that_a_job_was_sent_counts_for_the_next_watcher(tmp_path: pathlib.Path, share: int) -> None:
+    following = Following(tmp_path)
+    following.follower.share_link(1)
+    following.poll_for(20)
+    following.follower.share_link(0)
+    following.poll_for(40)
+    follower = adopt(following)
+    follower.share_link(share)
+    following.poll_for(10)
+    follower.share_link(0)
+    following.poll_for(1)
+    assert len(following.calls_of("abort")) == 1
 
 
 def test_an_abort_is_carried_out_while_a_job_waits_for_the_link(tmp_path: pathlib.Path) -> None:

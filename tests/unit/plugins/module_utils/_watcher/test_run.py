@@ -92,6 +92,21 @@ def test_an_adopted_record_includes_what_a_dead_watcher_wrote(folder: pathlib.Pa
     assert "migrate" in [one["act"] for one in record["acts"]]
 
 
+@pytest.mark.parametrize(("written", "kept"), [({"seconds": 190, "since": 200}, True), ({"seconds": 190.5}, True), ("long", False)])
+def test_an_adopted_move_keeps_the_time_that_its_job_waited_for_the_link(folder: pathlib.Path, written: t.Any, kept: bool) -> None:
+    order = order_of(record_of(generation=4), adopt=True)
+    begun_and_died(folder, order, link_wait=written)
+    start([order], folder, fleet_after_moves())
+    assert wait_until_ended(folder).get("link_wait") == (written if kept else None)
+
+
+def test_the_time_that_the_job_of_another_record_waited_is_not_kept(folder: pathlib.Path) -> None:
+    order = order_of(record_of(generation=4), adopt=True)
+    begun_and_died(folder, order, id=OTHER, link_wait={"seconds": 190})
+    start([order], folder, fleet_after_moves())
+    assert "link_wait" not in wait_until_ended(folder)
+
+
 @pytest.mark.parametrize("changes", [{"id": OTHER}, {"generation": 3}, {"acts": "none"}])
 def test_state_files_of_other_older_or_damaged_records_are_not_adopted(folder: pathlib.Path, changes: t.Dict[str, t.Any]) -> None:
     order = order_of(record_of(generation=4), adopt=True)
