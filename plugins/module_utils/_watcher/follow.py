@@ -96,7 +96,7 @@ class Follower:
         self._share_mib = mib
 
     def note_start_share(self, mib: int) -> None:
-        """Note that the job is started with that share; the one that is due may be another already."""
+        """Note that the job is started with that share, which is a limit; the one that is due may be another already."""
         self._applied_mib = mib
 
     @property

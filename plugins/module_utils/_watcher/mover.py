@@ -218,12 +218,15 @@ class Mover(threading.Thread):
         return call
 
     def _order_with_share(self) -> StartOrder:
-        """Return the order with the bandwidth of the share, if the window shares the link."""
+        """Return the order with the bandwidth of the share, if the window shares the link.
+
+        A share without a limit is set when the job runs: without a parameter, it starts with the bandwidth that libvirt has kept from an earlier job.
+        """
         mib = self._share_mib
-        if mib is None:
+        if not mib:
             return self.order
         self._follower.note_start_share(mib)
-        return dataclasses.replace(self.order, parameters={**self.order.parameters, "bandwidth": mib} if mib else self.order.parameters)
+        return dataclasses.replace(self.order, parameters={**self.order.parameters, "bandwidth": mib})
 
     def _handle_intents_before_job(self) -> None:
         """Carry out an abort that arrives before the job exists; any other intent has to wait for the job."""

@@ -258,10 +258,12 @@ class Settlement:
     def _write_error(self, reason: t.Optional[str], readings: t.Optional[Readings]) -> None:
         if readings:
             source, destination = readings
-            detail = f"The guest is {source.describe()} on the source, {destination.describe()} on the destination. Nothing was touched."
+            if outcome.is_running_as_before(source, self._move):
+                self._restore_limits()
+            detail = f"The guest is {source.describe()} on the source, {destination.describe()} on the destination. Neither copy was touched."
             detail += self._unanswered.explain_silence(source, destination)
         else:
-            detail = "The source's answers kept changing. Nothing was touched."
+            detail = "The source's answers kept changing. Neither copy was touched."
         self._journal.advance_status(s.ERROR, detail, reason)
 
     def _give_up(self, verdict: outcome.Verdict, readings: t.Optional[Readings]) -> None:

@@ -851,6 +851,17 @@ def test_an_aborted_move_gets_back_the_bandwidth_that_its_domain_had(tmp_path: p
     assert (record["status"], record["before"]["bandwidth_mib"], domain.bandwidth_mib) == (s.CANCELLED, 321, 321)
 
 
+def test_the_bandwidth_that_an_earlier_job_has_left_does_not_limit_a_job_that_shares_the_link(tmp_path: pathlib.Path) -> None:
+    fleet = FakeFleet(link_mib=100)
+    fleet.guest(bandwidth_mib=1)
+    fleet.on_begin = lambda migration: setattr(migration, "cap_bytes", 1 * MIB)
+    mover = mover_of(fleet, order_of(record_of()), tmp_path)
+    mover.give_share(0)
+    mover.run()
+    assert state_in(tmp_path)["status"] == s.COMPLETED
+    assert fleet.clock() < 20
+
+
 def test_a_share_wakes_a_mover_that_sleeps(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     order = order_of(record_of())
     arrivals = ArrivalEvents(fleet.open)

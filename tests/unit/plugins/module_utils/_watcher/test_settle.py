@@ -328,6 +328,26 @@ def test_a_host_that_stays_silent_leaves_the_record_unsettled(fleet: FakeFleet, 
     assert calls(fleet.source) == calls(fleet.destination) == []
 
 
+@pytest.mark.parametrize(
+    ("here", "post_copy", "expected"),
+    [
+        (RUNNING, False, (300, 321)),
+        (RUNNING, True, (50, 1)),
+        (HANDED_OVER, False, (50, 1)),
+    ],
+)
+def test_a_guest_that_runs_as_before_gets_back_its_limits_although_the_destination_is_silent(
+    fleet: FakeFleet, tmp_path: pathlib.Path, here: Where, post_copy: bool, expected: t.Tuple[int, int]
+) -> None:
+    places(fleet, here, None)
+    domain = fleet.source.domains[UUID]
+    domain.max_downtime_ms, domain.bandwidth_mib = 50, 1
+    fleet.destination.go_dark()
+    record = settle(fleet, tmp_path, post_copy=post_copy, max_downtime_ms=300, bandwidth_mib=321)
+    assert (record["status"], record["reason"]) == (s.ERROR, "unreachable")
+    assert (domain.max_downtime_ms, domain.bandwidth_mib) == expected
+
+
 @pytest.mark.parametrize("side", ["kvm1", "kvm2"])
 def test_an_error_in_an_answer_counts_as_no_answer(fleet: FakeFleet, tmp_path: pathlib.Path, side: str) -> None:
     places(fleet, None, ARRIVED)
