@@ -58,7 +58,7 @@ ForceAction = t.Union[SetBandwidth, SetDowntime, StartPostCopy, Suspend, Abort]
 class ForcingTerms:
     """The limits of forcing a move, in seconds, bytes a second, and milliseconds.
 
-    C(link_rate_bytes) is the known capacity of the link, 0 if it has to be measured.
+    C(link_rate_bytes) is the known capacity of the link, 0 if it has to be measured. C(bandwidth_mib) is what a person gives a capped job in place of its cap.
     """
 
     post_copy: bool
@@ -67,6 +67,7 @@ class ForcingTerms:
     pause_max_seconds: float
     downtime_ms: int
     link_rate_bytes: int = 0
+    bandwidth_mib: int = UNLIMITED_MIB
 
 
 @dataclass(frozen=True)
@@ -103,14 +104,15 @@ def decide_forcing(seen: ForcingPoll, terms: ForcingTerms, forcing: ForcingState
     forcing = _measure_rate(seen, terms, forcing)
     if seen.paused:
         return _decide_while_paused(seen, terms, forcing)
-    if seen.stats.disk_total_bytes and not seen.stats.memory_total_bytes:
-        # Disks are still copied, and the memory follows: a guest that is suspended now would be paused until all of it is copied.
+    if not seen.stats.memory_total_bytes:
+        # The hypervisors still connect, or disks are copied, and the memory follows. libvirt would replace a bandwidth that is set now by that of the migrate
+        # call, and a guest that is suspended now would be paused until all of its memory is copied.
         return [], dataclasses.replace(forcing, began_at=seen.elapsed)
     if terms.post_copy:
         # The hypervisor refuses a switch that is too early: it is requested at every poll until it is done.
         return [StartPostCopy()], _enter_rung(forcing, RUNG_POST_COPY, seen)
     if forcing.rung is None and terms.capped:
-        return [SetBandwidth(UNLIMITED_MIB)], _predict_pause(seen, _enter_rung(forcing, RUNG_BANDWIDTH, seen), self_converging=True)
+        return [SetBandwidth(terms.bandwidth_mib)], _predict_pause(seen, _enter_rung(forcing, RUNG_BANDWIDTH, seen), self_converging=True)
     if forcing.rung in (None, RUNG_BANDWIDTH) and not _is_measured(seen, terms, forcing):
         return [], _predict_pause(seen, forcing, self_converging=True)
     if forcing.rung in (None, RUNG_BANDWIDTH):

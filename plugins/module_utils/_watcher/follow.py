@@ -90,6 +90,9 @@ class Follower:
         self._undone: t.Optional[ForceAction] = None
         self._share_mib: t.Optional[int] = None
         self._applied_mib: t.Optional[int] = None
+        self._has_new_cap = False
+        # Before memory is sent, libvirt replaces a bandwidth that is set by that of the migrate call.
+        self._is_sending = False
 
     def share_link(self, mib: int) -> None:
         """Give the job that share of the link from the next poll on, 0 without a limit. A job that has C(WAITING_MIB) waits: none of its limits acts."""
@@ -180,29 +183,27 @@ class Follower:
         state, reason = host.read_state(self._uuid)
         in_post_copy = reason in (domain_states.POST_COPY, domain_states.POST_COPY_FAILED)
         self._journal.enter_status(s.RUNNING_POST_COPY if in_post_copy else s.RUNNING)
+        self._is_sending = bool(stats.memory_total_bytes)
         self._asked += self._take_intents()
         while self._asked:
             self._handle_intent(host, self._asked.pop(0), in_post_copy)
         self.is_broken = reason == domain_states.POST_COPY_FAILED
         if not in_post_copy:
-            self._apply_share(host, elapsed, is_sending=bool(stats.memory_total_bytes))
+            self._apply_share(host, elapsed)
         if reason == domain_states.POST_COPY:
             self._watch_post_copy(host, stats, self._counted(elapsed))
         elif not in_post_copy and (self._overdue or not self._is_waiting):
             self._act_on_job(host, stats, self._counted(elapsed), state)
         self._journal.write_figures(stats, int(elapsed * 1000), self._allowed_ms())
 
-    def _apply_share(self, host: Host, elapsed: float, is_sending: bool) -> None:
-        """Set the bandwidth that is due, and note since when the job waits, or for how long it has waited.
-
-        :arg is_sending: whether the hypervisor sends memory. Before that, libvirt would replace what is set now by the bandwidth of the migrate call.
-        """
+    def _apply_share(self, host: Host, elapsed: float) -> None:
+        """Set the bandwidth that is due, and note since when the job waits, or for how long it has waited."""
         wait = self._journal.link_wait
         if self._is_waiting != (wait.since is not None):
             self._journal.link_wait = LinkWait(wait.seconds_at(elapsed), elapsed if self._is_waiting else None)
         self._journal.wait_for(LINK_PHRASE if self._is_waiting else None)
         due = self._own_cap_mib() if self._share_mib is None else self._share_mib
-        if due is None or due == self._applied_mib or not is_sending or self.is_free:
+        if due is None or due == self._applied_mib or not self._is_sending or self.is_free:
             return
         if self._set_bandwidth(host, lambda: self._pilot.share_bandwidth(host, due)) is None:
             self._applied_mib = due
@@ -235,9 +236,9 @@ class Follower:
         return refusal
 
     def _own_cap_mib(self) -> t.Optional[int]:
-        """Return the cap of the task for a job that shared the link under an earlier watcher, and no longer does; null for any other."""
+        """Return the cap of a job that shared the link under an earlier watcher and no longer does, or whose cap a person has changed; null for any other."""
         connection = self._journal.record.connection
-        return connection.bandwidth_mib or 0 if connection and connection.is_shared else None
+        return connection.bandwidth_mib or 0 if connection and (connection.is_shared or self._has_new_cap) else None
 
     def _allowed_ms(self) -> int:
         return self._watched.downtime_ms or self._limits.downtime.first_ms
@@ -322,10 +323,11 @@ class Follower:
         """Abort the job at the next poll, if there is one that can be aborted."""
         self._overdue, self._aborted_by = s.REASON_OPERATOR, by
 
-    def begin_forcing(self, reason: str, by: t.Optional[str] = None) -> None:
+    def begin_forcing(self, reason: str, by: t.Optional[str] = None, rung: t.Optional[str] = None) -> None:
         """Start to force the move, from the next poll on. The timeout no longer applies: it would cancel the move while the guest is suspended for its end.
 
         :arg by: the person who forces; null for a limit.
+        :arg rung: the measure that was taken already.
         """
         if self._forcing is not None:  # an adopted move may be forced already
             return
@@ -335,7 +337,7 @@ class Follower:
         self._limits = dataclasses.replace(self._limits, timeout_seconds=0)
         # The share of the link is a cap too, which forcing lifts.
         self._terms = dataclasses.replace(self._terms, capped=self._terms.capped or bool(self._applied_mib))
-        self._forcing = ForcingState(began_at=-1.0)
+        self._forcing = ForcingState(began_at=-1.0, rung=rung)
 
     # -- intents -------------------------------------------------------------------------------------------------
 
@@ -367,18 +369,28 @@ class Follower:
                 self._watched = dataclasses.replace(self._watched, aborted=True)
             return refused
         mib = intent.bandwidth_mib
+        rung: t.Optional[str] = None
+        if intent.act == control_files.BANDWIDTH and mib is not None:
+            return self._change_cap(host, mib, intent.by)
         if mib is not None:
-            if intent.act == control_files.BANDWIDTH:
-                self._applied_mib = None
-                return self._set_bandwidth(host, lambda: self._pilot.change_bandwidth(host, mib, intent.by))
-            refusal = self._do_force(host, SetBandwidth(mib))
+            refusal = self._do_force(host, SetBandwidth(mib)) if self._is_sending else None
             if refusal:
                 return refusal
-            # The cap of the person stays, so there is nothing to lift.
-            self._terms, self._applied_mib = dataclasses.replace(self._terms, capped=False), None
+            # The cap of the person stays. One that would be set too early is set by forcing, when memory is sent.
+            rung = RUNG_BANDWIDTH if self._is_sending else None
+            self._terms = dataclasses.replace(self._terms, capped=True, bandwidth_mib=mib)
         if not in_post_copy:
-            self.begin_forcing(s.REASON_OPERATOR, intent.by)
+            self.begin_forcing(s.REASON_OPERATOR, intent.by, rung)
         return None
+
+    def _change_cap(self, host: Host, mib: int, by: str) -> t.Optional[KvmfleetError]:
+        """Change the cap for a person; one that is set too early is set again when memory is sent."""
+        self._applied_mib = None
+        refusal = self._set_bandwidth(host, lambda: self._pilot.change_bandwidth(host, mib, by))
+        if refusal is None:
+            self._has_new_cap = True
+            self._applied_mib = mib if self._is_sending else None
+        return refusal
 
     def _lose_source(self, error: KvmfleetError) -> None:
         if self._host is None:

@@ -10,6 +10,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.forc
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import JobStats
 
 MIB = 1024**2
+CONNECTING = JobStats(elapsed_ms=1000)
 COPYING = JobStats(elapsed_ms=1000, disk_total_bytes=900 * MIB, disk_remaining_bytes=500 * MIB)
 MOVING = JobStats(
     elapsed_ms=1000, disk_total_bytes=900 * MIB, memory_total_bytes=64 * MIB, memory_remaining_bytes=8 * MIB, bandwidth_bytes=100 * MIB, iteration=2
@@ -24,11 +25,12 @@ def forcing_poll(stats: JobStats, elapsed: float) -> ForcingPoll:
     return ForcingPoll(stats, elapsed, paused=False, since_sync_seconds=0.1, dirty_set_bytes=8 * MIB, allowed_ms=50)
 
 
+@pytest.mark.parametrize("stats", [CONNECTING, COPYING])
 @pytest.mark.parametrize("post_copy", [False, True])
-def test_nothing_is_forced_while_disks_are_copied(post_copy: bool) -> None:
+def test_nothing_is_forced_before_memory_is_sent(post_copy: bool, stats: JobStats) -> None:
     forcing = ForcingState(began_at=1.0)
     for elapsed in (1.0, 12.0, 600.0):
-        actions, forcing = decide_forcing(forcing_poll(COPYING, elapsed), forcing_terms(post_copy), forcing)
+        actions, forcing = decide_forcing(forcing_poll(stats, elapsed), forcing_terms(post_copy), forcing)
         assert actions == []
         assert forcing.rung is None
 

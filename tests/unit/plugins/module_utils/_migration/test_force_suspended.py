@@ -31,7 +31,8 @@ def test_the_downtime_of_a_suspend_is_predicted_from_the_mean_rate(link_mib: int
     """8 MiB/s went over in the mean, 32 MiB/s in the best moment; 16 MiB are left, and 48 MiB were written since the last look."""
     terms = ForcingTerms(post_copy=False, capped=False, suspend_seconds=waited, pause_max_seconds=30, downtime_ms=500, link_rate_bytes=link_mib * MIB)
     forcing = ForcingState(began_at=10.0, rung=RUNG_DOWNTIME, rung_at=10.0, rung_processed_bytes=100 * MIB, rate_bytes=32 * MIB)
-    stats = JobStats(memory_processed_bytes=100 * MIB + int(waited * 8 * MIB), memory_remaining_bytes=16 * MIB, dirty_rate_bytes=24 * MIB)
+    processed = 100 * MIB + int(waited * 8 * MIB)
+    stats = JobStats(memory_total_bytes=256 * MIB, memory_processed_bytes=processed, memory_remaining_bytes=16 * MIB, dirty_rate_bytes=24 * MIB)
     actions, after = decide_forcing(ForcingPoll(stats, 10.0 + waited, False, 2.0, 64 * MIB, 500), terms, forcing)
     assert actions == [Suspend()]
     assert after.predicted_ms == SWITCHOVER_MS + expected_ms

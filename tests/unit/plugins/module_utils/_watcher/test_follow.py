@@ -846,6 +846,48 @@ def test_a_job_whose_cap_is_the_share_of_a_waiting_one_never_waits(tmp_path: pat
     assert len(following.calls_of("abort")) == 1
 
 
+def begin_to_send(following: Following, cap_mib: int) -> None:
+    """Let the job send memory, with the bandwidth of the migrate call whatever was set before."""
+    following.migration.is_connecting, following.migration.is_streaming = False, True
+    following.migration.cap_bytes = cap_mib * MIB
+
+
+@pytest.mark.parametrize(("mib", "expected"), [(None, 0), (7, 7)])
+def test_a_move_that_is_forced_while_its_job_connects_is_forced_when_memory_is_sent(tmp_path: pathlib.Path, mib: t.Optional[int], expected: int) -> None:
+    following = Following(tmp_path, cap_mib=1)
+    following.follower.note_start_share(1)
+    following.migration.is_connecting, following.migration.is_streaming = True, False
+    intent = following.ask(FORCE_COMPLETE, mib)
+    following.poll_for(15)
+    assert following.answer_to(intent) == {}
+    assert following.fleet.source.calls == []
+    begin_to_send(following, cap_mib=1)
+    following.poll_for(9)
+    assert bandwidths(following) == [expected]
+    assert following.calls_of("suspend") == [], "the rungs count from the time when memory is sent"
+
+
+def test_a_bandwidth_that_a_person_sets_while_the_job_connects_is_set_when_memory_is_sent(tmp_path: pathlib.Path) -> None:
+    following = Following(tmp_path)
+    following.migration.is_connecting, following.migration.is_streaming = True, False
+    following.ask(BANDWIDTH, 7)
+    following.poll_for(2)
+    begin_to_send(following, cap_mib=0)
+    following.poll_for(2)
+    assert bandwidths(following) == [7, 7]
+
+
+def test_the_rate_under_the_bandwidth_of_a_force_task_is_measured_before_a_downtime_is_allowed(tmp_path: pathlib.Path) -> None:
+    following = Following(tmp_path, cap_mib=1)
+    following.poll_for(1)
+    following.ask(FORCE_COMPLETE, 50)
+    following.poll_for(1)
+    assert (bandwidths(following), following.guest.max_downtime_ms) == ([50], 50)
+    following.poll_for(2)
+    (allowed,) = [int(call.split()[-1]) for call in following.calls_of("set_max")[1:]]
+    assert 200 < allowed < 50_000, "at the rate before, it was half an hour"
+
+
 def test_the_bandwidth_of_a_force_task_is_kept_although_the_job_had_a_share(tmp_path: pathlib.Path) -> None:
     following = Following(tmp_path)
     following.follower.share_link(40)
