@@ -15,6 +15,7 @@ from .._migration.force import (
     RUNG_BANDWIDTH,
     RUNG_DOWNTIME,
     RUNG_SUSPEND,
+    UNLIMITED_MIB,
     ForceAction,
     ForcingPoll,
     ForcingState,
@@ -389,6 +390,9 @@ class Follower:
         refusal = self._set_bandwidth(host, lambda: self._pilot.change_bandwidth(host, mib, by))
         if refusal is None:
             self._has_new_cap = True
+            # Forcing lifts the cap, unless the person has set it for a move that is forced already. A job that connects will begin with its old cap.
+            kept_mib = UNLIMITED_MIB if self._forcing is None else mib
+            self._terms = dataclasses.replace(self._terms, capped=bool(mib) or not self._is_sending, bandwidth_mib=kept_mib)
             self._applied_mib = mib if self._is_sending else None
         return refusal
 

@@ -877,6 +877,31 @@ def test_a_bandwidth_that_a_person_sets_while_the_job_connects_is_set_when_memor
     assert bandwidths(following) == [7, 7]
 
 
+@pytest.mark.parametrize(("connects", "mib"), [(False, 10), (True, 10), (True, 0)])
+def test_forcing_lifts_a_cap_that_a_person_has_set_during_the_move(tmp_path: pathlib.Path, connects: bool, mib: int) -> None:
+    following = Following(tmp_path)
+    following.migration.is_connecting, following.migration.is_streaming = connects, not connects
+    following.poll_for(1)
+    following.ask(BANDWIDTH, mib)
+    following.poll_for(1)
+    following.ask(FORCE_COMPLETE)
+    following.poll_for(1)
+    begin_to_send(following, cap_mib=10)
+    following.poll_for(2)
+    assert bandwidths(following) == [mib, 0]
+
+
+def test_forcing_lifts_no_cap_that_a_person_has_lifted_before(tmp_path: pathlib.Path) -> None:
+    following = Following(tmp_path, cap_mib=10, capped=True)
+    following.poll_for(1)
+    following.ask(BANDWIDTH, 0)
+    following.poll_for(1)
+    following.ask(FORCE_COMPLETE)
+    following.poll_for(1)
+    assert bandwidths(following) == [0]
+    assert following.record["result"]["rung"] == "downtime"
+
+
 def test_the_rate_under_the_bandwidth_of_a_force_task_is_measured_before_a_downtime_is_allowed(tmp_path: pathlib.Path) -> None:
     following = Following(tmp_path, cap_mib=1)
     following.poll_for(1)
