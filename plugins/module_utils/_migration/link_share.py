@@ -65,7 +65,7 @@ class SharedJob:
     :arg dirty_rate_bytes: how fast the guest writes, if that is known; else 0. C(is_measured) is false as long as that is being measured.
     :arg cap_mib: the bandwidth that its task permits; 0 is no limit.
     :arg may_wait: whether the job may wait with C(WAITING_MIB). A job that copies disks may not, because libvirt limits each disk once, at the start; nor one
-      with auto-converge after its first iteration, because the hypervisor would throttle the guest.
+      with auto-converge after its first iteration, because the hypervisor would throttle the guest; nor one that another tool began, which gets no share.
     :arg destination: its URI.
     """
 

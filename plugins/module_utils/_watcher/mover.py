@@ -114,9 +114,17 @@ class Mover(threading.Thread):
         """Whether another watcher began the move: then its job may be running while the move waits for a slot of this window."""
         return self.order.adopt
 
+    @property
+    def is_foreign(self) -> bool:
+        """Whether another tool began the job."""
+        return self.is_adopted and not self.journal.record.has_begun(MIGRATE_ACT)
+
     def give_share(self, mib: int) -> None:
-        """Give the job that share of the link in MiB/s, C(0) without a limit: now if it runs, else from its start on."""
-        if mib != self._share_mib:
+        """Give the job that share of the link in MiB/s, C(0) without a limit: now if it runs, else from its start on.
+
+        The job of another tool keeps its bandwidth, because the speed that the domain had before is not known and could not be restored.
+        """
+        if mib != self._share_mib and not self.is_foreign:
             self._share_mib = mib
             self._follower.share_link(mib)
             self._news.set()
@@ -258,9 +266,9 @@ class Mover(threading.Thread):
 
     def _keep_checkpoints(self) -> None:
         """Keep the checkpoints of a domain whose move this collection did not begin, before they are gone with its source."""
-        record = self.journal.record
-        if record.has_begun(MIGRATE_ACT):
+        if not self.is_foreign:
             return
+        record = self.journal.record
         with contextlib.suppress(KvmfleetError), contextlib.closing(self._open_source()) as host:
             found = host.list_checkpoints(self.order.uuid)
             if found:

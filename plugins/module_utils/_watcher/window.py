@@ -108,7 +108,7 @@ def describe_job(mover: Mover, is_started: bool, dirty_rate_bytes: t.Optional[in
         is_measured=bool(progress.dirty_rate_bytes) or dirty_rate_bytes is not None,
         iteration=progress.iteration,
         cap_mib=(connection.bandwidth_mib or 0) if connection else 0,
-        may_wait=not record.disk_copies and not is_throttled,
+        may_wait=not (record.disk_copies or is_throttled or mover.is_foreign),
         destination=mover.order.destination_uri,
     )
 

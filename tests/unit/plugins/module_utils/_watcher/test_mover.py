@@ -862,6 +862,20 @@ def test_the_bandwidth_that_an_earlier_job_has_left_does_not_limit_a_job_that_sh
     assert fleet.clock() < 20
 
 
+@pytest.mark.parametrize("share", [0, 1])
+def test_the_job_of_another_tool_gets_no_share_and_keeps_its_bandwidth(tmp_path: pathlib.Path, share: int) -> None:
+    fleet = FakeFleet(link_mib=100)
+    domain = fleet.guest(bandwidth_mib=20)
+    migration = fleet.begin_elsewhere(bandwidth_mib=20)
+    mover = mover_of(fleet, order_of(record_of(status=s.ACCEPTED, stall_seconds=5), adopt=True), tmp_path)
+    mover.give_share(share)
+    fleet.clock.at(3, lambda: setattr(migration, "link_bytes", 0))
+    fleet.clock.at(20, migration.fail)
+    mover.run()
+    assert (migration.cap_bytes, domain.bandwidth_mib) == (20 * MIB, 20)
+    assert state_in(tmp_path)["reason"] == "stalled", "its limits act"
+
+
 def test_a_share_wakes_a_mover_that_sleeps(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     order = order_of(record_of())
     arrivals = ArrivalEvents(fleet.open)

@@ -20,7 +20,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_
 from ansible_collections.kvmfleet.migration.plugins.module_utils._run_folder import admissions_path, heartbeat_path
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.control_files import Admissions, Heartbeat
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.dirty_rates import DirtyRates
-from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.window import MAX_CALLS, FixedPace, LinkPace, Window, make_pace
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.window import MAX_CALLS, FixedPace, LinkPace, Window, describe_job, make_pace
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.clock import FakeClock
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._watcher.moves import RUN
 
@@ -245,7 +245,7 @@ class SharedMove:
             record=types.SimpleNamespace(progress=progress, connection=None, memory_bytes=1024 * MIB, disk_copies=["vda"] if copies else [])
         )
         self.order = types.SimpleNamespace(uuid=uuid, flags=flags, destination_uri="qemu+tcp://kvm2/system")
-        self.is_adopted = self.is_free = self.has_arrived = self.is_settling = False
+        self.is_adopted = self.is_foreign = self.is_free = self.has_arrived = self.is_settling = False
         self.shares: t.List[int] = []
 
     def give_share(self, mib: int) -> None:
@@ -333,6 +333,16 @@ def test_jobs_that_may_not_wait_keep_their_bandwidth(move: SharedMove, may_wait:
     first = SharedMove("a", sends=True)
     choose(pace_of(first, move), [], [first, move])
     assert move.shares == [1 if may_wait else 0]
+
+
+@pytest.mark.parametrize("order", ["ab", "ba"])
+def test_the_job_of_another_tool_uses_the_link_and_never_waits(order: str) -> None:
+    moves = {"a": SharedMove("a", sends=True), "b": SharedMove("b", sends=True)}
+    moves["a"].is_foreign = True
+    listed = [moves[uuid] for uuid in order]
+    choose(pace_of(*listed), [], listed)
+    assert not describe_job(t.cast(t.Any, moves["a"]), True, 0).may_wait
+    assert moves["b"].shares == [1 if order == "ab" else 0]
 
 
 def test_other_sources_of_the_destination_have_their_part() -> None:
