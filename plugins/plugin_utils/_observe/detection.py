@@ -11,6 +11,7 @@ All times are of one monotonic clock of the reader, in seconds. No clock of a ho
 from __future__ import annotations
 
 import dataclasses
+import math
 import typing as t
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
@@ -28,6 +29,8 @@ _SETTLE_SECONDS = 10.0
 _OPEN_SECONDS = 45.0
 # From the first sign of life of a host that boots until its libvirt answers.
 _BOOT_SECONDS = 120.0
+# For how long the return of a host is reported again: a reaction to it takes minutes.
+_RETURNED_SECONDS = 900.0
 
 
 @dataclass
@@ -86,6 +89,8 @@ class HostDetection:
         self._answers_since: t.Optional[float] = None
         self._away_since = now
         self._settled_at = now
+        # The return of the host from the state C(gone) or C(isolated), and when it was seen.
+        self._returned: t.Optional[tuple[float, Change]] = None
 
     # -- signs of life
 
@@ -135,11 +140,19 @@ class HostDetection:
             return None
         if was == UP:
             self._away_since = now - self._state_seconds(now)
-        return Change(self.state, was, now - self._away_since if self.state == UP else self._state_seconds(now))
+        change = Change(self.state, was, now - self._away_since if self.state == UP else self._state_seconds(now))
+        if self.state == UP and was in (GONE, ISOLATED):
+            self._returned = (now, change)
+        elif self.state != UP:
+            self._returned = None
+        return change
 
     def report_again(self, now: float) -> t.Optional[Change]:
-        """Return the state of a host that is gone or isolated, for those that have not heard of it."""
-        return Change(self.state, self.state, self._state_seconds(now)) if self.state in (GONE, ISOLATED) else None
+        """Return the state of a host that is gone or isolated, or its return if that was lately, for those that have not heard of it."""
+        if self.state in (GONE, ISOLATED):
+            return Change(self.state, self.state, self._state_seconds(now))
+        seen_at, change = self._returned or (-math.inf, None)
+        return change if now - seen_at < _RETURNED_SECONDS else None
 
     def _state_seconds(self, now: float) -> float:
         """Return for how long what the state says has been so."""

@@ -232,7 +232,7 @@ class HostFollower:
             await asyncio.sleep(_TICK_SECONDS)
 
     def _follow_leadership(self, now: float) -> None:
-        """Report the hosts that are gone again once this source leads: the one before may have died while its rulebook handled them."""
+        """Report again which hosts are gone, or have lately returned, once this source leads: the one before may have died while its rulebook handled them."""
         led, self._leads = self._leads, self._is_leader()
         if self._leads and not led:
             for host in self._hosts:

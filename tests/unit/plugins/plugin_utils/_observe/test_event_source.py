@@ -229,7 +229,7 @@ def test_a_host_whose_port_answers_is_isolated() -> None:
     play(story, ports=["10.0.0.11:22"], ssh_ports={"kvm1": "10.0.0.11"})
 
 
-def test_only_a_leader_reports_hosts_and_a_new_one_reports_gone_hosts_again() -> None:
+def test_only_a_leader_reports_hosts_and_a_new_one_reports_gone_and_returned_hosts_again() -> None:
     services = FakeServices()
 
     async def story(stage: Stage) -> None:
@@ -238,7 +238,7 @@ def test_only_a_leader_reports_hosts_and_a_new_one_reports_gone_hosts_again() ->
         one.reporter.event(one, one.words.lifecycle_event("web1", "", 2, 0))
         assert await stage.next() == ("kvm1", "started")
         stage.now += 31
-        hanging = await stage.link("hangs")
+        await stage.link("hangs")
         while stage.following._hosts[1].detection.state != "gone":
             await asyncio.sleep(0.01)
         assert stage.queue.empty()
@@ -247,9 +247,15 @@ def test_only_a_leader_reports_hosts_and_a_new_one_reports_gone_hosts_again() ->
         again = await stage.next_event()
         assert (again["host"], again["event"], again["was"], again["seconds"]) == ("kvm2", "host_gone", "gone", 131)
         services.is_leader = False
-        hanging.reporter.connected(hanging)
+        newest = stage.following._hosts[1].link
+        assert newest
+        newest.reporter.connected(newest)  # type: ignore[attr-defined]
         await asyncio.sleep(1)
         assert stage.queue.empty()
+        stage.now += 60
+        services.is_leader = True
+        returned = await stage.next_event()
+        assert (returned["host"], returned["event"], returned["was"]) == ("kvm2", "host_back", "gone")
 
     play(story, services=services)
     assert services.said == ["start", "stop"]
