@@ -205,6 +205,7 @@ def test_rates_show_the_moves_of_a_drain_beside_the_link(window: Window, night: 
     assert f"{len(sampled)} moves from kvm1" in label
     assert "The link carries 1.2 GiB/s." in label
     assert "Share of the link" in window.texts("#rates-figures dt")
+    window.until("return document.querySelectorAll('#rates-chart svg text').length > 0")
     assert "the link, 1.2 GiB/s" in " ".join(window.run("return [...document.querySelectorAll('#rates-chart svg text')].map((one) => one.textContent)"))
 
 

@@ -109,7 +109,9 @@ def _limits(order: StartOrder) -> Document:
     # A ramp without a timeout was longer in 0.1.0 than it should have been: only its ends are promised.
     ramp = dataclasses.asdict(schedule) if isinstance(schedule, AdaptiveSchedule) else {"first_ms": schedule.first_ms}
     rest = {key: getattr(limits, key) for key in ("timeout_seconds", "stall_seconds", "force_on_timeout")}
-    return {"domain": order.name, "adopt": order.adopt, "waits": order.waits, "downtime": ramp, **rest, "terms": dataclasses.asdict(terms_of(order))}
+    # The bandwidth that a person gives with a force is not of the order.
+    terms = {key: value for key, value in dataclasses.asdict(terms_of(order)).items() if key != "bandwidth_mib"}
+    return {"domain": order.name, "adopt": order.adopt, "waits": order.waits, "downtime": ramp, **rest, "terms": terms}
 
 
 def _verdicts(path: pathlib.Path) -> Document:
