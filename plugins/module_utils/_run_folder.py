@@ -125,10 +125,6 @@ class AlreadyWatched(Conflict):
     """Another process holds the lock: a watcher lives."""
 
 
-class AlreadyBegun(Conflict):
-    """This very record has begun on this host in this generation: the order was carried out before, for example because SSH has repeated its command."""
-
-
 def is_locked(domain_uuid: str, folder: str = RUN_FOLDER) -> bool:
     """Whether a process holds the lock of that domain. Creates no lock."""
     try:
@@ -145,7 +141,10 @@ def is_locked(domain_uuid: str, folder: str = RUN_FOLDER) -> bool:
 
 
 def is_newest(record_id: str, generation: int, domain_uuid: str, folder: str = RUN_FOLDER) -> bool:
-    """Whether the last record that has begun for that domain on this host is this one, in this generation. Does not need the lock."""
+    """Whether the last record that has begun for that domain on this host is this one, in this generation. Does not need the lock.
+
+    An order that would begin it has come before then, for example because SSH has repeated its command.
+    """
     return read_json(lock_path(domain_uuid, folder)) == {"record": record_id, "generation": generation}
 
 
@@ -162,10 +161,6 @@ class Ownership:
             os.close(self._descriptor)
             raise AlreadyWatched(f"The move of domain {domain_uuid} is already watched on this host.") from error
 
-    def has_begun(self, record_id: str, generation: int) -> bool:
-        """Whether the last record that has begun on this host is this one, in this generation."""
-        return (record_id, generation) == self._read_generation()
-
     def begin_record(self, record_id: str, generation: int) -> None:
         """Write that this process acts for this record now.
 
@@ -173,8 +168,7 @@ class Ownership:
         """
         record, newest = self._read_generation()
         if generation <= newest:
-            conflict = AlreadyBegun if (record_id, generation) == (record, newest) else Conflict
-            raise conflict(
+            raise Conflict(
                 f"Record {record_id} (generation {generation}) of domain {self._domain_uuid} came too late: "
                 f"record {record} (generation {newest}) was started on this host.",
                 "Nothing was started. Run the task again.",

@@ -23,7 +23,7 @@ from .._model.cold_moves import ColdAnswer, ColdOrder
 from .._model.errors import Conflict, KvmfleetError, MigrationFailed
 from .._model.references import HostRef
 from .._module import Result, require_local, require_root
-from .._run_folder import RUN_FOLDER, AlreadyBegun, AlreadyWatched, Ownership, is_newest, prepare_run_folder
+from .._run_folder import RUN_FOLDER, AlreadyWatched, Ownership, is_newest, prepare_run_folder
 from .hosts import MoveHosts
 from .journal import ColdJournal
 from .mover import ColdMover
@@ -66,16 +66,24 @@ def carry_out_order(uri: str, order: ColdOrder, open_one: OpenHost = open_host, 
 
 
 def _carry_out_locked(uri: str, order: ColdOrder, ownership: Ownership, open_one: OpenHost, folder: str) -> ColdAnswer:
+    if _is_repeated(order, folder):
+        ended = _read_end(order, folder)
+        if ended:
+            return ended
+        order = dataclasses.replace(order, adopt=True)
     try:
         generation = _begin_record(ownership, order)
-    except AlreadyBegun:
-        return _read_end(order, folder) or _carry_out_locked(uri, dataclasses.replace(order, adopt=True), ownership, open_one, folder)
     except KvmfleetError as error:
         return _refuse_order(order, error)
     record = order.record.raise_generation(generation)
     journal = ColdJournal(record, identify_watcher(str(uuid.uuid4())), order.adopt, folder)
     hosts = MoveHosts(record, uri, order.destination_uri, open_one, time.monotonic, time.sleep)
     return ColdMover(order, journal, hosts, folder).carry_out()
+
+
+def _is_repeated(order: ColdOrder, folder: str) -> bool:
+    """Whether this very order has come before."""
+    return not order.adopt and is_newest(order.record.record_id, order.record.generation, order.uuid, folder)
 
 
 def _refuse_order(order: ColdOrder, error: KvmfleetError) -> ColdAnswer:
@@ -109,12 +117,11 @@ def _check_source(host: Host, order: ColdOrder) -> None:
 
 def _take_lock(order: ColdOrder, folder: str) -> Ownership:
     """Wait for the lock of the domain. A process that carries out this very order, which SSH has repeated since, may take as long as it needs."""
-    record, deadline = order.record, time.monotonic() + LOCK_SECONDS
+    deadline = time.monotonic() + LOCK_SECONDS
     while True:
         with contextlib.suppress(AlreadyWatched):
             return Ownership(order.uuid, folder)
-        is_repeated = not order.adopt and is_newest(record.record_id, record.generation, order.uuid, folder)
-        if time.monotonic() >= deadline and not is_repeated:
+        if time.monotonic() >= deadline and not _is_repeated(order, folder):
             break
         time.sleep(_POLL_SECONDS)
     raise Conflict(f"Another process on this host moves domain {order.uuid}, or shuts it down.", "Wait for its end, and run the task again.")

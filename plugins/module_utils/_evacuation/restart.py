@@ -103,13 +103,12 @@ class Restart:
             ownership.release_lock()
 
     def _carry_out_locked(self, ownership: Ownership) -> RestartResult:
-        order = self.order
+        if self._is_repeated():
+            return self._settle_repeated()
+        refusal = self.refuse()
+        if refusal:
+            return refusal
         try:
-            if not order.rejoin and ownership.has_begun(order.record, order.generation):
-                return self._settle_repeated()
-            refusal = self.refuse()
-            if refusal:
-                return refusal
             generation = self._begin_record(ownership)
         except Conflict as error:
             return self._build_result(OVERTAKEN, error)
@@ -127,12 +126,17 @@ class Restart:
 
     def _take_lock(self) -> Ownership:
         """Take the domain's lock; waits for a start of an earlier run that is still in progress, and for one by this very order as long as it takes."""
-        order, deadline = self.order, self.clock() + LOCK_SECONDS
-        while self.clock() < deadline or (not order.rejoin and is_newest(order.record, order.generation, order.uuid, self.run_folder)):
+        deadline = self.clock() + LOCK_SECONDS
+        while self.clock() < deadline or self._is_repeated():
             with contextlib.suppress(AlreadyWatched):
                 return Ownership(self.order.uuid, self.run_folder)
             self.sleep(_POLL_SECONDS)
         return Ownership(self.order.uuid, self.run_folder)
+
+    def _is_repeated(self) -> bool:
+        """Whether this very order has come before."""
+        order = self.order
+        return not order.rejoin and is_newest(order.record, order.generation, order.uuid, self.run_folder)
 
     def _settle_repeated(self) -> RestartResult:
         """Return the result of the start that this order has led to before, because SSH has sent it twice; it starts nothing."""

@@ -14,7 +14,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Internal
-from ansible_collections.kvmfleet.migration.plugins.module_utils._run_folder import AlreadyWatched, Ownership, is_locked, lock_path
+from ansible_collections.kvmfleet.migration.plugins.module_utils._run_folder import AlreadyWatched, Ownership, is_locked, is_newest, lock_path
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import UUID
 
 HOLDER = """
@@ -78,7 +78,8 @@ def test_a_refused_generation_keeps_the_lock(tmp_path: pathlib.Path) -> None:
     second = ownership_in(tmp_path)
     with pytest.raises(Conflict):
         second.begin_record("r0", 5)
-    assert (second.has_begun("r1", 5), second.has_begun("r0", 5), is_locked(UUID, str(tmp_path))) == (True, False, True)
+    newest = [is_newest(record, 5, UUID, str(tmp_path)) for record in ("r1", "r0")]
+    assert (newest, is_locked(UUID, str(tmp_path))) == ([True, False], True)
     second.release_lock()
     assert not is_locked(UUID, str(tmp_path))
 
