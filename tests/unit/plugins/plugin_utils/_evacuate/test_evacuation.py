@@ -290,6 +290,20 @@ def slow_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.evacuation._FRESH_SECONDS", -1.0)
 
 
+def during_the_wait(site: Site, act: t.Callable[[], object]) -> None:
+    """Let this happen while the locks of images are waited for; afterwards, they are free."""
+    locks = site._locks
+
+    def wait(on: str, work: t.Any) -> t.Any:
+        found = locks(on, work)
+        if "wait_seconds" in work:
+            act()
+            site.locked.clear()
+        return found
+
+    site._locks = wait  # type: ignore[method-assign]
+
+
 @pytest.mark.usefixtures("slow_waits")
 def test_hosts_are_asked_again_after_fencing_and_waiting_for_leases(site: Site) -> None:
     """Meanwhile somebody has started one of the domains elsewhere, and the host that takes the others has got another guest."""
@@ -297,16 +311,7 @@ def test_hosts_are_asked_again_after_fencing_and_waiting_for_leases(site: Site) 
     uuid = site.save("app")
     site.agent(power="on")
     site.locked.add("web")
-    locks = site._locks
-
-    def wait(on: str, work: t.Any) -> t.Any:
-        found = locks(on, work)
-        if "wait_seconds" in work:
-            site.hosts["kvm3"].add(uuid, "app")
-            site.locked.clear()
-        return found
-
-    site._locks = wait  # type: ignore[method-assign]
+    during_the_wait(site, lambda: site.hosts["kvm3"].add(uuid, "app"))
     run = site.evacuate()
     assert site.phases == [("kvm2", "look"), ("kvm2", "locks"), ("kvm2", "look"), ("kvm2", "start")]
     assert "is active on kvm3" in errors(run)["app"]
@@ -630,16 +635,7 @@ def test_a_host_that_falls_silent_during_the_fencing_must_be_accepted(site: Site
     site.silent.discard("kvm3")
     site.agent(power="on")
     site.locked.add("web")
-    locks = site._locks
-
-    def wait(on: str, work: t.Any) -> t.Any:
-        found = locks(on, work)
-        if "wait_seconds" in work:
-            site.silent.add("kvm3")
-            site.locked.clear()
-        return found
-
-    site._locks = wait  # type: ignore[method-assign]
+    during_the_wait(site, lambda: site.silent.add("kvm3"))
     with pytest.raises(Unsafe, match=r"accept_silent: \[kvm3\]"):
         site.evacuate()
     assert (site.running(), site.record_summaries()) == ({}, [])
