@@ -113,8 +113,7 @@ to_start:
 withheld_by:
   description:
     - Evacuations of this host that are not closed and therefore prevent its release. They are also returned if the task fails because of them.
-    - Also records that a newer evacuation has superseded, and that may have left a copy of their domain here. These are evacuations to this host, and moves
-      from or to it.
+    - Also records from or to this host that a newer evacuation has superseded, because they may have left a copy of their domain here.
     - Also moves and evacuations with this host as source or destination that the ledger has lost, for example because an old backup was restored. This host
       remembers them, or another host whose facts are known.
   returned: success, or failure with C(unsafe)

@@ -5,8 +5,8 @@
 
 """The tombstones that evacuations left for one host: which tombstone of a domain is in force, and its contents. Pure functions over records.
 
-A tombstone is an evacuation from the host that is C(done), or a record that was superseded while the host was dead: an evacuation to the host, or a move of
-which the host is either end. The definition that these may have left on the host is also left over.
+A tombstone is an evacuation from the host that is C(done), or a superseded record of which the host is either end: the definition that it may have left on the
+host is left over too.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _DEFINED_STATES = ("defined", "shut off")
 class CleanedDomain:
     """A domain that was cleaned from the host, or would be; see L(CleanupPlan) and L(CleanupDone).
 
-    :arg record: the ID of its record; C(superseded) are the IDs of older ones, which were closed with it.
+    :arg record: the ID of its record; C(superseded) are the IDs of older ones, for which this host was cleaned with it.
     """
 
     uuid: str

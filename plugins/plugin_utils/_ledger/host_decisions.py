@@ -156,17 +156,13 @@ def is_superseded(record: MoveRecord) -> bool:
 
 
 def list_uncleaned_hosts(record: MoveRecord) -> list[HostRef]:
-    """Return the hosts on which a superseded record may have left a copy that nobody has cleaned up yet.
-
-    That is the destination of an evacuation, because its source has a tombstone of its own, and either end of a move, whose result is not known.
-    """
+    """Return the ends of a superseded record, whose result is not known, that may have a copy which nobody has cleaned up yet."""
     return [host for host, event in _list_events_of_cleanup(record) if host.is_known and not record.has_status(event)]
 
 
 def _list_events_of_cleanup(record: MoveRecord) -> list[tuple[HostRef, str]]:
     """Return each host that needs a cleanup, with the event that ends this."""
-    source = [] if record.type == s.EVACUATION else [(record.source, s.SOURCE_CLEANED)]
-    return [*source, (record.destination, s.DESTINATION_CLEANED)]
+    return [(record.source, s.SOURCE_CLEANED), (record.destination, s.DESTINATION_CLEANED)]
 
 
 def is_given_up_on(record: MoveRecord, host_id: str) -> bool:

@@ -136,6 +136,8 @@ def test_source_discarded_closes_the_tombstones_and_marks_the_host(fleet: Decidi
     domains = [str(uuid.UUID(int=number)) for number in (65, 66, 67)]
     other = fleet.record(s.PRE_MIGRATING, s.DONE, source=OTHER, destination=HERE, domain=domains[0])
     given_up = fleet.record(s.PRE_MIGRATING, source=OTHER, destination=HERE, domain=domains[1], superseded_by=WEB)
+    stored = fleet.ledger.read_record(given_up)
+    fleet.ledger.update_record(stored, stored.record.note(s.SOURCE_CLEANED, "me", "kvm2 was cleaned"))
     open_one = fleet.record(s.PRE_MIGRATING, domain=domains[2])
     wanted = {"target_host": "localhost", "name": "kvm1", "source_discarded": True, "reason": "burnt"}
     fleet.check_mode = True

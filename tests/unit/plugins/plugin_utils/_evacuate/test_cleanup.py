@@ -292,23 +292,33 @@ def test_only_an_evacuation_to_shut_off_is_cleaned_with_a_definition_alone(scene
     assert scene.host.asked[0]["defined"] is defined
 
 
-def test_a_superseded_record_is_cleaned_on_its_destination_and_failed(scene: Scene) -> None:
-    record = scene.evacuation(to=(s.PRE_MIGRATING,))
-    stored = scene.ledger.read_record(record)
+def supersede_evacuation(scene: Scene) -> str:
+    """Supersede an evacuation that was reserved, and whose result is not known."""
+    stored = scene.ledger.read_record(scene.evacuation(to=(s.PRE_MIGRATING,)))
     scene.ledger.update_record(stored, stored.record.supersede(str(uuid.UUID(int=70))))
-    newer = scene.evacuation(destination=KVM3)
-    scene.run(cleaned_host=KVM2)
-    assert (scene.status(record)[0], scene.status(newer)[0]) == ("failed", "done")
+    return stored.record.record_id
+
+
+@pytest.mark.parametrize("newer_source", [KVM1, KVM2])
+@pytest.mark.parametrize("hosts", [(KVM1, KVM2), (KVM2, KVM1)])
+def test_a_superseded_evacuation_is_failed_after_both_its_hosts_were_cleaned(scene: Scene, hosts: tuple[HostRef, HostRef], newer_source: HostRef) -> None:
+    record = supersede_evacuation(scene)
+    newer = scene.evacuation(source=newer_source, destination=KVM3)
+    for cleaned_host, status in zip(hosts, ("pre-migrating", "failed"), strict=True):
+        assert [entry.uuid for entry in scene.run(cleaned_host).cleaned] == [WEB]
+        assert scene.status(record)[0] == status
+        assert not scene.run(cleaned_host).as_result()["changed"]
+    assert scene.status(newer)[0] == "completed"
     document = scene.ledger.read_domain(WEB)
     assert document
     assert document.body["possible_hosts"] == [encode(KVM3)]
 
 
-def test_a_superseded_record_permits_no_cleanup_of_its_source(scene: Scene) -> None:
-    stored = scene.ledger.read_record(scene.evacuation(to=(s.PRE_MIGRATING,)))
-    scene.ledger.update_record(stored, stored.record.supersede(str(uuid.UUID(int=70))))
+def test_the_source_of_a_superseded_evacuation_keeps_its_copy_until_the_domain_is_elsewhere(scene: Scene) -> None:
+    record = supersede_evacuation(scene)
+    scene.host.said[WEB] = {"kind": "refuse", "reason": "it is active on no other host"}
     outcome = scene.run()
-    assert (scene.host.phases, outcome.as_result()["changed"], scene.status(stored.record.record_id)[0]) == ([], False, "pre-migrating")
+    assert ([entry.uuid for entry in outcome.refused], outcome.as_result()["changed"], scene.status(record)[0]) == ([WEB], False, "pre-migrating")
 
 
 def supersede_move(scene: Scene, source: HostRef, destination: HostRef, *statuses: str) -> str:
