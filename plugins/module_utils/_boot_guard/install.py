@@ -50,7 +50,7 @@ def install_guard(root: str = "/", grant: t.Optional[TokenGrant] = None, check_m
     """
     _require_root(root)
     guard = program.Guard(root)
-    _check_not_taken_back(guard, grant)
+    _check_not_withdrawn(guard, grant)
     interpreter = choose_interpreter()
     changes = status.list_different_files(root, interpreter)
     is_granted = (
@@ -136,6 +136,7 @@ def _activate_units(reload_units: bool) -> None:
 def _write_grant(guard: program.Guard, grant: t.Optional[TokenGrant], taken_back: t.Sequence[str]) -> None:
     """Write or delete the grant, under the guard's lock: a boot whose token is being confirmed is decided before or after that."""
     with guard.hold_lock():
+        _check_not_withdrawn(guard, grant)
         before, revoked = guard.read_grant_id(), guard.list_revoked_grants()
         lost = {*taken_back, *([before] if before and before != (grant.grant if grant else None) else [])} - set(revoked)
         if lost:
@@ -162,10 +163,15 @@ def _has_token(guard: program.Guard) -> bool:
     return os.path.lexists(guard.token_file)
 
 
-def _check_not_taken_back(guard: program.Guard, grant: t.Optional[TokenGrant]) -> None:
+def is_withdrawn(grant: t.Optional[TokenGrant], root: str = "/") -> bool:
+    """Whether the host never accepts this grant again."""
+    return grant is not None and grant.grant in program.Guard(root).list_revoked_grants()
+
+
+def _check_not_withdrawn(guard: program.Guard, grant: t.Optional[TokenGrant]) -> None:
     if grant is not None and grant.grant in guard.list_revoked_grants():
         raise Conflict(
-            f"The grant {grant.grant} for clean-shutdown tokens was withdrawn on this host. Nothing was changed.",
+            f"The grant {grant.grant} for clean-shutdown tokens was withdrawn on this host. It is not granted again.",
             "Run the task again; it reads the ledger again.",
         )
 

@@ -12,7 +12,7 @@ import functools
 import types
 import typing as t
 
-from .._boot_guard.install import NOT_HELD, install_guard, list_revoking_folders, read_grant
+from .._boot_guard.install import NOT_HELD, install_guard, is_withdrawn, list_revoking_folders, read_grant
 from .._boot_guard.status import read_guard_state
 from .._facts.identity import read_identity
 from .._facts.mounts import LocalStores
@@ -142,17 +142,21 @@ def report_guard(uri: str, work: _InstallGuard) -> Result:
 
     :arg work: C(grant), the grant for clean-shutdown tokens (C(grant), C(host_id), C(folders)), or null; C(taken_back), IDs of grants that this
         host must never accept again.
-    Returns also C(revoked_in), the folders in which a person has revoked that grant, and C(watchdog), null for a host without one.
+    Returns also C(withdrawn), whether this host never accepts that grant again, so that nothing was installed; C(revoked_in), the folders in which a person
+    has revoked it; and C(watchdog), null for a host without one.
     """
     require_root()
     require_local(uri)
     grant = None if work["grant"] is None else read_grant(work["grant"])
-    change = install_guard(grant=grant, check_mode=work["check"], taken_back=work.get("taken_back") or ()) if work["install"] else None
+    withdrawn = work["install"] and is_withdrawn(grant)
+    installs = work["install"] and not withdrawn
+    change = install_guard(grant=grant, check_mode=work["check"], taken_back=work.get("taken_back") or ()) if installs else None
     now = read_guard_state()
     installed = now.installed or bool(change)
     return {
-        "changed": bool(change and change.changed),
-        "revoked_in": list_revoking_folders(grant) if grant and work["install"] else [],
+        "changed": withdrawn or bool(change and change.changed),
+        "withdrawn": withdrawn,
+        "revoked_in": list_revoking_folders(grant) if grant and installs else [],
         "guard": {
             "installed": installed,
             "systemd": now.systemd,

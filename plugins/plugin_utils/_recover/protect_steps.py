@@ -119,11 +119,15 @@ class GuardResult:
 
 @dataclass(frozen=True)
 class _GuardAnswer:
-    """The answer of a host about its boot guard and its watchdog. C(revoked_in): the folders in which a person has revoked its grant."""
+    """The answer of a host about its boot guard and its watchdog.
+
+    :arg withdrawn: whether the host never accepts its grant again; C(revoked_in): the folders in which a person has revoked it.
+    """
 
     changed: bool
     guard: ReportedGuard
     watchdog: Maybe[ProtectedWatchdog] = ABSENT
+    withdrawn: Maybe[bool] = ABSENT
     revoked_in: Maybe[tuple[str, ...]] = ABSENT
     extra: JsonObject = field(default_factory=dict)
 
@@ -221,10 +225,10 @@ class ProtectSteps:
     def set_up_guard(self, install: bool, with_token: bool) -> GuardResult:
         """Install the boot guard, or only read its state. Writes in any case when the host was protected."""
         own = self.find_entry()
-        before = recorded_grant(own)
         if not install:
-            answer = self._run_guard_phase(own, before, install=False)
+            answer = self._run_guard_phase(own, None, install=False)
             return GuardResult(answer.changed, answer.guard, answer.watchdog or None)
+        before = recorded_grant(own)
         folders = self._revocable_folders(own) if with_token else {}
         if before and not (folders and before.folders == folders):
             self._take_back(own, before)
@@ -232,10 +236,10 @@ class ProtectSteps:
         grant = before or (new_grant(own, folders) if own else None)
         # While the host may hold a token, the ledger shows it: the grant is written before the host receives it, and removed after.
         if grant and grant != before:
-            self._change_entry(own, lambda entry: with_grant(entry, grant))
+            self._replace_grant(own, None, grant)
         answer = self._run_guard_phase(own, grant, install=True)
-        if grant and answer.revoked_in and not self.check:
-            # A revocation that ended before it reached the ledger.
+        if grant and (answer.withdrawn or answer.revoked_in) and not self.check:
+            # A revocation, on the host itself or on storage, that ended before it reached the ledger.
             self._take_back(own, grant)
             return self.set_up_guard(install, with_token)
         note = NOT_REVOCABLE if with_token and not folders else ""
@@ -243,14 +247,14 @@ class ProtectSteps:
         return GuardResult(answer.changed or grant != recorded_grant(own), guard, answer.watchdog or None)
 
     def _run_guard_phase(self, own: t.Optional[HostEntry], grant: t.Optional[Grant], install: bool) -> _GuardAnswer:
-        """Run the phase on the host, write the state of guard and watchdog and the grant into the host's entry, and return the answer."""
+        """Run the phase on the host, write the state of guard and watchdog into the host's entry, and return the answer."""
         work: JsonObject = {"install": install, "grant": grant.for_host() if grant else None, "taken_back": [], "check": self.check}
         answer, now = decode(_GuardAnswer, self.phase("guard", work)), utc_now()
         guard = GuardStatus(answer.guard.installed, answer.guard.systemd, answer.guard.held_at_boot)
 
         def changed(entry: HostEntry) -> HostEntry:
             protected = replace(entry.protected or HostProtection(), guard=guard, watchdog=answer.watchdog)
-            kept = with_grant(replace(entry, protected=protected), grant)
+            kept = with_grant(replace(entry, protected=protected), recorded_grant(entry))
             # The entry of a large host is not written for its time alone.
             return entry if entry == kept else replace(kept, protected=replace(kept.protected or HostProtection(), at=now, by=self.by))
 
@@ -263,7 +267,20 @@ class ProtectSteps:
         """Withdraw a grant from the host, which never accepts it again, and then from the ledger."""
         if not self.check:
             self.phase("guard", {"install": True, "grant": None, "taken_back": [grant.id], "check": False})
-            self._change_entry(own, lambda entry: with_grant(entry, None))
+            self._replace_grant(own, grant, None)
+
+    def _replace_grant(self, own: t.Optional[HostEntry], before: t.Optional[Grant], after: t.Optional[Grant]) -> None:
+        """Write the grant into the host's entry. Raises L(Conflict) if that has another one than this process has read: the host may hold it."""
+
+        def changed(entry: HostEntry) -> HostEntry:
+            if recorded_grant(entry) != before:
+                raise Conflict(
+                    f"Another task changed the clean-shutdown grant of {self.name} at the same time. The ledger keeps the grant of that task.",
+                    "Run the task again.",
+                )
+            return with_grant(entry, after)
+
+        self._change_entry(own, changed)
 
     def _revocable_folders(self, own: t.Optional[HostEntry]) -> dict[str, str]:
         if own is None:

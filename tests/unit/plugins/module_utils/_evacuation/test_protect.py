@@ -12,6 +12,8 @@ import typing as t
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils import _host_identity, _module
+from ansible_collections.kvmfleet.migration.plugins.module_utils._boot_guard.install import revoke_grant
+from ansible_collections.kvmfleet.migration.plugins.module_utils._boot_guard.status import read_guard_state
 from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation import protect
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Forbidden, Internal, InvalidArgument, NotFound
@@ -189,6 +191,22 @@ def test_an_invalid_grant_is_refused_before_the_guard_is_installed(fleet: FakeFl
     with pytest.raises(InvalidArgument, match="Nothing was changed"):
         protect.PHASES["guard"](LOCAL_URI, {"install": True, "grant": grant, "taken_back": [OTHER], "check": False})
     assert list(root.iterdir()) == []
+
+
+def test_a_withdrawn_grant_is_reported_and_nothing_is_installed(fleet: FakeFleet, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = tmp_path / "root"
+    boot_id = root / "proc/sys/kernel/random/boot_id"
+    boot_id.parent.mkdir(parents=True)
+    boot_id.write_text(LEDGER)
+    for name in ("install_guard", "is_withdrawn"):
+        monkeypatch.setattr(protect, name, functools.partial(getattr(protect, name), root=str(root)))
+    monkeypatch.setattr(protect, "read_guard_state", functools.partial(read_guard_state, str(root)))
+    revoke_grant(str(root), grant=OTHER)
+    before = sorted(root.rglob("*"))
+    grant = {"grant": OTHER, "host_id": LEDGER, "folders": {"/images": LEDGER}}
+    answer = protect.PHASES["guard"](LOCAL_URI, {"install": True, "grant": grant, "taken_back": [], "check": False})
+    assert (answer["changed"], answer["withdrawn"], answer["revoked_in"]) == (True, True, [])
+    assert sorted(root.rglob("*")) == before
 
 
 @pytest.mark.parametrize("phase", sorted(protect.PHASES))

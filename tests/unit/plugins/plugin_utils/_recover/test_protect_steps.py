@@ -300,13 +300,19 @@ class Granted:
         self.told: list[tuple[Body | None, list[str]]] = []
         self.in_ledger: list[str | None] = []
         self.revoked_in: list[list[str]] = []
+        self.withdrawn: list[str] = []
+        self.meanwhile: list[t.Callable[[], object]] = []
+        """What other processes do after the host was told and before its answer arrives."""
         guard = host.guard
 
         def remembering(work: Body) -> Body:
             if work["install"]:
                 self.told.append((work["grant"], work["taken_back"]))
                 self.in_ledger.append((own_entry(ledger).get("protected") or {}).get("token_id"))
-            return {**guard(work), "revoked_in": self.revoked_in.pop() if work["grant"] and self.revoked_in else []}
+            for act in [self.meanwhile.pop() for _ in self.meanwhile]:
+                act()
+            revoked_in = self.revoked_in.pop() if work["grant"] and self.revoked_in else []
+            return {**guard(work), "withdrawn": bool(work["grant"]) and work["grant"]["grant"] in self.withdrawn, "revoked_in": revoked_in}
 
         host.guard = remembering  # type: ignore[method-assign]
 
@@ -394,6 +400,55 @@ def test_a_grant_with_an_unrecorded_revocation_is_replaced(ledger: FileLedger, h
     assert other is not None
     assert (same["grant"], nothing, taken_back) == (before, None, [before])
     assert own_entry(ledger)["protected"]["token_id"] == other["grant"] != before
+
+
+def test_a_grant_that_the_host_has_withdrawn_is_replaced(ledger: FileLedger, host: Host, steps: ProtectSteps) -> None:
+    """A revocation on the host itself died before it wrote the ledger."""
+    steps.leave_tokens({})
+    peer(ledger, {FOLDER: NONCE})
+    steps.set_up_guard(install=True, with_token=True)
+    before = own_entry(ledger)["protected"]["token_id"]
+    granted = Granted(ledger, host)
+    granted.withdrawn = [before]
+    assert steps.set_up_guard(install=True, with_token=True).changed is True
+    (_same, _none), (nothing, taken_back), (other, _again) = granted.told
+    assert other is not None
+    assert (nothing, taken_back) == (None, [before])
+    assert own_entry(ledger)["protected"]["token_id"] == other["grant"] != before
+
+
+@pytest.mark.parametrize("install", [False, True])
+def test_a_grant_of_another_process_stays_in_the_ledger(ledger: FileLedger, host: Host, steps: ProtectSteps, install: bool) -> None:
+    steps.leave_tokens({})
+    peer(ledger, {FOLDER: NONCE})
+    granted = Granted(ledger, host)
+    granted.meanwhile = [lambda: steps.set_up_guard(install=True, with_token=True)]
+    steps.set_up_guard(install=install, with_token=False)
+    told = granted.told[-1][0]
+    assert told is not None
+    assert own_entry(ledger)["protected"]["token_id"] == told["grant"]
+
+
+@pytest.mark.parametrize("with_token", [True, False])
+def test_two_processes_that_change_the_grant_of_a_host_at_once_leave_the_one_that_it_holds(
+    ledger: FileLedger, host: Host, steps: ProtectSteps, monkeypatch: pytest.MonkeyPatch, with_token: bool
+) -> None:
+    """The second one has read the entry before the first one changed it."""
+    steps.leave_tokens({})
+    peer(ledger, {FOLDER: NONCE})
+    if not with_token:
+        steps.set_up_guard(install=True, with_token=True)
+    read_before = steps.find_entry()
+    granted = Granted(ledger, host)
+    steps.set_up_guard(install=True, with_token=False)
+    steps.set_up_guard(install=True, with_token=True)
+    held = granted.told[-1][0]
+    assert held is not None
+    second = dataclasses.replace(steps)
+    monkeypatch.setattr(ProtectSteps, "find_entry", lambda _self: read_before)
+    with pytest.raises(Conflict, match="Another task changed the clean-shutdown grant of kvm1"):
+        second.set_up_guard(install=True, with_token=with_token)
+    assert own_entry(ledger)["protected"]["token_id"] == held["grant"]
 
 
 def test_a_cordon_during_the_write_of_the_entry_is_kept(ledger: FileLedger, steps: ProtectSteps, monkeypatch: pytest.MonkeyPatch) -> None:
