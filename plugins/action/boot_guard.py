@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import typing as t
-from collections.abc import Sequence
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import Spec, boot_guard_spec
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
@@ -22,11 +21,16 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_de
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import HostIdentity, find_host_entry
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_if_any
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.remembered import find_missing_records, missing_text, remembered_by_fleet
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.remembered import (
+    Remembered,
+    find_left_behind,
+    find_missing_records,
+    missing_text,
+    remembered_by_fleet,
+)
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.rules import describe_record
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.release import CleanedHost, GuardAnswer, Obstacles
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.options import readable_results
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import TaskSettings
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,7 @@ class ActionModule(FleetAction):
         reported = self._run_guard_phase("read", {}, task, task_vars)
         answer, who = decode(GuardAnswer, reported), decode(IdentityAnswer, reported)
         identity = HostIdentity(target_host, who.identity.host_id, who.identity.host_uuid, who.identity.machine_id)
-        obstacles = _find_obstacles(ledger, settings, identity, who.remembered or None)
+        obstacles = _find_obstacles(ledger, identity, list(remembered_by_fleet(settings, target_host, who.remembered or None)), cleaned is not None)
         is_wanted = cleaned.can_release(answer.has_guard) if cleaned else task.state is not None
         if cleaned:
             cleaned.check_guarded(answer.has_guard, obstacles.withheld_by)
@@ -109,9 +113,17 @@ def _read_cleanup(target_host: str, task: _GuardTask, check_mode: bool) -> Clean
     return cleaned
 
 
-def _find_obstacles(ledger: Ledger | None, settings: TaskSettings, identity: HostIdentity, remembered: Sequence[JsonObject] | None) -> Obstacles:
-    records = list(ledger.list_records(statuses=sorted(UNSETTLED | TOMBSTONE))) if ledger else []
-    return Obstacles.from_records(records, find_missing_records(ledger, remembered_by_fleet(settings, identity.name, remembered)), identity)
+def _find_obstacles(ledger: Ledger | None, identity: HostIdentity, reports: Remembered, is_cleaned: bool) -> Obstacles:
+    """:arg reports: what hosts remember.
+
+    :arg is_cleaned: whether a cleanup has just looked for the copies of the evacuations that the ledger has lost.
+    """
+    if ledger is None:
+        return Obstacles.from_records([], [], identity)
+    records = ledger.list_records(statuses=sorted(UNSETTLED | TOMBSTONE))
+    left = [] if is_cleaned else find_left_behind(ledger, reports, identity.host_id)
+    missing = {one.id: one for one in [*left, *find_missing_records(ledger, reports)]}
+    return Obstacles.from_records(records, missing.values(), identity)
 
 
 def _check_permitted(ledger: Ledger | None, identity: HostIdentity, obstacles: Obstacles) -> None:

@@ -140,6 +140,19 @@ def test_a_closed_evacuation_does_not_withhold_the_release(fleet: Fleet, statuse
     assert fleet.task(state="released")["changed"]
 
 
+def test_an_evacuation_whose_record_was_damaged_withholds_the_release(fleet: Fleet) -> None:
+    """The record was set aside, and the entry of the domain still has its generation."""
+    record = fleet.evacuation(s.PRE_MIGRATING, s.DONE)
+    ledger = FileLedger(str(fleet.folder))
+    fleet.facts["kvm2"] = {"remembered": [{**encode(ledger.read_record(record).record), "ledger_id": ledger.ledger_id}]}
+    (path,) = (fleet.folder / "migrations" / "open").glob("*.json")
+    path.write_bytes(path.read_bytes()[:200])
+    with pytest.raises(Unsafe, match=r"cannot be released: .*web1.*which the ledger does not have.*stay held"):
+        fleet.task(state="released")
+    assert fleet.host.phases == ["read"]
+    assert [entry["id"] for entry in fleet.task()["withheld_by"]] == [record]
+
+
 def test_a_host_that_the_ledger_does_not_know_is_not_released(fleet: Fleet) -> None:
     with pytest.raises(NotFound, match="Nothing was released"):
         fleet.task(state="released")
