@@ -86,7 +86,7 @@ def translate_refusal(error: Refused, address: EtcdAddress, user: t.Optional[str
         return _forbidden_error(address, user, text)
     if _NO_SPACE in text:
         return Internal(
-            f"The database of the etcd ledger {address} is full: nothing was written.",
+            f"The database of the etcd ledger {address} is full: it accepts no further change.",
             "Free space ('etcdctl compact', 'etcdctl defrag'), then 'etcdctl alarm disarm'. Moves in flight continue; run the same task again to follow them.",
         )
     if any(words in text for words in _TOO_LARGE):

@@ -206,6 +206,10 @@ class Writer:
         except Unreachable as error:
             self._begin_count()
             raise Unreachable(f"{error.message} Whether the last change was written is not known.", error.next_step) from error
+        except BaseException:
+            # An attempt before this error may have been written, and no later change may be taken for it.
+            self._begin_count()
+            raise
         if not done.succeeded:
             self._check_refusal(done, number, fences)
         self._number += 1

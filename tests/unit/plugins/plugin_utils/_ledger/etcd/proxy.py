@@ -24,6 +24,8 @@ class Proxy:
         """Called with each request before it is passed on."""
         self.loses: t.Callable[[str, Message], bool] = lambda call, request: False
         """Whether the answer to a request, which was carried out, is not given."""
+        self.refuses: t.Callable[[str, Message], Message | None] = lambda call, request: None
+        """Returns the refusal of a request, which is not passed on."""
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), self._handler(endpoint))
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
@@ -51,6 +53,10 @@ class Proxy:
                 call, request = self.path.removeprefix("/v3/"), json.loads(data)
                 proxy.asked.append((call, request))
                 proxy.before(call, request)
+                refusal = proxy.refuses(call, request)
+                if refusal is not None:
+                    self._answer(400, json.dumps(refusal).encode())
+                    return
                 member = http.client.HTTPConnection(endpoint, timeout=30)
                 member.request("POST", self.path, data, {"Content-Type": "application/json"})
                 answer = member.getresponse()
@@ -59,7 +65,10 @@ class Proxy:
                 if proxy.loses(call, request):
                     self.close_connection = True
                     return
-                self.send_response(answer.status)
+                self._answer(answer.status, body)
+
+            def _answer(self, status: int, body: bytes) -> None:
+                self.send_response(status)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body)

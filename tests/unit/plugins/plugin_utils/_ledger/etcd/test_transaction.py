@@ -15,7 +15,7 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Unreachable
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Internal, Unreachable
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Stored
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.messages import put_key
@@ -73,6 +73,22 @@ def test_the_lost_answer_of_the_first_change_of_a_process_is_handled(proxied_led
     lose_answers(proxy, 1)
     assert proxied_ledger.open_record(new_move()).version == 1
     assert len(store.lines()) == 1
+
+
+def test_a_change_is_not_taken_for_an_earlier_one_whose_repetition_was_refused(
+    proxied_ledger: EtcdLedger, proxy: Proxy, new_move: NewMove, advance_record: AdvanceRecord
+) -> None:
+    """The first attempt is written, its answer gets lost, and by then the database is full."""
+    first, second = proxied_ledger.open_record(new_move("web1")), proxied_ledger.open_record(new_move("web2"))
+    lose_answers(proxy, 1)
+    sent = itertools.count()
+    full = {"code": 8, "message": "etcdserver: mvcc: database space exceeded"}
+    proxy.refuses = lambda call, request: full if is_change(call, request) and next(sent) == 1 else None
+    with pytest.raises(Internal, match="is full"):
+        advance_record(proxied_ledger, first, s.SCHEDULED)
+    stored = advance_record(proxied_ledger, second, s.SCHEDULED)
+    assert proxied_ledger.read_record(second.record.record_id) == stored
+    assert (stored.version, stored.record.status) == (2, s.SCHEDULED)
 
 
 def test_a_change_overwritten_before_its_lost_answer_counts_as_made(
