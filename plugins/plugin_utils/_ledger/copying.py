@@ -158,7 +158,8 @@ def copy_ledger(source: Ledger, target: CopyTarget, by: str, force: bool = False
         if not _is_closed(source.identity):
             raise
         stays = f"{error.message} The ledger {source.name} stays closed until this copy is finished or abandoned."
-        raise type(error)(stays, f"{error.next_step or ''} Run the same task again.".strip(), **error.result) from error
+        again = f"Run the same task again. If {target.name} is permanently lost, first provide an empty one at the same address: the copy then begins anew."
+        raise type(error)(stays, f"{error.next_step or ''} {again}".strip(), **error.result) from error
 
 
 def _is_closed(identity: LedgerIdentity) -> bool:

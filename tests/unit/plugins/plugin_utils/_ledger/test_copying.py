@@ -16,7 +16,15 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Internal, InvalidArgument, InvalidState, KvmfleetError, TimedOut
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import (
+    Conflict,
+    Internal,
+    InvalidArgument,
+    InvalidState,
+    KvmfleetError,
+    TimedOut,
+    Unreachable,
+)
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger import copying
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.contents import compute_fingerprint, find_problems
@@ -398,12 +406,42 @@ def test_a_moved_ledger_is_not_copied_to_a_third_location(store: Store, other_st
     assert third.names() == []
 
 
+def lose(store: Store) -> None:
+    """Empty it."""
+    if isinstance(store, FileStore):
+        store.folder.rename(store.folder.parent / "lost")
+    else:
+        t.cast(EtcdStore, store).clear()
+
+
+def test_a_copy_that_died_begins_anew_at_an_empty_target(
+    store: Store,
+    other_store: Store,
+    ledger: Ledger,
+    fleet: Fleet,
+    in_child: Callable[[Callable[[], None]], int],
+    exit_of: Callable[[int], int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert exit_of(in_child(lambda: t.cast(None, moved(store, other_store, step=die_at("closed"))))) == DIED
+    wait_for_lock(store)
+    lose(other_store)
+    there = other_store.target()
+
+    def lost() -> None:
+        raise Unreachable("It does not answer.")
+
+    monkeypatch.setattr(there, "read_state", lost)
+    with pytest.raises(Unreachable, match="permanently lost, first provide an empty one"):
+        copying.copy_ledger(store.open(moved=True), there, BY)
+    check_refused(store, other_store, ledger)
+    moved(store, other_store)
+    assert other_store.open().read_record(fleet.closed.record.record_id) == fleet.closed
+
+
 def test_a_moved_ledger_is_not_copied_again_if_its_new_location_is_lost(store: Store, other_store: Store, fleet: Fleet) -> None:
     moved(store, other_store)
-    if isinstance(other_store, FileStore):
-        other_store.folder.rename(other_store.folder.parent / "lost")
-    else:
-        t.cast(EtcdStore, other_store).clear()
+    lose(other_store)
     with pytest.raises(InvalidState, match=r"is no longer there.*Restore it"):
         moved(store, other_store)
     assert other_store.names() == []
