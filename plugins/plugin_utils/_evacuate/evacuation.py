@@ -311,6 +311,11 @@ class Evacuation:
             if job.saved.host and not job.saved.host.is_same(self.source.host_ref):
                 at = f"{job.saved.host.host} (saved {age_seconds(job.saved.at or None)} s ago)"
                 context.warnings.append(f"Domain {job.name} was saved on {at}, before it came to {self.source.name}: later changes are not included.")
+            for other in self.fleet.off_on(job.uuid):
+                context.warnings.append(
+                    f"Domain {job.name} is defined on {other} as well, and off there: clean up that host (kvmfleet.migration.evacuation_cleanup), or undefine "
+                    "it there, before that host restarts. It must not be started there."
+                )
 
     def _check_locks(self, seen_since: bool, waits: bool = True) -> dict[str, LockState]:
         starting = [job for job in self.open_jobs() if job.wanted != domain_states.SHUTOFF and not start_checks.was_started(job, self.fleet)]

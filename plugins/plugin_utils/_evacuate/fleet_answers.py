@@ -240,6 +240,10 @@ class FleetAnswers:
         """Return the names of the other hosts where the domain is active."""
         return [name for name in self.answering_hosts if (found := self.answers[name].find_domain(uuid)) and found.active]
 
+    def off_on(self, uuid: str) -> list[str]:
+        """Return the names of the other hosts where the domain is defined and off."""
+        return [name for name in self.answering_hosts if (found := self.answers[name].find_domain(uuid)) and not found.active]
+
     def has_domain(self, uuid: str) -> bool:
         """Whether any host that answered has the domain."""
         return uuid in self.own_domains or any(self.answers[name].find_domain(uuid) for name in self.answering_hosts)

@@ -878,6 +878,17 @@ def test_the_lock_of_a_domain_active_elsewhere_does_not_stop_the_others(site: Si
     assert site.running() == {"kvm2": ["app"], "kvm3": ["web"]}
 
 
+def test_a_definition_on_another_living_host_is_a_warning(site: Site) -> None:
+    """It may start there when that host restarts, for which its boot guard may have a clean-shutdown token."""
+    uuid = site.save("web")
+    site.save("app")
+    site.hosts["kvm3"].add(uuid, "web", "shut off")
+    warnings = [warning for warning in site.evacuate().context.warnings if "as well" in warning]
+    assert site.running() == {"kvm2": ["app", "web"]}
+    assert len(warnings) == 1
+    assert "Domain web is defined on kvm3 as well, and off there" in warnings[0]
+
+
 @pytest.mark.parametrize("state", ["running", "shut off"])
 def test_a_domain_that_exists_on_this_host_already_is_a_conflict(site: Site, state: str) -> None:
     uuid = site.save("web")
