@@ -13,17 +13,20 @@ with overridden module utilities, and with a version of Ansible whose inner func
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import dataclasses
 import functools
 import hashlib
 import importlib
 import inspect
+import io
 import json
 import os
 import re
 import types
 import typing as t
+import zipfile
 
 from ansible.plugins.action import ActionBase
 
@@ -39,6 +42,7 @@ PAYLOADS = "kvmfleet-payloads"
 _UNUSED_SECONDS = 30 * 86400
 _PROFILE = "legacy"
 _PAYLOAD = re.compile(rb"^zip_data='([A-Za-z0-9+/=]+)',$", re.MULTILINE)
+_PACKED_FOLDER = "ansible_collections/kvmfleet/migration/"
 _RUN_PARAMETERS = ["json_params", "profile", "module_fqn", "modlib_path", "extensions", "init_globals"]
 _MODULE_UTILS = os.path.dirname(program.__file__)
 
@@ -111,13 +115,13 @@ class KeptModuleAction(ActionBase):
         params = json.dumps({"ANSIBLE_MODULE_ARGS": module_args}, cls=internals.encoder)
         parts = {"module_style": "new", "shebang": launch.shebang, "serialization_profile": _PROFILE}
         payload, folder = None, find_payload_folder(internals)
-        if launch.keeps and (payload := read_payload(folder, launch.name)) is None:
+        if launch.keeps and (payload := read_payload(folder, launch)) is None:
             built, path = super()._configure_module(module_name, module_args, task_vars)
             found = _PAYLOAD.search(built.b_module_data)
-            # What was packed during an upgrade is not what the name says, and is not kept.
-            if found is None or built.serialization_profile != _PROFILE or compute_checksum(launch.path) != checksum_module(launch.path):
+            payload = found[1].decode() if found and built.serialization_profile == _PROFILE else None
+            # What was packed before or during an upgrade is not what the name says, and is not kept: Ansible packs a module once for a whole run.
+            if payload is None or not is_packed_from_disk(payload, launch) or compute_checksum(launch.path) != checksum_module(launch.path):
                 return built, path
-            payload = found[1].decode()
             keep_payload(folder, launch.name, payload)
         return internals.built_module(b_module_data=launch.script(params, payload), **parts), launch.path
 
@@ -155,16 +159,35 @@ def find_payload_folder(internals: Internals) -> str:
     return os.path.join(internals.config("ANSIBLE_HOME"), PAYLOADS)
 
 
-def read_payload(folder: str, name: str) -> str | None:
-    """Return the payload of that name that this user has kept in the folder; None if there is none, or if another user could have written it."""
-    path = os.path.join(folder, f"{program.PREFIX}{name}")
+def read_payload(folder: str, launch: Launch) -> str | None:
+    """Return the payload that this user has kept in the folder; None if there is none, if another user could have written it, or if it is another version's."""
+    path = os.path.join(folder, f"{program.PREFIX}{launch.name}")
     try:
         program.check_folder(folder)
         payload = program.check_archive(path).decode("ascii")
         os.utime(path)
     except (program.NotRun, OSError, ValueError):
         return None
-    return payload
+    return payload if is_packed_from_disk(payload, launch) else None
+
+
+def is_packed_from_disk(payload: str, launch: Launch) -> bool:
+    """Whether the module and the utilities of the collection in a payload are those on the disk."""
+    collection = os.path.dirname(os.path.dirname(os.path.dirname(launch.path)))
+    try:
+        with zipfile.ZipFile(io.BytesIO(base64.b64decode(payload))) as archive:
+            packed = {name.removeprefix(_PACKED_FOLDER): archive.read(name) for name in archive.namelist() if name.startswith(_PACKED_FOLDER)}
+        # Ansible adds empty files for packages that have none.
+        return f"plugins/modules/{launch.module}.py" in packed and all(_is_on_disk(os.path.join(collection, name), packed[name]) for name in packed)
+    except (OSError, ValueError, zipfile.BadZipFile):
+        return False
+
+
+def _is_on_disk(path: str, content: bytes) -> bool:
+    if not content and not os.path.exists(path):
+        return True
+    with open(path, "rb") as stream:
+        return stream.read() == content
 
 
 def keep_payload(folder: str, name: str, payload: str) -> None:

@@ -6,10 +6,13 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import json
 import pathlib
 import types
 import typing as t
+import zipfile
 
 import pytest
 from ansible.executor.interpreter_discovery import InterpreterDiscoveryRequiredError
@@ -22,12 +25,32 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._kept_modules i
 
 Result = dict[str, t.Any]
 NAME = "kvmfleet.migration.host_facts"
-ORDINARY = b"wrapper(\nzip_data='UEsDBA==',\n)"
+MODULE = pathlib.Path(program.__file__).parents[1] / "modules/host_facts.py"
+
+
+def pack(content: bytes, comment: bytes = b"") -> str:
+    """Return what Ansible packs: the module with that content, and packages without a file of their own."""
+    with io.BytesIO() as stream:
+        with zipfile.ZipFile(stream, "w") as archive:
+            folder = "ansible_collections/kvmfleet/migration/plugins"
+            for name, text in ((f"{folder}/__init__.py", b""), (f"{folder}/modules/host_facts.py", content)):
+                archive.writestr(name, text)
+            archive.comment = comment
+        return base64.b64encode(stream.getvalue()).decode()
+
+
+def send(payload: str) -> bytes:
+    """Return what Ansible sends with that payload."""
+    return f"wrapper(\nzip_data='{payload}',\n)".encode()
+
+
+FIRST, SECOND = (pack(MODULE.read_bytes(), comment) for comment in (b"1", b"2"))
+ORDINARY = send(FIRST)
 
 
 def find(name: str, suffix: str) -> types.SimpleNamespace:
     assert (name, suffix) == (NAME, ".py")
-    return types.SimpleNamespace(plugin_resolved_path=str(pathlib.Path(program.__file__).parents[1] / "modules/host_facts.py"))
+    return types.SimpleNamespace(plugin_resolved_path=str(MODULE))
 
 
 class Action(KeptModuleAction):
@@ -98,20 +121,20 @@ def test_a_host_that_has_the_module_gets_its_options_alone() -> None:
 def test_a_host_that_does_not_have_it_gets_it_once() -> None:
     action = Action([{program.ANSWER: program.MISSING}, {"changed": True}])
     assert action.run() == {"changed": True}
-    assert last_call(action.sent[1][0]).endswith("'legacy', 0, 'UEsDBA==')")
+    assert last_call(action.sent[1][0]).endswith(f"'legacy', 0, '{FIRST}')")
 
 
 def send_again() -> bytes:
     """Send the module to another host that does not have it, when Ansible would pack something else; return what is sent."""
     action = Action([{program.ANSWER: program.MISSING}, {"changed": True}])
-    action.payload = ORDINARY.replace(b"UEs", b"QQQ")
+    action.payload = send(SECOND)
     action.run()
     return action.sent[1][0]
 
 
 def test_the_next_host_gets_what_was_packed_for_the_first_one(payloads: pathlib.Path) -> None:
     Action([{program.ANSWER: program.MISSING}, {"changed": True}]).run()
-    assert last_call(send_again()).endswith("'legacy', 0, 'UEsDBA==')")
+    assert last_call(send_again()).endswith(f"'legacy', 0, '{FIRST}')")
     [file] = payloads.iterdir()
     assert (payloads.stat().st_mode & 0o777, file.stat().st_mode & 0o777) == (0o700, 0o600)
 
@@ -121,15 +144,15 @@ def test_a_payload_that_others_could_have_written_is_packed_again(payloads: path
     Action([{program.ANSWER: program.MISSING}, {"changed": True}]).run()
     [file] = payloads.iterdir()
     file.chmod(mode)
-    assert last_call(send_again()).endswith("'QQQDBA==')")
-    assert last_call(send_again()).endswith("'QQQDBA==')")
+    assert last_call(send_again()).endswith(f"'{SECOND}')")
+    assert last_call(send_again()).endswith(f"'{SECOND}')")
 
 
 def test_a_damaged_payload_is_packed_again(payloads: pathlib.Path) -> None:
     Action([{program.ANSWER: program.MISSING}, {"changed": True}]).run()
     [file] = payloads.iterdir()
     file.write_bytes(file.read_bytes()[1:])
-    assert last_call(send_again()).endswith("'QQQDBA==')")
+    assert last_call(send_again()).endswith(f"'{SECOND}')")
 
 
 def test_what_was_packed_during_an_upgrade_is_sent_and_not_kept(payloads: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,13 +164,29 @@ def test_what_was_packed_during_an_upgrade_is_sent_and_not_kept(payloads: pathli
     assert not payloads.exists()
 
 
+def test_what_ansible_had_packed_before_an_upgrade_is_sent_and_not_kept(payloads: pathlib.Path) -> None:
+    """Ansible packs a module once for a whole run."""
+    action = Action([{program.ANSWER: program.MISSING}, {"changed": True}])
+    action.payload = send(pack(b"the module of the earlier version"))
+    action.run()
+    assert action.sent[1][0] == action.payload
+    assert not payloads.exists()
+
+
+def test_a_kept_payload_of_another_version_is_packed_again(payloads: pathlib.Path) -> None:
+    Action([{program.ANSWER: program.MISSING}, {"changed": True}]).run()
+    [file] = payloads.iterdir()
+    kept.keep_payload(str(payloads), file.name.removeprefix(program.PREFIX), pack(b"the module of an earlier version"))
+    assert last_call(send_again()).endswith(f"'{SECOND}')")
+
+
 def test_a_folder_that_others_can_enter_or_that_cannot_be_made_is_not_used(payloads: pathlib.Path) -> None:
     payloads.mkdir(mode=0o755)
-    assert last_call(send_again()).endswith("'QQQDBA==')")
+    assert last_call(send_again()).endswith(f"'{SECOND}')")
     assert list(payloads.iterdir()) == []
     payloads.rmdir()
     payloads.write_text("in the way", encoding="ascii")
-    assert last_call(send_again()).endswith("'QQQDBA==')")
+    assert last_call(send_again()).endswith(f"'{SECOND}')")
 
 
 @pytest.mark.parametrize("answers", [[program.UNUSABLE], [program.MISSING, program.UNUSABLE], [program.MISSING, program.MISSING]])
