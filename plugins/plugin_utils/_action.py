@@ -52,6 +52,8 @@ _NOT_STARTED_CODES = (126, 127)
 _NO_INTERPRETER = re.compile(r"python\S*: .*(?:not found|No such file or directory|cannot execute|Permission denied|Exec format error)", re.IGNORECASE)
 # Python's message before the module starts, if no file can be written: the disk is full, or its file system was made read-only after an error.
 _NO_TEMPORARY_FOLDER = re.compile(r"No usable temporary directory found")
+# Of a line of a module that a message repeats.
+_MAX_LINE = 300
 _SSH_MESSAGE = re.compile(r"(?:Shared c|C)onnection to \S+ closed\.?$")
 
 
@@ -145,7 +147,8 @@ class FleetAction(KeptModuleAction):
         if result.get("unreachable"):
             raise Unreachable(f"{host} cannot be reached: {result.get('msg')}", "Run the task again when the host can be reached.")
         if "error_code" not in result and ("module_stderr" in result or result.get("rc")):
-            raise self._unanswered_error(host, result)
+            hidden = {"module_stdout": ""} if is_secret else {}
+            raise self._unanswered_error(host, {**result, **hidden})
         if result.get("failed") or result.get("rc"):
             migrations = {"migrations": result["migrations"]} if "migrations" in result else {}
             raise error_for_code(result.get("error_code", ""))(str(result.get("msg")), **migrations)
@@ -192,8 +195,9 @@ def _warnings_in(result: JsonObject) -> t.Sequence[Json]:
 
 
 def _output_lines(output: Json) -> list[str]:
-    """Return the output without SSH's messages about its own connection."""
-    return [line.strip() for line in str(output or "").splitlines() if line.strip() and not _SSH_MESSAGE.match(line.strip())]
+    """Return the output without SSH's messages about its own connection, and without a part of the module's answer."""
+    lines = (line.strip() for line in str(output or "").splitlines())
+    return [line[:_MAX_LINE] for line in lines if line and not line.startswith("{") and not _SSH_MESSAGE.match(line)]
 
 
 def _last_line(result: Result) -> str:

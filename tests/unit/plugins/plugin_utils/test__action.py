@@ -76,6 +76,8 @@ def test_options_are_parsed_and_passed_to_the_module() -> None:
     ("answer", "told"),
     [
         ({"failed": True, "msg": "No start of json", "module_stdout": "", "module_stderr": "", "rc": 137}, r"\(exit code 137\): No start of json\."),
+        ({"failed": True, "msg": "No end", "module_stdout": '{"domains": ["<graphics passwd=', "module_stderr": "", "rc": 137}, r"\(exit code 137\): No end\."),
+        ({"failed": True, "msg": "", "module_stdout": 400 * "x", "module_stderr": "", "rc": 137}, r"\(exit code 137\): x{300}\."),
         ({"failed": True, "msg": "x", "module_stderr": "Traceback:\nMemoryError: too much\n", "rc": 1}, r"\(exit code 1\): MemoryError: too much\."),
         ({"rc": 137, "module_stderr": "\n"}, r"\(exit code 137\): it said nothing\."),
     ],
