@@ -11,6 +11,7 @@ Rulebooks receive them as flat dictionaries, with names instead of libvirt's num
 from __future__ import annotations
 
 import functools
+import re
 import threading
 import typing as t
 from collections.abc import Callable, Mapping, Sequence
@@ -109,11 +110,26 @@ class EventWords:
         :arg seconds: since when it has been so, or for how long it was away.
         :arg facts: further keys of the event.
         """
-        return {**self._make_event(name, why, seconds=round(seconds)), **facts}
+        return {**self._make_event(name, why, seconds=round(seconds)), **{key: _plain_value(value) for key, value in facts.items()}}
 
     def _make_event(self, name: str, detail: str, domain: str = "", uuid: str = "", **more: Json) -> Event:
-        # A domain can have any name; rulebooks print it.
-        return {**self._base, "domain": printable_line(domain), "uuid": uuid, "event": name, "detail": printable_line(detail), "time": self._clock(), **more}
+        texts = {"domain": _plain_line(domain), "uuid": uuid, "event": name, "detail": _plain_line(detail)}
+        return {**self._base, **texts, "time": self._clock(), **more}
+
+
+def _plain_line(text: str) -> str:
+    """Return a text that a host or an owner of a guest has chosen as one line without the beginning of a template: extra variables are templates to Ansible."""
+    return _TEMPLATE_BEGINS.sub("{ ", printable_line(text))
+
+
+def _plain_value(value: Json) -> Json:
+    """Return a value, or a dictionary of values, with plain lines."""
+    if isinstance(value, Mapping):
+        return {key: _plain_value(one) for key, one in value.items()}
+    return _plain_line(value) if isinstance(value, str) else value
+
+
+_TEMPLATE_BEGINS = re.compile(r"\{(?=[{%#])")
 
 
 _NOBODY: JsonObject = {"host": "", "uri": "", "domain": "", "uuid": ""}

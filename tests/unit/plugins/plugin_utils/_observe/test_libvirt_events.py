@@ -68,3 +68,16 @@ def test_a_broken_post_copy_is_recognised_by_state_and_reason(state: int, reason
 
 def test_control_characters_of_a_name_are_escaped() -> None:
     assert WORDS.lifecycle_event("web\x1b[2J", UUID, 2, 0)["domain"] == "web\\x1b[2J"
+
+
+@pytest.mark.parametrize("begin", ["{{", "{%", "{#", "{{{"])
+def test_no_text_of_an_event_begins_a_template(begin: str) -> None:
+    """Rulebooks pass events to playbooks as extra variables, and these are templates to Ansible."""
+    evil = f"it said {begin} lookup('pipe', 'id') }}}}"
+    changed = WORDS.host_changed("host_isolated", evil, 31.4, {"signals": {"libvirt": evil}, "silent": ["kvm1"]})
+    signals = changed["signals"]
+    assert isinstance(signals, dict)
+    for text in (WORDS.lifecycle_event(evil, UUID, 2, 0)["domain"], changed["detail"], signals["libvirt"]):
+        assert isinstance(text, str)
+        assert "lookup('pipe', 'id')" in text
+        assert not any(two in text for two in ("{{", "{%", "{#"))
