@@ -194,12 +194,12 @@ class EvacuationContext:
 class EvacuationJob:
     """A domain that may be on the dead host.
 
+    :arg request: what it needs by its effective policy; None if that was never saved.
     :arg stored: its record, once it exists.
     :arg rejoin: the record was C(pre-migrating) before this task.
     :arg older: a record with another host that is also off; this evacuation replaces it.
     :arg lost: why it cannot be started before its host returns.
     :arg files: that it needs in addition to its disks and that other hosts were proved to see, as they were saved.
-    :arg traits: that the policy of the domain requires of its hosts.
     :arg fresh: those that only its host had and that a start may create again.
     :arg names: those in what was saved of it, of the host that it was saved on.
     :arg renaming: what they are on the host that the task runs on; None if they are the same there.
@@ -209,13 +209,13 @@ class EvacuationJob:
     candidate: Candidate
     source: Source
     wanted: str
+    request: t.Optional[JsonObject] = None
     stored: t.Optional[Stored] = None
     rejoin: bool = False
     older: t.Optional[MoveRecord] = None
     lost: list[str] = field(default_factory=list)
     files: list[SavedFile] = field(default_factory=list)
     fresh: list[NeededFile] = field(default_factory=list)
-    traits: tuple[str, ...] = ()
     error: t.Optional[KvmfleetError] = None
     changed: bool = False
     prediction: t.Optional[MoveRecord] = None
@@ -279,7 +279,7 @@ class EvacuationJob:
     @property
     def sort_key(self) -> tuple[int, int, str]:
         """The order of the planner: by priority, then by size."""
-        request = self.saved.request or {}
+        request = self.request or {}
         return -_int_or_zero(request.get("priority")), -_int_or_zero(request.get("memory_mib")), self.uuid
 
     def keep_error(self, step: Callable[[EvacuationJob], None]) -> None:

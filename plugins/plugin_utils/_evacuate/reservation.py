@@ -15,18 +15,14 @@ import typing as t
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field, replace
 
-from ansible.errors import AnsibleError
-
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, JsonObject, decode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import PROFILE, required_traits
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Before
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord, new_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef, host_of
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import DomainProtection
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import NOT_SURVEYED, CpuVerdict
 
 from .._ledger.documents import Stored
@@ -39,8 +35,6 @@ from .._scheduler.fleet import Fleet, HostState
 from .._scheduler.loss_rules import LOSS_FILTERS
 from .._scheduler.request import Request
 from .._scheduler.verdicts import BYPASSED_PREFIX, Verdict, check_host, describe_filters_off
-from .._settings.policies import merge_policy
-from .._settings.variables import Settings
 from .job import EvacuationContext, EvacuationJob
 
 
@@ -80,11 +74,10 @@ def filters_for(job: EvacuationJob) -> tuple[Filter, ...]:
 
 
 def build_request(job: EvacuationJob) -> Request:
-    """Return what the domain needs, by its saved names. Raises L(InvalidArgument) for an invalid saved request."""
+    """Return what the domain needs by its effective policy, with its saved names. Raises L(InvalidArgument) for an invalid saved request."""
     try:
         source = job.source
-        needs = {**job.saved.request, "traits": list(job.traits)} if job.saved.request and job.traits else job.saved.request
-        request = Request.from_needs(needs or None, job.uuid, job.name, source.name, source.entry.host_uuid or "", source_id=source.host_id)
+        request = Request.from_needs(job.request, job.uuid, job.name, source.name, source.entry.host_uuid or "", source_id=source.host_id)
         return replace(request, names=job.names) if job.names else request
     except InvalidArgument as error:
         raise InvalidArgument(f"The saved requirements of domain {job.name} ({job.uuid}) are invalid: {error.message}", "It was not started.") from error
@@ -94,20 +87,6 @@ def request_here(job: EvacuationJob) -> Request:
     """Return what the domain needs by the names of the host that the task runs on. Raises as L(build_request)."""
     request = build_request(job)
     return request.rename(job.renaming) if job.renaming else request
-
-
-def saved_traits(saved: DomainProtection, settings: Settings, host: str) -> tuple[str, ...]:
-    """Return the traits that the policy of a saved domain, or its profile, requires. A policy that cannot be read requires what was saved with the domain.
-
-    :arg host: whose profiles apply.
-    """
-    policy, request = saved.policy or {}, saved.request or {}
-    try:
-        return tuple(required_traits(merge_policy({}, {}, policy, settings.profile(host, policy.get(PROFILE))).features))
-    except (InvalidArgument, AnsibleError):
-        # The traits are only for a warning, which must not prevent an evacuation.
-        traits = request.get("traits")
-        return tuple(trait for trait in traits if isinstance(trait, str)) if isinstance(traits, (list, tuple)) else ()
 
 
 def judge_target_host(job: EvacuationJob, view: FleetView, uri: str, cpu: t.Optional[JsonObject], force: bool) -> Verdict:

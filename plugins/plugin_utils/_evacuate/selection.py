@@ -18,8 +18,9 @@ from .._maintenance.drills import PlannedDeath, list_planned_deaths
 from .._settings.variables import Settings
 from . import start_checks
 from .job import EvacuationContext, EvacuationJob, ListedDomain, wanted_state
-from .reservation import build_request, saved_traits
+from .reservation import build_request
 from .restart_limit import check_restart_limit
+from .saved_policy import effective_request
 from .source import Source, check_saved_values, has_saved_disks, list_candidates, select_candidates
 
 
@@ -55,7 +56,10 @@ class DomainSelector:
         chosen, before = select_candidates(found, options.domains, context.ledger, self._source)
         jobs = [EvacuationJob(one, self._source, wanted_state(one.entry.saved, options.state)) for one in found]
         wanted = {one.uuid for one in chosen}
-        selected = sorted((job for job in jobs if job.uuid in wanted), key=lambda job: job.sort_key)
+        selected = [job for job in jobs if job.uuid in wanted]
+        for job in selected:
+            job.request = effective_request(job.saved, self._settings, context.target_host, self._source.name)
+        selected.sort(key=lambda job: job.sort_key)
         for job in selected:
             job.keep_error(self._check_saved)
         images = frozenset(path for job in jobs if has_saved_disks(job.candidate.entry) for path in lockable_paths(job.disks))
@@ -73,7 +77,6 @@ class DomainSelector:
             check_restart_limit(entry, self._source.host_ref, context.options.restart_limit, planned)
         check_saved_values(entry)
         self._name_resources(job)
-        job.traits = saved_traits(job.saved, context.settings, context.target_host)
         build_request(job)
         start_checks.check_saved(job, context.options.accept_fresh)
         context.warnings += [start_checks.fresh_warning(job, file) for file in job.fresh if job.is_open]

@@ -186,9 +186,9 @@ class Site:
     def facts(self, name: str) -> Body:
         guests = self.hosts[name].guests.items()
         domains = [f.domain(guest["name"], uuid=uuid, active=self.hosts[name].view_domain(uuid).active, state=guest["state"]) for uuid, guest in guests]
-        known = {"host_uuid": self.uuids[name], "host_id": host_id(name), "machine_id": name, "gathered_at": self.gathered_at}
+        known = {"domains": domains, "host_uuid": self.uuids[name], "host_id": host_id(name), "machine_id": name, "gathered_at": self.gathered_at}
         rights = {"unverified_reasons": {"paths": "libvirt withholds it"}} if name in self.without_root else {}
-        return f.host(name, self.memory[name], domains=domains, remembered=self.remembered.get(name, []), **{**known, **rights, **self.own_facts.get(name, {})})
+        return f.host(name, self.memory[name], remembered=self.remembered.get(name, []), **{**known, **rights, **self.own_facts.get(name, {})})
 
     def phase(self, on: str, phase: str, work: t.Mapping[str, t.Any]) -> Body:
         self.phases.append((on, phase))

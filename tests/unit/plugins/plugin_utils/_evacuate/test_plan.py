@@ -19,6 +19,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.actio
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.evacuation import Evacuation
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.plan import Shares, plan_evacuation, refuse_missing_destination
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.request import NOT_ROOT
+from ansible_collections.kvmfleet.migration.tests.simulator import facts as f
 from ansible_collections.kvmfleet.migration.tests.simulator.facts import uuid_of
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._evacuate.sites import WORD, Site, host_id
 
@@ -80,6 +81,46 @@ def test_important_domains_get_the_room_that_is_left(site: Site) -> None:
     dummy, shares = plan(site, survivors=("kvm2",))
     assert shares.by_host == {"kvm2": [important]}
     assert sorted(str(one.name) for one in shares.uncovered) == ["one", "two"]
+
+
+PROFILES = {"db": {"group": {"name": "db", "policy": "anti-affinity"}, "labels": ["ssd"], "priority": 9}}
+
+
+def test_the_group_of_a_profile_keeps_the_domains_of_a_dead_host_apart(site: Site) -> None:
+    site.variables = {name: {"kvmfleet_profiles": {"db": {"group": PROFILES["db"]["group"]}}} for name in site.listed}
+    for name in ("db1", "db2", "db3"):
+        site.save(name, policy={"profile": "db"})
+    dummy, shares = plan(site)
+    assert [len(shares.by_host[host]) for host in ("kvm2", "kvm3")] == [1, 1]
+    assert [one.name for one in shares.uncovered] == ["db3"]
+
+
+def test_a_running_guest_has_the_group_of_its_profile(site: Site) -> None:
+    site.variables = {name: {"kvmfleet_profiles": {"db": {"group": PROFILES["db"]["group"]}}} for name in site.listed}
+    site.own_facts["kvm2"] = {"domains": [f.domain("db1", policy={"profile": "db"})]}
+    uuid = site.save("db2", policy={"profile": "db"})
+    dummy, shares = plan(site)
+    assert shares.by_host == {"kvm2": [], "kvm3": [uuid]}
+
+
+def test_a_domain_is_started_where_the_labels_of_its_profile_are(site: Site) -> None:
+    site.variables = {name: {"kvmfleet_profiles": {"db": {"labels": ["ssd"]}}} for name in site.listed}
+    site.variables["kvm3"]["kvmfleet_scheduler"] = {"labels": ["ssd"]}
+    uuid, off = site.save("db1", policy={"profile": "db"}), site.save("db2", policy={"profile": "db"}, state="shut off")
+    dummy, shares = plan(site)
+    assert shares.by_host["kvm2"] == []
+    assert sorted(shares.by_host["kvm3"]) == sorted([uuid, off])
+
+
+def test_the_priority_of_a_profile_decides_who_gets_the_room_and_who_starts_first(site: Site) -> None:
+    site.variables = {name: {"kvmfleet_profiles": PROFILES} for name in site.listed}
+    site.variables["kvm2"]["kvmfleet_scheduler"] = {"labels": ["ssd"]}
+    site.memory |= {"kvm2": 4096 + 512, "kvm3": 0}
+    site.save("large", memory_mib=4096)
+    important = site.save("small", memory_mib=2048, policy={"profile": "db"})
+    run, shares = plan(site, survivors=("kvm2",))
+    assert shares.by_host == {"kvm2": [important]}
+    assert [job.name for job in run.jobs] == ["small", "large"]
 
 
 def test_a_named_host_starts_all_domains(site: Site) -> None:

@@ -45,3 +45,13 @@ def test_the_reserve_for_failover_is_used_by_an_evacuation(site: Site, monkeypat
     set_scheduler(site, monkeypatch, {"failover_hosts": 4})
     site.evacuate("kvm2")
     assert [line[:2] for line in site.record_summaries()] == [("web", "done")]
+
+
+def test_a_host_that_has_a_guest_of_the_group_of_the_profile_is_refused_and_the_record_has_the_group(site: Site) -> None:
+    group = {"name": "db", "policy": "anti-affinity"}
+    site.variables = {host: {"kvmfleet_profiles": {"db": {"group": group}}} for host in site.listed}
+    for name in ("db1", "db2"):
+        site.save(name, policy={"profile": "db"})
+    site.evacuate("kvm2")
+    assert sorted(line[:2] for line in site.record_summaries()) == [("db1", "done"), ("db2", "conflict")]
+    assert [record.request["group"] for record in site.ledger.list_records()] == [group, group]

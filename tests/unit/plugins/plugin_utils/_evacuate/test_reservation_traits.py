@@ -9,15 +9,11 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from ansible.errors import AnsibleError
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import DomainProtection
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.reservation import START_FILTERS, saved_traits
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import Settings
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.reservation import START_FILTERS
 
 from .sites import WORD, Site
 
-Body = dict[str, t.Any]
 POST_COPY = "COMPUTE_MIGRATE_POST_COPY"
 
 
@@ -56,40 +52,6 @@ def test_a_domain_that_stays_off_is_warned_of_as_well(site: Site, monkeypatch: p
     site.save("web", state="shut off", policy={"post_copy": True})
     lacking(site, monkeypatch, traits=[], missing_traits={POST_COPY: "The sysctl is 0."})
     assert [POST_COPY in one for one in site.evacuate("kvm2").context.warnings if "web" in one] == [True]
-
-
-def settings(profiles: t.Any) -> Settings:
-    return Settings({"hostvars": {"kvm2": {"kvmfleet_profiles": profiles}}, "groups": {}})
-
-
-@pytest.mark.parametrize(
-    ("policy", "profiles", "expected"),
-    [
-        ({}, None, []),
-        ({"post_copy": True}, None, [POST_COPY]),
-        ({"post_copy": False}, None, []),
-        ({"profile": "quick"}, {"quick": {"post_copy": True}}, [POST_COPY]),
-        ({"profile": "quick", "post_copy": False}, {"quick": {"post_copy": True}}, []),
-        ({"profile": "gone"}, {}, ["SAVED"]),
-        ({"profile": "quick"}, ["no dictionary"], ["SAVED"]),
-    ],
-)
-def test_required_traits_are_those_of_the_policy_and_its_profile(site: Site, policy: Body, profiles: t.Any, expected: list[str]) -> None:
-    site.save("web", policy=policy)
-    site.change("web", lambda body: body["protected"]["request"].update(traits=["SAVED"]))
-    saved = site.ledger.find_domains("web")[0].domain.saved
-    assert saved is not None
-    assert list(saved_traits(saved, settings(profiles), "kvm2")) == expected
-
-
-def test_profiles_that_cannot_be_templated_do_not_stop_an_evacuation(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = settings({})
-
-    def fail(host: str, name: t.Any) -> t.Any:
-        raise AnsibleError("'gold' is undefined")
-
-    monkeypatch.setattr(known, "profile", fail)
-    assert saved_traits(DomainProtection(policy={"profile": "gold"}, request={"traits": ["SAVED"]}), known, "kvm2") == ("SAVED",)
 
 
 def test_no_filter_of_a_start_refuses_for_a_trait() -> None:
