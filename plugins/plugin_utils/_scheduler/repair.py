@@ -18,7 +18,7 @@ from dataclasses import field
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
 
-from .filters.base import Filter, filters_for_host
+from .filters.base import Filter, filters_for_host, is_relevant
 from .fleet import Fleet
 from .request import Request
 
@@ -52,7 +52,7 @@ class Unit:
 
     def signature(self) -> str:
         """Return a text that is the same for units with the same requirements, whatever their names."""
-        return json.dumps([encode(request.needs) for request in self.requests], sort_keys=True, default=str)
+        return json.dumps([[encode(request.needs), request.starts] for request in self.requests], sort_keys=True, default=str)
 
     def can_fit(self, fleet: Fleet, host: str, filters: Sequence[Filter]) -> bool:
         """Whether L(fleet_with_unit) would return a fleet; most units are single domains, for which no fleet has to be built."""
@@ -82,7 +82,7 @@ def passes_filters(request: Request, fleet: Fleet, host: str, filters: Sequence[
     """Whether every filter passes the domain on that host; ends at the first filter that does not."""
     state = fleet.states[host]
     wanted = fleet.request_at(request, state)
-    applicable = (rule for rule in filters_for_host(filters, state) if rule.applies_to(wanted))
+    applicable = (rule for rule in filters_for_host(filters, state) if is_relevant(rule, wanted))
     return all(rule.host_passes(wanted, state, fleet) for rule in applicable)
 
 

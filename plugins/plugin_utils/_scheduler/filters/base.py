@@ -86,9 +86,14 @@ class Rule:
 _MOVE_RULES = ("max_moves", "traits", "migratable")
 
 
+def is_relevant(rule: Filter, request: Request) -> bool:
+    """Return whether the filter has anything to judge."""
+    return rule.applies_to(request) and not (request.starts and rule.name in _MOVE_RULES)
+
+
 def relevant_filters(filters: Iterable[Filter], request: Request) -> list[Filter]:
     """Return the filters that have anything to judge, in their order."""
-    return [rule for rule in filters if rule.applies_to(request) and not (request.starts and rule.name in _MOVE_RULES)]
+    return [rule for rule in filters if is_relevant(rule, request)]
 
 
 def filters_for_host(filters: Sequence[Filter], host: HostState) -> Sequence[Filter]:

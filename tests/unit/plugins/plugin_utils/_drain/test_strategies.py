@@ -76,6 +76,11 @@ def test_a_domain_that_is_shut_down_stays_or_moves_its_definition_or_starts_else
     assert cold(plan_of(guest, restart=True)) == [("web", "shutdown", True, "kvm2")]
 
 
+def test_a_domain_that_cannot_move_live_is_started_elsewhere() -> None:
+    guest = f.domain("web", drain=["migrate", "shutdown"], blockers=["It has the folder 'x' of its host through 9p."])
+    assert cold(plan_of(guest, restart=True)) == [("web", "shutdown", True, "kvm2")]
+
+
 def test_the_strategies_of_the_drain_apply_where_no_policy_says_anything() -> None:
     guests = [f.domain("any"), f.domain("own", policy={"drain": "migrate"})]
     plan = plan_of(*guests, strategies=["save"], save_folder=FOLDER)

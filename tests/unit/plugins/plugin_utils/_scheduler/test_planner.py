@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import random
 import typing as t
+from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.fleet import Fleet, HostState
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.planner import plan_placements
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.repair import Unit
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.request import Request
 from ansible_collections.kvmfleet.migration.tests.simulator import facts as f
 
@@ -46,6 +48,20 @@ def test_the_largest_domain_is_placed_first() -> None:
 def test_a_higher_priority_is_placed_before_a_larger_size() -> None:
     found = destinations_of([request(1, 300), request(2, 200, priority=5)], [host("kvm2", 400)])
     assert list(found.items()) == [("guest2", "kvm2"), ("guest1", None)]
+
+
+def test_what_only_a_live_move_needs_does_not_prevent_the_placement_of_a_guest_that_is_off_while_it_moves() -> None:
+    needs = {"blockers": ["It has the folder 'x' of its host through 9p."], "traits": ["COMPUTE_MIGRATE_POST_COPY"]}
+    busy = host("kvm2", 300, limits={"moves_in": 0})
+    live = request(1, 300, **needs)
+    assert destinations_of([replace(live, starts=True)], [busy]) == {"guest1": "kvm2"}
+    assert destinations_of([live], [busy]) == {"guest1": None}
+
+
+def test_units_of_which_one_is_off_while_it_moves_are_not_alike() -> None:
+    live = request(1, 300)
+    assert Unit((live,)).signature() == Unit((request(2, 300),)).signature()
+    assert Unit((live,)).signature() != Unit((replace(live, starts=True),)).signature()
 
 
 def test_a_domain_with_alternatives_is_replaced_for_one_without() -> None:
