@@ -74,8 +74,8 @@ options:
     description:
       - Settings in the form of the inventory variable C(kvmfleet_scheduler), for this check only. They override those of every candidate.
       - The keys are C(cpu_allocation_ratio) (4.0), C(ram_allocation_ratio) (1.0), C(disk_allocation_ratio) (1.0), C(reserved_memory_mib) (512),
-        C(reserved_cpus) (0), C(labels), C(limits) (C(domains), C(moves_in), C(moves_out), C(moves_total)) and C(weights) (C(free_memory), C(free_cpu),
-        C(soft_groups), C(moves)). At a limit of moves, a move waits for admission, which is a warning of this module.
+        beside huge pages, C(reserved_cpus) (0), C(labels), C(limits) (C(domains), C(moves_in), C(moves_out), C(moves_total)) and C(weights) (C(free_memory),
+        C(free_cpu), C(soft_groups), C(moves)). At a limit of moves, a move waits for admission, which is a warning of this module.
       - C(filters) is a dictionary that switches rules off and on by name. Rules that can be switched off are C(cpus), C(traits), C(networks), C(labels),
         C(max_domains), C(max_moves), C(affinity) and C(anti_affinity). All others protect data or the life of a guest. Switching one of them off is
         C(invalid_argument), and so is a name that is not a filter.

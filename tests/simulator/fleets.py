@@ -110,6 +110,29 @@ def whole(seed: int) -> Whole:
     return Whole(facts, settings)
 
 
+def with_huge_pages(whole: Whole, seed: int) -> Whole:
+    """Return the fleet with some of its guests in huge pages, of which some hosts have more than these need."""
+    chance = random.Random(seed)
+    return Whole({name: _with_pool(chance, facts) for name, facts in whole.facts.items()}, whole.settings)
+
+
+def _with_pool(chance: random.Random, facts: f.Document) -> f.Document:
+    # An affinity group of both kinds would fit on several hosts where it does not fit on one.
+    alone = [guest for guest in facts["domains"] if (guest["request"]["group"] or {}).get("policy") != "affinity"]
+    in_pages = {guest["uuid"]: 2 * -(-guest["memory_mib"] // 2) for guest in alone if chance.random() < 0.5}
+    guests = [_in_pages(guest, in_pages[guest["uuid"]]) if guest["uuid"] in in_pages else guest for guest in facts["domains"]]
+    used_mib, spare_mib = sum(in_pages.values()), chance.choice([0, 0, 1024, 4096])
+    total_mib = facts["memory"]["total_bytes"] // f.MIB + len(in_pages) + chance.choice([0, spare_mib])
+    pool_mib = min(used_mib + spare_mib, total_mib)
+    pages = [{"size_kib": 2048, "total": pool_mib // 2, "free": (pool_mib - used_mib) // 2}] if pool_mib else []
+    cells = [{**facts["numa_cells"][0], "total_mib": total_mib, "pages": pages}]
+    return {**facts, "memory": {"total_bytes": total_mib * f.MIB}, "numa_cells": cells, "domains": guests}
+
+
+def _in_pages(guest: f.Document, mib: int) -> f.Document:
+    return {**guest, "memory_mib": mib, "request": {**guest["request"], "memory_mib": mib, "hugepages": [{"size_kib": 2048, "mib": mib}]}}
+
+
 def large(hosts: int, domains: int, leaving: int, seed: int = 1, filled: float = 0.5) -> Drain:
     """Return a fleet of so many hosts and domains, each with an image of its own; the host to drain has C(leaving) of the domains.
 

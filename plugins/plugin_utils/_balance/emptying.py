@@ -63,7 +63,7 @@ def find_emptiable(states: Mapping[str, HostState], inputs: BalanceInputs, optio
     candidates, refused, found = Candidates(inputs, options), dict[str, str](), list[EmptiableHost]()
     fleet, leavers = Fleet(dict(states)), _find_leavers(hosts, inputs, candidates)
     plan = FleetGuests(fleet, _list_requests(hosts, inputs, fleet, leavers))
-    for host in sorted(hosts, key=lambda name: (hosts[name].used_mib, name)):
+    for host in sorted(hosts, key=lambda name: (sum(guest.memory_mib for guest in hosts[name].guests.values()), name)):
         if len(found) == count or len(refused) == _MOST_FAILURES:
             break
         unmovable = [guest.name for guest in plan.fleet.states[host].guests.values() if guest.uuid not in leavers]

@@ -23,7 +23,7 @@ _NO_DOMAIN_LOAD: t.Final = DomainLoad()
 
 
 class GuestUse(t.NamedTuple):
-    """What a guest uses: CPUs, MiB of memory, bytes a second, and vCPUs."""
+    """What a guest uses: CPUs, MiB of memory beside huge pages, bytes a second, and vCPUs."""
 
     uuid: str
     name: str
@@ -34,7 +34,7 @@ class GuestUse(t.NamedTuple):
 class HostUse:
     """What a host has and uses.
 
-    :arg capacity: CPUs, MiB, bytes a second, and vCPUs.
+    :arg capacity: CPUs, MiB beside huge pages, bytes a second, and vCPUs.
     :arg shares: the share of each that is in use; more than 1 for demand that exceeds the host.
     :arg is_measured: whether the host has pressure stall information.
     """
@@ -68,10 +68,12 @@ def _read_use(state: HostState, io_capacity: float) -> HostUse:
     active = [domain for domain in facts.domains or () if domain.active]
     cpus, total_mib = float(max(1, state.hardware.cpus)), float(max(1, state.total_mib))
     cores = _read_cores(load, active, cpus)
-    guests = tuple(_read_guest(domain, used) for domain, used in zip(active, cores, strict=True))
+    guests = tuple(_read_guest(domain, used, state) for domain, used in zip(active, cores, strict=True))
     cpu_used, memory_used = _known(load.cpu_used_share), _known(load.memory_used_mib)
     cpu = sum(cores) / cpus if cpu_used is None else cpu_used
-    memory = (sum(guest.amounts[MEMORY] for guest in guests) if memory_used is None else memory_used) / total_mib
+    # For the kernel, all huge pages are in use.
+    memory_mib = sum(guest.amounts[MEMORY] for guest in guests) if memory_used is None else max(0.0, memory_used - state.hardware.page_pool_mib)
+    memory = memory_mib / total_mib
     io_pressure = _known(load.io_pressure)
     io = sum(guest.amounts[IO] for guest in guests) / io_capacity
     shares = (
@@ -99,10 +101,14 @@ def _vcpus(domain: DomainFacts) -> int:
     return domain.vcpus or 1
 
 
-def _read_guest(domain: DomainFacts, cores: float) -> GuestUse:
+def _read_guest(domain: DomainFacts, cores: float, state: HostState) -> GuestUse:
     load = domain.load or _NO_DOMAIN_LOAD
     memory = _known(load.memory_used_mib)
     memory_mib = (domain.used_mib or domain.memory_mib or 0) if memory is None else memory
+    guest = state.guests.get(domain.uuid)
+    if guest and guest.page_mib and state.hardware.page_pool_mib:
+        # Its huge pages are allocated as a whole when it starts, and are no part of the memory that the host has for all.
+        memory_mib = min(state.ordinary_mib(guest), max(0.0, memory_mib - guest.page_mib))
     return GuestUse(domain.uuid, domain.name or domain.uuid, (cores, float(memory_mib), _io_rate(load), float(_vcpus(domain))))
 
 

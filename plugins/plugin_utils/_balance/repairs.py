@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from .._scheduler.filters.base import names_text
 from .._scheduler.filters.policy import ANTI_AFFINITY
+from .._scheduler.fleet import HostState
 from .._scheduler.guests import Guest
 from .._scheduler.repair import AFFINITY
 from .pressure import MEMORY, VCPUS
@@ -114,31 +115,35 @@ class _Excess(t.NamedTuple):
     mib: float
     vcpus: float
 
-    def without(self, unit: GuestUnit, guests: Mapping[str, Guest]) -> _Excess:
-        known = [guests[guest.uuid] for guest in unit.guests if guest.uuid in guests]
-        return _Excess(self.mib - sum(guest.memory_mib for guest in known), self.vcpus - sum(guest.vcpus for guest in known))
+    def without(self, unit: GuestUnit, host: HostState) -> _Excess:
+        known = [host.guests[guest.uuid] for guest in unit.guests if guest.uuid in host.guests]
+        return _Excess(self.mib - sum(map(host.ordinary_mib, known)), self.vcpus - sum(guest.vcpus for guest in known))
 
     @property
     def is_over(self) -> bool:
         return self.mib > 0 or self.vcpus > 0
 
+    def is_lessened_by(self, unit: GuestUnit, host: HostState) -> bool:
+        """Whether the host has less of what it has too much of without a unit. A guest in huge pages may free no other memory."""
+        rest = self.without(unit, host)
+        return (self.mib > 0 and rest.mib < self.mib) or (self.vcpus > 0 and rest.vcpus < self.vcpus)
+
 
 def _relieve_host(state: BalanceState, number: int) -> list[str]:
     """Move domains away until the host has no more memory and vCPUs promised than it may: the smallest domain that suffices, else the largest."""
     host = state.fleet.states[state.uses[number].name]
-    guests = host.guests
     left = make_unit([guest for guest in state.uses[number].guests if guest.uuid in state.moved])
-    excess = _Excess(-host.free_mib(), -host.free_vcpus()).without(left, guests)
+    excess = _Excess(-host.free_mib(), -host.free_vcpus()).without(left, host)
     closed: set[str] = set()
     while excess.is_over:
-        open_units = [unit for unit in state.units[number] if unit.uuid not in closed]
+        open_units = [unit for unit in state.units[number] if unit.uuid not in closed and excess.is_lessened_by(unit, host)]
         if not open_units:
             return [f"{host.name} stays overcommitted: {_excess_text(excess)} would have to leave, and no domain can."]
         before = excess
-        unit = min(open_units, key=lambda unit: (before.without(unit, guests).is_over, _size(unit, before), unit.uuid))
+        unit = min(open_units, key=lambda unit: (before.without(unit, host).is_over, _size(unit, before), unit.uuid))
         closed.add(unit.uuid)
         if _move_unit(state, unit, number, f"{host.name} is overcommitted by {_excess_text(excess)}."):
-            excess = excess.without(unit, guests)
+            excess = excess.without(unit, host)
     return []
 
 

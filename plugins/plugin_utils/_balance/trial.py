@@ -56,7 +56,9 @@ class TrialFleet:
         self._kinds = [kinds.index(capacity) for capacity in capacities]
         # What each unit uses of a host of each kind.
         self._parts = [[share_of(one.unit.amounts, capacity) for capacity in kinds] for one in self.units]
-        self._mib, self._vcpus = [one.guest.memory_mib for one in self.units], [one.guest.vcpus for one in self.units]
+        # What each unit needs of the memory of each host beside huge pages; for two kinds of hosts.
+        mib = {host.hardware.page_pool_mib > 0: [host.ordinary_mib(one.guest) for one in self.units] for host in hosts}
+        self._mib, self._vcpus = [mib[host.hardware.page_pool_mib > 0] for host in hosts], [one.guest.vcpus for one in self.units]
         self._free_mib, self._free_vcpus = [host.free_mib() for host in hosts], [host.free_vcpus() for host in hosts]
         self._members = Counter((guest.group.name, number) for number, host in enumerate(hosts) for guest in host.guests.values() if guest.group)
 
@@ -94,8 +96,8 @@ class TrialFleet:
             q2 + a2 * (a2 - 2.0 * x2) + b2 * (b2 + 2.0 * y2),
             q3 + a3 * (a3 - 2.0 * x3) + b3 * (b3 + 2.0 * y3),
         )
-        self._free_mib[source] += self._mib[unit]
-        self._free_mib[host] -= self._mib[unit]
+        self._free_mib[source] += self._mib[source][unit]
+        self._free_mib[host] -= self._mib[host][unit]
         self._free_vcpus[source] += self._vcpus[unit]
         self._free_vcpus[host] -= self._vcpus[unit]
 
@@ -117,7 +119,7 @@ class TrialFleet:
 
     def has_room(self, unit: int, host: int) -> bool:
         """Whether a host has room for a unit."""
-        return self._free_mib[host] >= self._mib[unit] and self._free_vcpus[host] >= self._vcpus[unit]
+        return self._free_mib[host] >= self._mib[host][unit] and self._free_vcpus[host] >= self._vcpus[unit]
 
     def is_overfull(self, host: int) -> bool:
         """Whether the guests of a host need more memory or vCPUs than it may promise."""

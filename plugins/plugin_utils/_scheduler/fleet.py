@@ -39,7 +39,7 @@ class HostState:
     :arg unanswered: why the host did not answer; None if it did.
     :arg state: of its entry in the ledger; a host without an entry is enabled.
     :arg guests: by UUID, the domains that are active there and those that have a reservation.
-    :arg used_mib: memory of all guests; C(used_vcpus) likewise.
+    :arg used_mib: memory of all guests, without the part in huge pages, see L(ordinary_mib); C(used_vcpus) likewise.
     :arg moves_in: UUIDs of domains whose move towards it has begun; C(moves_out) away from it.
     :arg paths: whether a path exists, for the paths that were looked up.
     :arg seen_devices: paths of the source's devices that this host also has, according to what C(protect) wrote about both.
@@ -101,30 +101,31 @@ class HostState:
             state_reason=reason,
             hardware=Hardware(facts),
             settings=known,
-            guests=guests,
-            used_mib=sum(guest.memory_mib for guest in guests.values()),
-            used_vcpus=sum(guest.vcpus for guest in guests.values()),
             moves_in=list_moves_in(listed, host_ref) | _domains_with_job(facts, JOB_INCOMING),
             moves_out=list_moves_out(listed, host_ref) | _domains_with_job(facts, JOB_OUTGOING),
             paths=paths or {},
             cpu_verdicts=cpu_verdicts or {},
             resource_maps=resource_maps,
-        )
+        )._with_guests(guests, ())
 
     @functools.cached_property
     def host_ref(self) -> HostRef:
         """The host, as records name it."""
         return HostRef(self.name, self.host_id or None, self.host_uuid or None)
 
-    @property
+    @functools.cached_property
     def total_mib(self) -> int:
-        """The memory of the whole host."""
-        return self.hardware.total_mib
+        """The memory of the whole host that is not in huge pages: nothing else can use these."""
+        return max(0, self.hardware.total_mib - self.hardware.page_pool_mib)
 
     @functools.cached_property
     def capacity_mib(self) -> int:
-        """The memory for all guests: (total - reserved) x ratio; 0 if more is reserved than exists."""
-        return max(0, int((self.hardware.total_mib - self.settings.reserved_memory_mib) * self.settings.ram_allocation_ratio))
+        """The memory for all guests beside huge pages: (total - reserved) x ratio; 0 if more is reserved than exists."""
+        return max(0, int((self.total_mib - self.settings.reserved_memory_mib) * self.settings.ram_allocation_ratio))
+
+    def ordinary_mib(self, guest: Guest | Request) -> int:
+        """Return how much of this memory the guest uses: all that it does not have in huge pages. Without known huge pages, that is all of its memory."""
+        return guest.memory_mib if not self.hardware.page_pool_mib else max(0, guest.memory_mib - guest.page_mib)
 
     @functools.cached_property
     def capacity_vcpus(self) -> int:
@@ -132,9 +133,9 @@ class HostState:
         return max(0, int((self.hardware.cpus - self.settings.reserved_cpus) * self.settings.cpu_allocation_ratio))
 
     def free_mib(self, without: str = "") -> int:
-        """The free memory without the domain of that UUID; negative on an overcommitted host."""
+        """The free memory beside huge pages, without the domain of that UUID; negative on an overcommitted host."""
         guest = self.guests.get(without)
-        return self.capacity_mib - self.used_mib + (guest.memory_mib if guest else 0)
+        return self.capacity_mib - self.used_mib + (self.ordinary_mib(guest) if guest else 0)
 
     def free_vcpus(self, without: str = "") -> int:
         """The free vCPUs, with the same rule."""
@@ -146,7 +147,8 @@ class HostState:
         there, guest = self.guests.get(request.uuid), Guest.from_request(request)
         if there:
             return self._with_guests({**self.guests, request.uuid: there.with_reservation(guest)}, self.vacated)
-        return replace(self, guests={**self.guests, request.uuid: guest}, used_mib=self.used_mib + guest.memory_mib, used_vcpus=self.used_vcpus + guest.vcpus)
+        used_mib, used_vcpus = self.used_mib + self.ordinary_mib(guest), self.used_vcpus + guest.vcpus
+        return replace(self, guests={**self.guests, request.uuid: guest}, used_mib=used_mib, used_vcpus=used_vcpus)
 
     def without_domain(self, uuid: str) -> HostState:
         """Return the host as it is once the domain of that UUID has left."""
@@ -157,7 +159,7 @@ class HostState:
         return self._with_guests(rest, (*self.vacated, guest) if guest.arrived else self.vacated)
 
     def _with_guests(self, guests: Mapping[str, Guest], vacated: tuple[Guest, ...]) -> HostState:
-        used_mib = sum(guest.memory_mib for guest in guests.values())
+        used_mib = sum(map(self.ordinary_mib, guests.values()))
         used_vcpus = sum(guest.vcpus for guest in guests.values())
         return replace(self, guests=guests, used_mib=used_mib, used_vcpus=used_vcpus, vacated=vacated)
 

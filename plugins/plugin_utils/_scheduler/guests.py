@@ -52,6 +52,11 @@ class Guest:
     devices: frozenset[tuple[str, str]] = frozenset()
     copies: tuple[tuple[str, int], ...] = ()
 
+    @property
+    def page_mib(self) -> int:
+        """How many MiB of its memory are in huge pages."""
+        return sum(mib for _size, _cells, mib in self.pages)
+
     @classmethod
     def from_request(cls, request: Request) -> Guest:
         """Return what the domain of a request uses after it has arrived."""

@@ -74,6 +74,22 @@ class Hardware:
         return sizes
 
     @functools.cached_property
+    def page_pools_mib(self) -> Mapping[int, int]:
+        """NUMA cells and their memory in huge pages, in use or not, in MiB. The kernel gives it to nothing else. Empty if the host has none, or if that is
+        not known.
+        """
+        pools: dict[int, int] = {}
+        for cells in (self.pages or {}).values():
+            for cell, (total, _free) in cells.items():
+                pools[cell] = pools.get(cell, 0) + total
+        return {cell: mib for cell, mib in pools.items() if mib}
+
+    @functools.cached_property
+    def page_pool_mib(self) -> int:
+        """The memory of the host in huge pages, in MiB, by the same rule."""
+        return sum(self.page_pools_mib.values())
+
+    @functools.cached_property
     def traits(self) -> frozenset[str]:
         """The traits that its hypervisor is known to have."""
         return frozenset(self.facts.traits or ())

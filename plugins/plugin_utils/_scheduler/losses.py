@@ -90,7 +90,7 @@ class LossSearch:
         for host, state in states.items():
             for uuid, guest in state.guests.items():
                 if owners.get(uuid, host) != host:
-                    self.booked_mib[uuid] = self.booked_mib.get(uuid, 0) + guest.memory_mib
+                    self.booked_mib[uuid] = self.booked_mib.get(uuid, 0) + state.ordinary_mib(guest)
 
     @pause_collector()
     def judge_all(self, count: int, lost: Collection[str] = ()) -> list[Loss]:
@@ -218,15 +218,16 @@ class _OneLoss:
         return [unit for unit in self._units if not any(unit.can_fit(self._base, host, rules) for host in self._hosts)]
 
     def _missing_memory_mib(self) -> int:
-        """Return how much more memory the guests need than is free on all hosts that accept guests."""
+        """Return how much more memory beside huge pages the guests need than is free on all hosts that accept guests."""
         states = [self._base.states[host] for host in self._hosts if not _is_closed(self._base.states[host])]
         booked = sum(self._search.booked_mib.get(request.uuid, 0) for unit in self._units for request in unit.requests)
         free = [max(0, state.free_mib()) for state in states]
-        return max(0, _memory_of(self._units) - booked - sum(free), self._missing_slots_mib(free))
+        return max(0, sum(unit.least_mib for unit in self._units) - booked - sum(free), self._missing_slots_mib(free))
 
     def _missing_slots_mib(self, free: Sequence[int]) -> int:
         """Return the memory of the guests that are in excess of those that fit, counting for each size how many guests of at least that size fit on a host."""
-        sizes = sorted(unit.memory_mib for unit in self._units if not any(request.uuid in self._search.booked_mib for request in unit.requests))
+        booked = self._search.booked_mib
+        sizes = sorted(unit.least_mib for unit in self._units if unit.least_mib and not any(request.uuid in booked for request in unit.requests))
         excess = ((size, len(sizes) - bisect.bisect_left(sizes, size) - sum(mib // size for mib in free)) for size in dict.fromkeys(sizes))
         return max((size * count for size, count in excess if count > 0), default=0)
 

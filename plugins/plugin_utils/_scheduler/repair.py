@@ -45,6 +45,11 @@ class Unit:
         return sum(request.memory_mib for request in self.requests)
 
     @property
+    def least_mib(self) -> int:
+        """How much of it uses memory of a host beside huge pages, whatever the host, in MiB."""
+        return sum(max(0, request.memory_mib - request.page_mib) for request in self.requests)
+
+    @property
     def rank(self) -> tuple[int, int, str, str]:
         """The sort key of the unit in a plan: by priority, then size, then name."""
         first = self.requests[0]
@@ -278,7 +283,7 @@ class ExactSearch:
 
     def _has_room(self, fleet: Fleet, places: Mapping[str, Sequence[str]]) -> bool:
         hosts = {host for at in places.values() for host in at}
-        return sum(self.wanted[uuid].memory_mib for uuid in places) <= sum(max(0, fleet.states[host].free_mib()) for host in hosts)
+        return sum(self.wanted[uuid].least_mib for uuid in places) <= sum(max(0, fleet.states[host].free_mib()) for host in hosts)
 
     def _has_failed(self, assignment: Assignment) -> bool:
         return self._assignment_key(assignment) in self.failed

@@ -276,6 +276,11 @@ class Request:
         return self.needs.hugepages or ()
 
     @functools.cached_property
+    def page_mib(self) -> int:
+        """How many MiB of its memory are in huge pages."""
+        return sum(page.mib for page in self.hugepages)
+
+    @functools.cached_property
     def devices(self) -> Sequence[DeviceNeed]:
         """Devices of the host that it holds."""
         return self.needs.devices or ()

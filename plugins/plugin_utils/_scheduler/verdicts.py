@@ -22,7 +22,7 @@ from .filters.base import PASS, Filter, Finding, filters_for_host, relevant_filt
 from .filters.cpu import CpuModel, Cpus, CpuThreads, Hypervisor, MachineType
 from .filters.devices import HostDevices, NamedResources, Networks
 from .filters.firmware import Firmware, Tpm
-from .filters.memory import Hugepages, Memory, Numa
+from .filters.memory import Hugepages, Memory, Numa, free_mib_for
 from .filters.policy import Affinity, AntiAffinity, Enabled, Labels, MaxDomains, MaxMoves, Migratable, NotSource, Traits, Up
 from .filters.return_path import OneWay
 from .filters.storage import BootFiles, Disk, Storage
@@ -73,13 +73,13 @@ class Weigher(t.Protocol):
 
 
 class FreeMemory:
-    """The host with the most free memory (MiB) comes first, so that a fleet fills evenly."""
+    """The host with the most free memory (MiB) of the kind that the domain needs comes first, so that a fleet fills evenly."""
 
     name = "free_memory"
 
     def raw_weights(self, request: Request, hosts: Sequence[HostState], fleet: Fleet) -> list[float]:
         """Return the MiB that are free without the domain."""
-        return [host.free_mib(request.uuid) for host in hosts]
+        return [free_mib_for(request, host) for host in hosts]
 
 
 class FreeCpu:

@@ -72,6 +72,7 @@ class Limits:
 class SchedulerSettings:
     """The share of a host that guests may use, its labels, and its weights. Ratios as in Nova.
 
+    :arg reserved_memory_mib: for the host itself, beside huge pages.
     :arg filters_off: names of the filters that do not judge the host.
     :arg failover_hosts: how many hosts the fleet has to be able to lose, see L(count_failover_hosts).
     """

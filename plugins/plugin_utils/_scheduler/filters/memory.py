@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""Whether the memory of the domain fits on a host: in all, on its NUMA cells, and in its huge pages."""
+"""Whether the memory of the domain fits on a host: in all, on its NUMA cells, and in its huge pages, which hold no other memory."""
 
 from __future__ import annotations
 
@@ -83,25 +83,36 @@ def _sum_page_mib(host: HostState, guests: Iterable[Guest], size_kib: int, cells
     return sum(mib for size, bound, mib in pages if (size or default_page_size(host) or size_kib) == size_kib and (not cells or bound & cells))
 
 
+def free_mib_for(request: Request, host: HostState) -> int:
+    """Return the MiB that are free without the domain, of the kinds of memory that it needs: in huge pages, or beside them."""
+    if not request.hugepages or not host.hardware.page_pool_mib:
+        return host.free_mib(request.uuid)
+    kinds = {(size or default_page_size(host), cells) for size, cells, _mib in pages_of(request)}
+    in_pages = sum(free_page_mib(host, size, cells, request.uuid) for size, cells in kinds if size)
+    return in_pages + (host.free_mib(request.uuid) if host.ordinary_mib(request) else 0)
+
+
 class Memory(Rule):
-    """Counted in MiB: (total - reserved) x ratio, and no domain larger than the host, whatever the ratio."""
+    """Counted in MiB, beside huge pages: (total - reserved) x ratio, and no domain larger than the host, whatever the ratio. L(Hugepages) judges the rest."""
 
     name = "memory"
 
     def host_passes(self, request: Request, host: HostState, fleet: Fleet) -> bool:
         """Compare without building a reason for each full host of a large fleet."""
-        return request.memory_mib <= host.total_mib and request.memory_mib <= host.free_mib(request.uuid)
+        needed = host.ordinary_mib(request)
+        return not needed or (needed <= host.total_mib and needed <= host.free_mib(request.uuid))
 
     def judge_host(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
         """Return how many MiB are missing."""
         if self.host_passes(request, host, fleet):
             return PASS
-        if request.memory_mib > host.total_mib:
-            return Finding(f"{request.name} has {request.memory_mib} MiB of memory, the whole host has {host.total_mib} MiB.")
+        needed, pool = host.ordinary_mib(request), host.hardware.page_pool_mib
+        if needed > host.total_mib:
+            return Finding(f"{request.name} has {needed} MiB of memory{' outside of huge pages' if pool else ''}, the whole host has {host.total_mib} MiB.")
         free = host.free_mib(request.uuid)
         return Finding(
-            f"It is {request.memory_mib - free} MiB short of memory: {request.memory_mib} MiB are needed, {max(0, free)} MiB of {host.capacity_mib} MiB "
-            f"are free ({host.settings.reserved_memory_mib} MiB are reserved for the host itself)."
+            f"It is {needed - free} MiB short of memory: {needed} MiB are needed, {max(0, free)} MiB of {host.capacity_mib} MiB "
+            f"are free ({host.settings.reserved_memory_mib} MiB are reserved for the host itself{f', and {pool} MiB are huge pages' if pool else ''})."
         )
 
 
@@ -149,21 +160,64 @@ def _judge_cells(request: Request, host: HostState) -> Finding:
     absent = frozenset().union(*(nodes for nodes, _mib in request.bindings)) - cells.keys()
     if absent:
         return Finding(f"It has no NUMA {_cell_text(absent)}, which the memory of {request.name} is bound to (it has {ids_text(cells) or 'none'}).")
-    too_small = find_overfull_cells(request.bindings, (), cells)
+    findings = (_judge_ordinary_cells(request, host), _judge_page_cells(request, host))
+    return next((finding for finding in findings if finding.reason), PASS)
+
+
+def _judge_ordinary_cells(request: Request, host: HostState) -> Finding:
+    pools = host.hardware.page_pools_mib
+    sizes = {cell: max(0, mib - pools.get(cell, 0)) for cell, mib in (host.hardware.cells_mib or {}).items()}
+    bindings = _ordinary_bindings(request, host)
+    too_small = find_overfull_cells(bindings, (), sizes)
     if too_small:
-        return Finding(f"Its NUMA {_cell_text(too_small[0])} would have to be {too_small[1]} MiB larger to hold {request.name} at all.")
-    return _judge_cell_capacity(request, host)
-
-
-def _judge_cell_capacity(request: Request, host: HostState) -> Finding:
+        beside = ", beside its huge pages," if pools else ""
+        return Finding(f"Its NUMA {_cell_text(too_small[0])} would have to be {too_small[1]} MiB larger{beside} to hold {request.name} at all.")
     memory_ratio = 1.0 if request.dedicated_cpus or request.hugepages else host.settings.ram_allocation_ratio
-    capacity = {cell: mib * memory_ratio for cell, mib in (host.hardware.cells_mib or {}).items()}
-    others = [guest for guest in host.guests.values() if guest.uuid != request.uuid and guest.bindings]
-    short = find_overfull_cells(request.bindings, [binding for guest in others for binding in guest.bindings], capacity)
+    others = [(guest.name, _ordinary_bindings(guest, host)) for guest in _list_bound_guests(request, host)]
+    return _find_shortage("memory", bindings, others, {cell: mib * memory_ratio for cell, mib in sizes.items()})
+
+
+def _judge_page_cells(request: Request, host: HostState) -> Finding:
+    """Judge the huge pages of a cell, free or not, for all guests that are bound to it; L(Hugepages) judges those that are free."""
+    pools, bindings = host.hardware.page_pools_mib, _page_bindings(request, host)
+    too_small = find_overfull_cells(bindings, (), pools)
+    if too_small:
+        return Finding(f"It has {too_small[1]} MiB too few huge pages on NUMA {_cell_text(too_small[0])} to hold {request.name} at all.")
+    others = [(guest.name, _page_bindings(guest, host)) for guest in _list_bound_guests(request, host)]
+    return _find_shortage("huge pages", bindings, others, pools)
+
+
+def _list_bound_guests(request: Request, host: HostState) -> list[Guest]:
+    return [guest for guest in host.guests.values() if guest.uuid != request.uuid and guest.bindings]
+
+
+def _find_shortage(what: str, own: Sequence[Binding], others: Sequence[tuple[str, Sequence[Binding]]], capacity_mib: Mapping[int, float]) -> Finding:
+    short = find_overfull_cells(own, [binding for _name, bindings in others for binding in bindings], capacity_mib)
     if not short:
         return PASS
-    there = {guest.name for guest in others if any(nodes <= short[0] for nodes, _mib in guest.bindings)}
-    return Finding(f"It is {short[1]} MiB short of memory on NUMA {_cell_text(short[0])}, to which {names_text(there)} is bound too.")
+    there = {name for name, bindings in others if any(nodes <= short[0] for nodes, _mib in bindings)}
+    return Finding(f"It is {short[1]} MiB short of {what} on NUMA {_cell_text(short[0])}, to which {names_text(there)} is bound too.")
+
+
+def _ordinary_bindings(guest: Guest | Request, host: HostState) -> Sequence[Binding]:
+    """Return the bindings of memory that the guest has beside huge pages. Which cells of a guest are in huge pages in part only is not known: see L(_join)."""
+    if not guest.page_mib or not host.hardware.page_pool_mib:
+        return guest.bindings
+    return _join(guest, sum(mib for _nodes, mib in guest.bindings) - guest.page_mib)
+
+
+def _page_bindings(guest: Guest | Request, host: HostState) -> Sequence[Binding]:
+    """Return the bindings of memory in huge pages."""
+    if not guest.page_mib or not host.hardware.page_pool_mib:
+        return ()
+    bound = sum(mib for _nodes, mib in guest.bindings)
+    # What is bound nowhere may be in huge pages, too.
+    return guest.bindings if guest.page_mib >= guest.memory_mib else _join(guest, min(bound, guest.page_mib - max(0, guest.memory_mib - bound)))
+
+
+def _join(guest: Guest | Request, mib: int) -> Sequence[Binding]:
+    """Return one binding of so many MiB to all cells that the guest is bound to."""
+    return [(frozenset().union(*(nodes for nodes, _mib in guest.bindings)), mib)] if mib > 0 and guest.bindings else []
 
 
 def _cell_text(cells: frozenset[int]) -> str:

@@ -110,3 +110,13 @@ def test_a_guest_that_is_on_its_way_keeps_its_destination() -> None:
 def test_an_impossible_number_is_refused(count: t.Any) -> None:
     with pytest.raises(InvalidArgument, match="balance_empty is"):
         empty(fleet(1024, 1024), count)
+
+
+def test_memory_in_huge_pages_counts_for_the_order_in_which_hosts_are_tried() -> None:
+    facts = fleet(0, 4096, 4096, 4096, size=32768)
+    in_pages = guest("g-kvm1", 0.1, 8192, hugepages=[{"size_kib": 2048, "mib": 8192}])
+    facts["kvm1"] = host("kvm1", in_pages, memory_mib=32768)
+    for name, one in facts.items():
+        pages = [{"size_kib": 2048, "total": 4096, "free": 0 if name == "kvm1" else 4096}]
+        one["numa_cells"] = [{**one["numa_cells"][0], "pages": pages}]
+    assert [one.host for one in empty(facts, 1).hosts] == ["kvm2"]

@@ -80,3 +80,13 @@ def test_the_processors_decide_whether_a_host_has_signals(load: Document | None,
     facts = host("kvm1", guest("g1", 1.0))
     facts["load"], facts["domains"][0]["load"] = load, {"cpu_cores_used": cores}
     assert has_signals(read_facts(facts)) is is_known
+
+
+def test_huge_pages_are_no_part_of_the_memory_that_is_balanced() -> None:
+    facts = host("kvm1", guest("g1", 1.0, hugepages=[{"size_kib": 2048, "mib": 4096}]), guest("g2", 1.0), memory_mib=16384 - 512)
+    facts["numa_cells"] = [{**facts["numa_cells"][0], "pages": [{"size_kib": 2048, "total": 4096, "free": 2048}]}]
+    facts["load"]["memory_used_mib"] = 8192 + 4096 + 512
+    (use,) = use_of(facts)
+    assert [one.amounts[MEMORY] for one in use.guests] == [0.0, 4096.0]
+    assert use.capacity[MEMORY] == 8192
+    assert use.shares[MEMORY] == pytest.approx(4608 / 8192)

@@ -85,3 +85,13 @@ def test_the_rest_of_a_group_of_which_only_one_may_move_stays_and_says_why() -> 
     assert destination == "kvm2"
     assert sorted(one.name for one in balance.left) == rest
     assert balance.broken == (f"The group together stays apart: {', '.join(rest)} cannot move to kvm2.",)
+
+
+def test_a_guest_in_huge_pages_does_not_leave_a_host_that_has_too_little_other_memory() -> None:
+    guests = [guest("a", 0.1, 4096, hugepages=[{"size_kib": 2048, "mib": 4096}]), guest("b", 0.1, 3072), guest("c", 0.1, 8192)]
+    full, there = host("kvm1", *guests, memory_mib=10240 + 4096), host("kvm2")
+    for one, free in ((full, 0), (there, 2048)):
+        one["numa_cells"] = [{**one["numa_cells"][0], "pages": [{"size_kib": 2048, "total": 2048, "free": free}]}]
+    balance = decide(hosts(full, there))
+    assert routes(balance) == [("b", "kvm1", "kvm2")]
+    assert balance.moves[0].why == "kvm1 is overcommitted by 1024 MiB of memory."

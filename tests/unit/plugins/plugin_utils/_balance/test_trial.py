@@ -80,3 +80,17 @@ def test_moves_that_are_taken_back_leave_the_fleet_as_it_was() -> None:
     for name, before in states.items():
         after = state.fleet.states[name]
         assert (after.free_mib(), after.free_vcpus(), set(after.guests)) == (before.free_mib(), before.free_vcpus(), set(before.guests))
+
+
+def test_guests_in_huge_pages_take_no_other_room() -> None:
+    in_pages = guest("a", 1.0, hugepages=[{"size_kib": 2048, "mib": 4096}])
+    pages = [{"size_kib": 2048, "total": 4096, "free": 4096}]
+    there = host("kvm2", memory_mib=8192 + 4096)
+    there["numa_cells"] = [{**there["numa_cells"][0], "pages": pages}]
+    fleet = TrialFleet(begin(hosts(host("kvm1", in_pages, guest("b", 1.0), guest("c", 1.0)), there)))
+    number = {one.unit.guests[0].name: index for index, one in enumerate(fleet.units)}
+    for name in ("a", "b"):
+        assert fleet.has_room(number[name], 1)
+        fleet.step(number[name], 1)
+    assert not fleet.is_overfull(1)
+    assert not fleet.has_room(number["c"], 1)

@@ -148,3 +148,32 @@ def test_the_worst_verdict_of_none_is_that_it_can() -> None:
     assert worst_verdict([]) == CAN
     assert worst_verdict([CAN, CANNOT, UNKNOWN]) == CANNOT
     assert worst_verdict([CAN, UNKNOWN]) == UNKNOWN
+
+
+def in_pages(name: str, mib: int) -> f.Document:
+    return f.domain(name, mib, hugepages=[{"size_kib": 2048, "mib": mib}])
+
+
+def pool(total_mib: int, free_mib: int, cell_mib: int = 8704) -> list[f.Document]:
+    pages = [{"size_kib": 2048, "total": total_mib // 2, "free": free_mib // 2}]
+    return [{"id": 0, "total_mib": cell_mib, "free_mib": cell_mib, "cpus": [0], "pages": pages}]
+
+
+def test_guests_in_huge_pages_need_no_other_memory_of_the_hosts_that_take_them() -> None:
+    lost = host("kvm1", in_pages("db1", 4096), in_pages("db2", 4096), numa_cells=pool(8192, 0))
+    assert search(lost, host("kvm2", f.domain("web1", 256), numa_cells=pool(8192, 8192))).judge(["kvm1"]).verdict == CAN
+    assert search(lost, host("kvm2", numa_cells=pool(6144, 6144))).judge(["kvm1"]).verdict == CANNOT
+
+
+def test_ordinary_guests_have_no_place_in_huge_pages() -> None:
+    lost = host("kvm1", f.domain("web1", 1024), f.domain("web2", 2048))
+    assert search(lost, host("kvm2", numa_cells=pool(5120, 5120))).judge(["kvm1"]).verdict == CAN
+    loss = search(lost, host("kvm2", numa_cells=pool(5122, 5122))).judge(["kvm1"])
+    assert (loss.verdict, loss.missing_mib) == (CANNOT, 2)
+
+
+def test_a_move_under_way_has_its_place_in_huge_pages_or_beside_them() -> None:
+    lost = host("kvm1", in_pages("db1", 4096), f.domain("web1", 3072))
+    moving = record("db1", "kvm1", "kvm2", "running", memory_mib=4096, hugepages=[{"size_kib": 2048, "mib": 4096}])
+    assert search(lost, host("kvm2", records=[moving], numa_cells=pool(5120, 4096))).judge(["kvm1"]).verdict == CAN
+    assert search(lost, host("kvm2", records=[moving], numa_cells=pool(5122, 4096))).judge(["kvm1"]).verdict == CANNOT

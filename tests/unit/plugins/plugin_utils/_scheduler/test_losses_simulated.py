@@ -22,18 +22,20 @@ def search_of(whole: fleets.Whole) -> LossSearch:
     return LossSearch(exhaustive.whole_fleet_of(whole), guests, RULES)
 
 
+@pytest.mark.parametrize("has_pages", [False, True])
 @pytest.mark.parametrize("fleet_count", [150, pytest.param(1000, marks=pytest.mark.long)])
-def test_every_verdict_is_that_of_an_exhaustive_search(fleet_count: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_verdict_is_that_of_an_exhaustive_search(fleet_count: int, has_pages: bool, capsys: pytest.CaptureFixture[str]) -> None:
     counts: collections.Counter[str] = collections.Counter()
     for seed in range(fleet_count):
-        whole = fleets.whole(seed)
+        whole = fleets.with_huge_pages(fleets.whole(seed), seed) if has_pages else fleets.whole(seed)
         search = search_of(whole)
         for loss in [*search.judge_all(1), *search.judge_all(2)]:
             found = exhaustive.placement_after_loss(whole, loss.hosts, RULES.proved)
             assert loss.verdict == (CANNOT if found is None else CAN), (seed, loss)
             counts[loss.verdict] += 1
     with capsys.disabled():
-        print(f"\nlosses of one and of two hosts in {fleet_count} fleets: {counts[CAN]} can be lost, {counts[CANNOT]} cannot")
+        what = "fleets with huge pages" if has_pages else "fleets"
+        print(f"\nlosses of one and of two hosts in {fleet_count} {what}: {counts[CAN]} can be lost, {counts[CANNOT]} cannot")
     # The fleets have both in numbers.
     assert min(counts.values()) > fleet_count
 

@@ -60,3 +60,14 @@ def test_a_host_with_running_moves_has_a_lower_weight() -> None:
     busy = host("a", records=[record("x", "kvm1", "a", "running", memory_mib=1)], settings={"weights": {"free_memory": 0, "free_cpu": 0}})
     idle = host("b", settings={"weights": {"free_memory": 0, "free_cpu": 0}})
     assert weigh_hosts(request(), [busy, idle], fleet(busy, idle)) == {"a": -1.0, "b": 0.0}
+
+
+def test_free_memory_is_that_of_the_kind_that_the_domain_needs() -> None:
+    pages = [{"size_kib": 2048, "mib": 1024}]
+    cells = [{"id": 0, "total_mib": 8704, "free_mib": 8704, "cpus": [0], "pages": [{"size_kib": 2048, "total": 2048, "free": 1536}]}]
+    coming = record("db1", "kvm1", "kvm2", memory_mib=512, hugepages=[{"size_kib": 2048, "mib": 512}])
+    there = host("kvm2", domain("web2", 96), numa_cells=cells, records=[coming])
+    assert raw_weight("free_memory", request(), there) == 4000
+    assert raw_weight("free_memory", request(memory_mib=1024, hugepages=pages), there) == 2560
+    assert raw_weight("free_memory", request(memory_mib=1025, hugepages=pages), there) == 2560 + 4000
+    assert raw_weight("free_memory", request(memory_mib=1024, hugepages=pages), host("kvm2", numa_cells=None)) == 8192
