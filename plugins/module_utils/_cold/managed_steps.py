@@ -12,7 +12,7 @@ killed, the memory is in a file. It is restored from there, paused, only if no h
 
 from __future__ import annotations
 
-from .._model.domain_states import PAUSED, STOPPED_REASONS
+from .._model.domain_states import MIGRATION, PAUSED, STOPPED_REASONS
 from . import steps as st
 
 # The steps that only this kind of move has.
@@ -67,7 +67,7 @@ def _finish(course: st.Course, seen: st.Seen) -> str:
     destination = seen.destination
     if not destination.present or (not destination.active and not seen.destination_saved and destination.reason not in STOPPED_REASONS):
         return st.DOUBT
-    if destination.active and destination.state == PAUSED and seen.image == st.READY:
+    if destination.active and destination.state == PAUSED and (seen.image == st.READY or _has_just_arrived(seen)):
         return SAVE_THERE
     if seen.source.present:
         # An image that both hosts have could be restored on both.
@@ -77,6 +77,11 @@ def _finish(course: st.Course, seen: st.Seen) -> str:
     if seen.image != st.NO_IMAGE:
         return st.REMOVE_IMAGE
     return st.ARRIVED if st.KEEP_FILES in course.done else st.KEEP_FILES
+
+
+def _has_just_arrived(seen: st.Seen) -> bool:
+    """Whether the guest has crossed and its memory is not saved yet, also if the source does not see the file that it holds."""
+    return seen.destination.reason == MIGRATION and seen.source.present and not seen.source_saved
 
 
 def _undo(course: st.Course, seen: st.Seen) -> str:

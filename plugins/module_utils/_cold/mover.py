@@ -305,8 +305,19 @@ class ColdMover:
         error = f"{self._error} " if self._error else ""
         if end == st.STAYED:
             return f"{error}The domain is {seen.source.describe()} on the source, and the destination has no definition of it.{self._describe_loss(seen)}{kept}"
-        held = f" It is {self._cold.image} on the source." if self._cold.resumes_as and seen.image == st.READY else ""
-        return f"{error}{st.describe_doubt(seen)}{held}"
+        return f"{error}{st.describe_doubt(seen)}{self._explain_image(seen)}"
+
+    def _explain_image(self, seen: st.Seen) -> str:
+        """Return where the memory is if the source holds its image, or what to do about an image that it does not see."""
+        image = self._cold.image
+        if self._cold.resumes_as:
+            return f" It is {image} on the source." if seen.image == st.READY else ""
+        if not st.lacks_image(self._course(), seen):
+            return ""
+        return (
+            f" Its memory was restored there from {image}, which the source does not see. Make sure that the source sees the folder, and run the task again. "
+            "If the file is gone, resume the guest at the destination first."
+        )
 
     def _describe_loss(self, seen: st.Seen) -> str:
         """Return that the guest ended before its memory was saved, if it did."""

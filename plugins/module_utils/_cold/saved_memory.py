@@ -59,14 +59,26 @@ def find_image(path: str, uuid: str, host: Host) -> str:
 
     :arg host: whose libvirt reads the image.
     """
-    for state, suffix in _SUFFIXES.items():
-        if os.path.lexists(path + suffix):
-            return state
-    if not os.path.lexists(path):
-        return NO_IMAGE
+    try:
+        for state, suffix in _SUFFIXES.items():
+            if _exists(path + suffix):
+                return state
+        if not _exists(path):
+            return NO_IMAGE
+    except OSError:
+        return UNREADABLE
     if host.read_saved_uuid(path) == uuid:
         return READY
     return INCOMPLETE if _was_never_complete(path) else UNREADABLE
+
+
+def _exists(path: str) -> bool:
+    """Whether there is a file of that name. Raises C(OSError) if its folder does not tell, as on a server that does not answer."""
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
 
 
 def _was_never_complete(path: str) -> bool:

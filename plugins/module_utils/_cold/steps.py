@@ -18,7 +18,7 @@ from __future__ import annotations
 import typing as t
 
 from .._dataclass import dataclass
-from .._model.domain_states import PAUSED, STARTING_UP, STOPPED_REASONS, DomainView
+from .._model.domain_states import MIGRATION, PAUSED, STARTING_UP, STOPPED_REASONS, DomainView
 from .._model.record_parts import OFFLINE, SAVE, SHUTDOWN
 
 # What is in the folder of the saved memory: nothing, an image that libvirt never completed, one that cannot be read, one that can be restored, or one that was
@@ -156,7 +156,7 @@ def _copy(course: Course) -> t.Optional[str]:
 def _finish(course: Course, seen: Seen) -> str:
     """Return the next step of a move whose destination is the owner."""
     destination = seen.destination
-    if not destination.present or seen.image == SPENT_HERE:
+    if not destination.present or seen.image == SPENT_HERE or lacks_image(course, seen):
         return DOUBT
     if not destination.active and seen.image == READY:
         return RESTORE
@@ -173,6 +173,17 @@ def _finish(course: Course, seen: Seen) -> str:
     if seen.image == INCOMPLETE or (seen.image == SPENT_THERE and destination.active):
         return REMOVE_IMAGE
     return ARRIVED if KEEP_FILES in course.done else KEEP_FILES
+
+
+def lacks_image(course: Course, seen: Seen) -> bool:
+    """Whether the destination has restored the memory, and its image, which has to be spent before anything else is done, is not seen.
+
+    The image is only removed when the guest is resumed, or is to stay paused and the definition of the source is gone.
+    """
+    destination = seen.destination
+    is_restored = destination.active and (destination.state, destination.reason) == (PAUSED, MIGRATION) and not seen.source.active
+    is_needed = course.runs_after or seen.source.present
+    return course.method == SAVE and is_restored and is_needed and seen.image not in (READY, SPENT_THERE)
 
 
 def _undo(course: Course, seen: Seen) -> str:

@@ -24,7 +24,8 @@ RUNS = DomainView(present=True, active=True, persistent=True, state=ds.RUNNING, 
 ASLEEP = DomainView(present=True, active=True, persistent=True, state=ds.PAUSED, reason="user")
 SENDING = DomainView(present=True, active=True, persistent=True, state=ds.PAUSED, reason="user", job=ds.JOB_OUTGOING)
 ARRIVING = DomainView(present=True, active=True, state=ds.PAUSED, reason=ds.MIGRATION, job=ds.JOB_INCOMING)
-VIEWS = (NO_ANSWER, NOT_THERE, OFF, BOOTED, GONE, HALTED, RUNS, ASLEEP, SENDING, ARRIVING)
+ARRIVED = DomainView(present=True, active=True, persistent=True, state=ds.PAUSED, reason=ds.MIGRATION)
+VIEWS = (NO_ANSWER, NOT_THERE, OFF, BOOTED, GONE, HALTED, RUNS, ASLEEP, SENDING, ARRIVING, ARRIVED)
 IMAGES = (st.NO_IMAGE, st.INCOMPLETE, st.UNREADABLE, st.READY)
 KEPT = {"done": frozenset({st.KEEP_FILES})}
 UNDOING = {"undoing": True}
@@ -42,6 +43,11 @@ TABLE: list[tuple[dict[str, t.Any], DomainView, DomainView, tuple[bool, bool], s
     ({}, ASLEEP, BOOTED, (False, False), st.READY, ms.MOVE_LIVE),
     ({}, SENDING, ARRIVING, (False, False), st.READY, st.WAIT),
     ({}, GONE, ASLEEP, (False, False), st.READY, ms.SAVE_THERE),
+    # The folder of the held image is not mounted after the source has booted, or cannot be read.
+    ({}, BOOTED, ARRIVED, (False, False), st.NO_IMAGE, ms.SAVE_THERE),
+    ({}, BOOTED, ARRIVED, (False, False), st.UNREADABLE, ms.SAVE_THERE),
+    # A person has started it there, paused, after its memory was saved.
+    ({}, NOT_THERE, ARRIVED, (False, False), st.NO_IMAGE, st.KEEP_FILES),
     ({}, GONE, OFF, (False, True), st.READY, st.UNDEFINE_SOURCE),
     ({"autostart": True}, NOT_THERE, OFF, (False, True), st.READY, st.AUTOSTART),
     ({}, NOT_THERE, OFF, (False, True), st.READY, st.REMOVE_IMAGE),

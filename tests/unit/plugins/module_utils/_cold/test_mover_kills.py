@@ -156,6 +156,39 @@ def test_an_image_may_be_missing_as_long_as_its_folder_is_not_proved(tmp_path: p
     check_end_after_power_cut(pair, ("save", {}), "once the folder is proved")
 
 
+def cut_power_once_restored(pair: Pair) -> None:
+    """Let the source lose its power when the destination has just restored the memory."""
+    pair.on_moment = lambda moment: setattr(pair, "die_at", moment if pair.places().get("kvm2") == ds.PAUSED else None)
+    assert pair.run() is None
+    pair.on_moment = lambda moment: None
+    pair.cut_power()
+    assert (pair.places(), pair.images()) == ({"kvm1": ds.SHUTOFF, "kvm2": ds.PAUSED}, [""])
+
+
+@pytest.mark.parametrize("state", [ds.RUNNING, ds.PAUSED])
+@pytest.mark.parametrize("is_stale", [False, True])
+def test_a_restored_guest_waits_for_its_image_while_the_source_does_not_see_it(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, state: str, is_stale: bool
+) -> None:
+    """The folder is not mounted yet after the boot of the source, or its server has forgotten it."""
+    pair = make_pair(tmp_path, monkeypatch, ("save", {"state": state}), "pair")
+    cut_power_once_restored(pair)
+    unmounted = pair.folder / "unmounted"
+    pair.shared.rename(unmounted)
+    if is_stale:
+        pair.shared.symlink_to(pair.shared)
+    answer = pair.run()
+    assert answer is not None
+    assert answer.record is not None
+    assert (answer.record.status, answer.error_code) == (s.ERROR, "internal"), answer.msg
+    assert "Make sure that the source sees the folder" in answer.msg
+    assert pair.places() == {"kvm1": ds.SHUTOFF, "kvm2": ds.PAUSED}
+    pair.shared.unlink(missing_ok=True)
+    unmounted.rename(pair.shared)
+    pair.run()
+    check_end(pair, ("save", {"state": state}), "once the folder is seen")
+
+
 def draw_fault(pair: Pair, dice: random.Random) -> None:
     """Let something else go wrong during the next run: the destination refuses a call, or does not answer from some moment on."""
     kind, moment = dice.choice(("none", "refusal", "silence")), dice.randint(1, 40)

@@ -52,6 +52,13 @@ def test_an_image_spent_on_the_source_is_told_apart(fleet: FakeFleet, tmp_path: 
     assert sm.find_image(str(path), UUID, fleet.open(LOCAL_URI)) == st.SPENT_HERE
 
 
+def test_an_image_in_a_folder_that_gives_no_answer_is_unreadable(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    """As in a folder of a network file system whose server reports ESTALE or EIO."""
+    folder = tmp_path / "stale"
+    folder.symlink_to(folder)
+    assert sm.find_image(str(folder / "kvmfleet-1.save"), UUID, fleet.open(LOCAL_URI)) == st.UNREADABLE
+
+
 def test_an_image_that_is_gone_cannot_be_spent_or_flushed(tmp_path: pathlib.Path) -> None:
     with pytest.raises(MigrationFailed, match="cannot be renamed"):
         sm.spend_image(str(tmp_path / "gone"), st.SPENT_THERE)

@@ -20,9 +20,10 @@ SAVED = DomainView(present=True, persistent=True, state=ds.SHUTOFF, reason="save
 FRESH = DomainView(present=True, persistent=True, state=ds.SHUTOFF)
 RUNS = DomainView(present=True, active=True, persistent=True, state=ds.RUNNING, reason="booted")
 RESTORED = DomainView(present=True, active=True, persistent=True, state=ds.PAUSED, reason=ds.MIGRATION)
+SUSPENDED = DomainView(present=True, active=True, persistent=True, state=ds.PAUSED, reason="user")
 SAVING = DomainView(present=True, active=True, persistent=True, state=ds.PAUSED, reason="saving")
 BUSY = DomainView(present=True, active=True, persistent=True, state=ds.RUNNING, reason="booted", job=ds.JOB_OTHER)
-VIEWS = (NO_ANSWER, NOT_THERE, OFF, SAVED, FRESH, RUNS, RESTORED, SAVING, BUSY)
+VIEWS = (NO_ANSWER, NOT_THERE, OFF, SAVED, FRESH, RUNS, RESTORED, SUSPENDED, SAVING, BUSY)
 IMAGES = (st.NO_IMAGE, st.INCOMPLETE, st.UNREADABLE, st.READY, st.SPENT_THERE, st.SPENT_HERE)
 
 
@@ -34,6 +35,7 @@ def course(method: str, **how: t.Any) -> st.Course:
 COPIED = {"done": frozenset({st.COPY_FILES})}
 KEPT = {"done": frozenset({st.KEEP_FILES})}
 ADOPTED, UNDOING = {"adopted": True}, {"undoing": True}
+STAYS_PAUSED: dict[str, t.Any] = {"runs_after": False, "ran_before": False}
 TABLE: list[tuple[str, dict[str, t.Any], DomainView, DomainView, str, str]] = [
     ("offline", {}, OFF, NOT_THERE, st.NO_IMAGE, st.DEFINE),
     ("offline", {}, OFF, FRESH, st.NO_IMAGE, st.COPY_FILES),
@@ -67,7 +69,15 @@ TABLE: list[tuple[str, dict[str, t.Any], DomainView, DomainView, str, str]] = [
     ("save", {}, SAVED, RUNS, st.SPENT_THERE, st.UNDEFINE_SOURCE),
     ("save", {}, NOT_THERE, RUNS, st.SPENT_THERE, st.REMOVE_IMAGE),
     ("save", KEPT, NOT_THERE, RUNS, st.NO_IMAGE, st.ARRIVED),
-    ("save", {"runs_after": False, "ran_before": False}, SAVED, RESTORED, st.SPENT_THERE, st.UNDEFINE_SOURCE),
+    ("save", STAYS_PAUSED, SAVED, RESTORED, st.SPENT_THERE, st.UNDEFINE_SOURCE),
+    # The memory was restored, and its image, which may be unspent, is not seen: its folder is not mounted, or cannot be read.
+    ("save", ADOPTED, FRESH, RESTORED, st.NO_IMAGE, st.DOUBT),
+    ("save", ADOPTED, FRESH, RESTORED, st.UNREADABLE, st.DOUBT),
+    ("save", ADOPTED, NOT_THERE, RESTORED, st.NO_IMAGE, st.DOUBT),
+    ("save", STAYS_PAUSED, FRESH, RESTORED, st.NO_IMAGE, st.DOUBT),
+    # The image is removed after the definition of the source; a person has paused the guest since.
+    ("save", STAYS_PAUSED | KEPT, NOT_THERE, RESTORED, st.NO_IMAGE, st.ARRIVED),
+    ("save", KEPT, NOT_THERE, SUSPENDED, st.NO_IMAGE, st.ARRIVED),
     ("save", UNDOING, SAVED, FRESH, st.READY, st.RESTORE_BACK),
     ("save", UNDOING, RESTORED, FRESH, st.READY, st.SPEND_BACK),
     ("save", UNDOING, RESTORED, FRESH, st.SPENT_HERE, st.RESUME_BACK),
