@@ -18,6 +18,8 @@ from .._model.watched_moves import StateFile, Watcher
 from .._run_folder import RUN_FOLDER, state_path, write_json
 from .steps import ARRIVED, STAYED
 
+# Stands among the acts for those that were lost with the state file: any act may have been begun.
+STATE_LOST = "state_lost"
 _STATUSES = {ARRIVED: s.COMPLETED, STAYED: s.FAILED}
 
 
@@ -30,16 +32,18 @@ class ColdJournal:
     def __init__(self, record: MoveRecord, watcher: Watcher, adopted: bool, folder: str = RUN_FOLDER) -> None:
         self._watcher = watcher
         self._folder = folder
-        known = read_state_file(record.domain.uuid, folder) if adopted else None
-        self._is_whole = not adopted
-        self.record = record
+        self.record = self._continue(record) if adopted else record
+
+    def _continue(self, record: MoveRecord) -> MoveRecord:
+        """Return the record with what an earlier process has written down."""
+        known = read_state_file(record.domain.uuid, self._folder)
         if known is not None and known.record.id == record.id:
-            self._is_whole = True
-            self.record = dataclasses.replace(record, acts=known.record.acts, cold=known.record.cold)
+            return dataclasses.replace(record, acts=known.record.acts, cold=known.record.cold)
+        return record if record.has_begun(STATE_LOST) else record.intend(STATE_LOST)
 
     def may_have_begun(self, act: str) -> bool:
-        """Whether that act was begun in this move, as far as this host knows: without the state file of an earlier process, it may have been."""
-        return not self._is_whole or self.record.has_begun(act)
+        """Whether that act was begun in this move, as far as this host knows: once the state file of an earlier process is lost, it may have been."""
+        return self.record.has_begun(STATE_LOST) or self.record.has_begun(act)
 
     def intend(self, act: str) -> None:
         """Write down an act that is about to be done."""

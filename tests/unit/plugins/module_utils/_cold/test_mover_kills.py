@@ -189,6 +189,42 @@ def test_a_restored_guest_waits_for_its_image_while_the_source_does_not_see_it(
     check_end(pair, ("save", {"state": state}), "once the folder is seen")
 
 
+@pytest.mark.parametrize("runs", [2, 3])
+def test_memory_that_may_be_restored_at_a_silent_destination_is_not_restored_by_a_later_run_either(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, runs: int
+) -> None:
+    """The first settling run has no state file, and writes one itself."""
+    pair = make_pair(tmp_path, monkeypatch, ("save", {}), "pair")
+    cut_power_once_restored(pair)
+    pair.destination.go_dark()
+    for _run in range(runs):
+        answer = pair.run()
+        assert answer is not None
+        assert answer.record is not None
+        assert (answer.record.status, pair.guest.state, pair.images()) == (s.ERROR, ds.SHUTOFF, [""])
+    pair.destination.come_back()
+    pair.run()
+    check_end(pair, ("save", {}), "once the destination answers")
+
+
+def test_a_guest_stays_paused_if_a_silent_destination_may_have_its_memory(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = ("offline", {"state": ds.SHUTOFF, "saved": ds.RUNNING})
+    pair = make_pair(tmp_path, monkeypatch, kind, "pair")
+    pair.on_moment = lambda moment: setattr(pair, "die_at", moment if pair.guest.state == ds.PAUSED else None)
+    assert pair.run() is None
+    pair.on_moment = lambda moment: None
+    pair.forget_state()
+    pair.destination.go_dark()
+    for _run in range(2):
+        answer = pair.run()
+        assert answer is not None
+        assert answer.record is not None
+        assert (answer.record.status, pair.guest.state) == (s.ERROR, ds.PAUSED)
+    pair.destination.come_back()
+    pair.run()
+    check_end(pair, kind, "once the destination answers")
+
+
 def draw_fault(pair: Pair, dice: random.Random) -> None:
     """Let something else go wrong during the next run: the destination refuses a call, or does not answer from some moment on."""
     kind, moment = dice.choice(("none", "refusal", "silence")), dice.randint(1, 40)
