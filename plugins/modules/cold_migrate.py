@@ -124,7 +124,8 @@ notes:
   - Nothing is moved if an argument is invalid, a domain is unknown or in a state that the method cannot move, a disk is only on the source, or a destination
     does not answer or lacks what the domain needs.
   - A transient domain has no definition that could move, and is refused (C(not_supported)); M(kvmfleet.migration.live_migrate) moves it. A domain with
-    snapshots or checkpoints is refused with the reason, and so is one with a managed-save image that libvirt cannot read.
+    snapshots or checkpoints is refused with the reason, and so is one with a managed-save image that libvirt cannot read, or with a symbolic link in place of
+    its firmware variables or of a file of its TPM.
   - A domain gets the names that the destination uses (C(kvmfleet_bridge_map) and the like), by the same rules as in
     M(kvmfleet.migration.live_migrate). Its definition, and the one in its saved memory, are rewritten on the hosts. The names of O(save_folder) and of the
     state of a TPM stay the same.

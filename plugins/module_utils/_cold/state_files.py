@@ -20,7 +20,7 @@ from .._libvirt.interface import Folder, Host
 from .._libvirt.values import Permissions
 from .._migration.shared_storage import compare_folders
 from .._model.codec import ABSENT
-from .._model.definition_files import SEPARATE, SHARED, describe_file
+from .._model.definition_files import FILE_LABELS, SEPARATE, SHARED, describe_file
 from .._model.errors import Conflict, Internal, NotFound, NotSupported, Unsafe
 from .._model.record_parts import CopiedFile
 from .._model.resource_maps import IMAGES, Renaming
@@ -36,9 +36,48 @@ _PRIVATE = Permissions(0o600, 0, 0)
 def list_paths(file: NeededFile) -> t.List[str]:
     """Return the regular files of a needed file, which for a TPM is a folder; none if it does not exist yet, because the guest never ran."""
     if file.what == TPM and os.path.isdir(file.path):
-        found = [os.path.join(folder, name) for folder, _folders, names in os.walk(file.path) for name in names if name != _LOCK]
-        return sorted(path for path in found if _is_regular(path))
+        return sorted(path for path in _walk(file.path) if _is_regular(path))
     return [file.path] if file.kind == "file" and _is_regular(file.path) else []
+
+
+def find_irregular(file: NeededFile) -> str:
+    """Return why L(list_paths) does not have all of a needed file, for a sentence about its domain; empty if it has, or if the file does not exist yet.
+
+    A link is not followed: at the destination, the same name may be a link to the same file, or to another one.
+    """
+    if file.kind != "file":
+        return ""
+    try:
+        paths = _walk(file.path, _raise_error) if file.what == TPM and os.path.isdir(file.path) else [file.path]
+        return next(filter(None, (_explain_irregular(file.what, path) for path in paths)), "")
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        return f"its file {error.filename} ({FILE_LABELS[file.what]}) cannot be examined: {error.strerror}."
+
+
+def _explain_irregular(what: str, path: str) -> str:
+    try:
+        mode = os.lstat(path).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    if stat.S_ISREG(mode):
+        return ""
+    named = f"its file {path} ({FILE_LABELS[what]})"
+    if stat.S_ISLNK(mode):
+        return f"{named} is a symbolic link to {os.readlink(path)}. Name that file in its definition, or put it in place of the link."
+    return f"{named} is not a regular file."
+
+
+def _walk(folder: str, on_error: t.Optional[t.Callable[[OSError], None]] = None) -> t.Iterator[str]:
+    """Yield all files of a folder, and links to folders, into which this does not go."""
+    for parent, folders, names in os.walk(folder, onerror=on_error):
+        yield from (os.path.join(parent, name) for name in names if name != _LOCK)
+        yield from filter(os.path.islink, (os.path.join(parent, name) for name in folders))
+
+
+def _raise_error(error: OSError) -> None:
+    raise error
 
 
 def size_of(path: str) -> int:
@@ -60,10 +99,14 @@ def copy_files(files: t.Sequence[NeededFile], destination: Host, uuid: str, reco
     """Copy these files of a domain that is off to the destination, and return those that it now has.
 
     A file that both hosts share is not touched. Another file at the path, which no domain there needs, is set aside next to it. Raises L(Conflict) if a domain
-    needs that file, L(Unsafe) if it is not proved that the hosts do not share it, L(Internal) if what arrived is not what was sent.
+    needs that file, L(Unsafe) if it is not proved that the hosts do not share it, L(NotSupported) for a file that is not a regular one, L(Internal) if what
+    arrived is not what was sent.
 
     :arg renaming: the names that differ at the destination. libvirt chooses the path of a TPM's state itself, so that is the same on both.
     """
+    problem = next(filter(None, map(find_irregular, files)), "")
+    if problem:
+        raise NotSupported(f"The files of domain {uuid} cannot be copied: {problem}", "Nothing was copied.")
     names = renaming or None
     copies = (
         _copy_file(file, path, names.rename(IMAGES, path) if names and file.what == NVRAM else path, destination, uuid, record_id)

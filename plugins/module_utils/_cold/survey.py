@@ -23,7 +23,7 @@ from .._model.watched_moves import SurveyedDomain, SurveyQuestion
 from .._module import Result
 from .._time_limits import limit_questions
 from .saved_memory import find_managed_save, prove_shared_folder
-from .state_files import MAX_BYTES, list_paths, size_of
+from .state_files import MAX_BYTES, find_irregular, list_paths, size_of
 
 _MIB = 1024**2
 
@@ -85,6 +85,9 @@ def find_problem(files: t.Sequence[NeededFile], host: Host) -> str:
             return f"its firmware variables are on the device {file.path}."
         if file.what == TPM and not host.keeps_tpm():
             return "this host's libvirt would delete the state of its TPM when it is undefined (libvirt 8.9 keeps it)."
+        problem = find_irregular(file)
+        if problem:
+            return problem
     size = _total_size(files)
     if size > MAX_BYTES:
         return f"its firmware variables and TPM state have {-(-size // _MIB)} MiB, more than {MAX_BYTES // _MIB} MiB."

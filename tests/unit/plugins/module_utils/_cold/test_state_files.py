@@ -9,7 +9,7 @@ import pathlib
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._cold import state_files
-from ansible_collections.kvmfleet.migration.plugins.module_utils._cold.state_files import copy_files, list_paths, remove_copies
+from ansible_collections.kvmfleet.migration.plugins.module_utils._cold.state_files import copy_files, find_irregular, list_paths, remove_copies
 from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.values import Permissions
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import Disk
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Internal, NotSupported, Unsafe
@@ -118,6 +118,46 @@ def test_a_tpm_has_all_files_of_its_folder_but_the_lock(tmp_path: pathlib.Path) 
     assert found == [str(folder / "tpm2-00.permall"), str(folder / "tpm2-00.volatilestate")]
     assert list_paths(NeededFile("nvram", "file", str(tmp_path / "missing"))) == []
     assert list_paths(NeededFile("nvram", "network", str(folder / "tpm2-00.permall"))) == []
+
+
+def test_variables_behind_a_link_are_not_left_behind(site: Site) -> None:
+    elsewhere = site.here.parent / "web1_VARS.fd"
+    site.path.rename(elsewhere)
+    site.path.symlink_to(elsewhere)
+    with pytest.raises(NotSupported, match=f"is a symbolic link to {elsewhere}"):
+        copy_files([site.file], site.host, UUID, RECORD)
+    assert site.names() == []
+
+
+@pytest.mark.parametrize("is_folder", [False, True])
+def test_the_state_of_a_tpm_behind_a_link_is_not_left_behind(site: Site, is_folder: bool) -> None:
+    folder, elsewhere = site.here / UUID, site.here.parent / "elsewhere"
+    folder.mkdir()
+    elsewhere.mkdir()
+    (elsewhere / "tpm2-00.permall").write_bytes(b"keys")
+    if is_folder:
+        (folder / "tpm2").symlink_to(elsewhere)
+    else:
+        (folder / "tpm2-00.permall").symlink_to(elsewhere / "tpm2-00.permall")
+    with pytest.raises(NotSupported, match="is a symbolic link to"):
+        copy_files([site.file, NeededFile("tpm", "file", str(folder))], site.host, UUID, RECORD)
+    # Nothing is copied before all files are known to be complete.
+    assert site.names() == []
+
+
+def test_a_folder_that_is_reached_by_a_link_is_copied(site: Site) -> None:
+    (site.here.parent / "link").symlink_to(site.here)
+    site.fleet.destination.folders[str(site.here.parent / "link")] = DirectoryFolder(site.there)
+    copy_files([NeededFile("nvram", "file", str(site.here.parent / "link/web1_VARS.fd"))], site.host, UUID, RECORD)
+    assert (site.there / "web1_VARS.fd").read_bytes() == b"variables"
+
+
+def test_what_is_no_regular_file_is_named(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    assert find_irregular(NeededFile("nvram", "file", str(tmp_path))) == f"its file {tmp_path} (firmware variables) is not a regular file."
+    assert "cannot be examined" in find_irregular(NeededFile("nvram", "file", str(tmp_path / "loop/web1_VARS.fd")))
+    assert find_irregular(NeededFile("nvram", "file", str(tmp_path / "missing"))) == ""
+    assert find_irregular(NeededFile("nvram", "network", "")) == ""
 
 
 def test_only_unchanged_copies_are_removed(site: Site) -> None:

@@ -52,6 +52,16 @@ def test_what_cannot_be_copied_is_named(fleet: FakeFleet, os: str, devices: str,
     assert traits.problem == problem
 
 
+def test_a_link_in_place_of_the_variables_is_named(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    variables, elsewhere = tmp_path / "web1_VARS.fd", tmp_path / "shared_VARS.fd"
+    elsewhere.write_bytes(b"12345")
+    variables.symlink_to(elsewhere)
+    traits = read_traits(fleet.open(LOCAL_URI), guest(fleet, f"<nvram>{variables}</nvram>"), SurveyQuestion(None, UUID, (THERE,)), fleet.open)
+    assert traits is not None
+    assert f"its file {variables} (firmware variables) is a symbolic link to {elsewhere}." in traits.problem
+    assert "in its definition" in traits.problem
+
+
 def test_a_libvirt_that_deletes_the_state_of_a_tpm_is_named(fleet: FakeFleet) -> None:
     fleet.source.versions["libvirt"] = 8008000
     domain = guest(fleet, devices="<tpm><backend type='emulator'/></tpm>")
