@@ -13,7 +13,7 @@ import typing as t
 from .._dataclass import dataclass
 from .._libvirt.interface import Host, OpenHost
 from .._model.domain_states import NO_ANSWER, DomainView
-from .._model.errors import Unreachable
+from .._model.errors import KvmfleetError, Unreachable
 from .._model.records import MoveRecord
 from .._model.references import HostRef
 
@@ -34,7 +34,7 @@ class HostView:
     domain: DomainView
     autostart: bool = False
     saved: bool = False
-    error: t.Optional[Unreachable] = None
+    error: t.Optional[KvmfleetError] = None
 
 
 @dataclass
@@ -60,7 +60,7 @@ class MoveHosts:
         return self._connect(self.destination_uri)
 
     def view(self, uri: str) -> HostView:
-        """Return what the host shows of the domain. One that does not answer is asked again for a while."""
+        """Return what the host shows of the domain. One that does not answer, or with an error, is asked again for a while."""
         deadline, uuid = self.clock() + SILENT_SECONDS, self.record.domain.uuid
         while True:
             try:
@@ -69,7 +69,7 @@ class MoveHosts:
                 if not view.present:
                     return HostView(view)
                 return HostView(view, host.find_domain(uuid=uuid).autostart, host.has_managed_save(uuid))
-            except Unreachable as error:
+            except KvmfleetError as error:
                 self._forget(uri)
                 if self.clock() > deadline:
                     return HostView(NO_ANSWER, error=error)

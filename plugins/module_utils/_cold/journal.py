@@ -3,15 +3,22 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""The state file of a cold move: its record with every act, which is written before the act. It is lost when the host boots, unlike what the acts have done."""
+"""The state file of a cold move: its record with every act, which is written before the act.
+
+It is lost when the host boots, or when there is no space for it, unlike what the acts have done. Without it, every act may have been begun.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import os
 import typing as t
 
 from .._live_watchers import read_state_file
 from .._model import statuses as s
+from .._model.codec import JsonObject
+from .._model.errors import Internal
 from .._model.record_parts import ColdMove, Result
 from .._model.records import MoveRecord
 from .._model.watched_moves import StateFile, Watcher
@@ -45,8 +52,18 @@ class ColdJournal:
         """Whether that act was begun in this move, as far as this host knows: once the state file of an earlier process is lost, it may have been."""
         return self.record.has_begun(STATE_LOST) or self.record.has_begun(act)
 
+    def begin(self) -> None:
+        """Write the record before the first act. Raises L(Internal) if there is no space: then nothing may be started."""
+        try:
+            write_json(self._path, self._describe())
+        except OSError as error:
+            raise Internal(
+                f"The state of the move of domain {self.record.domain.name} cannot be written under {self._folder}: {error.strerror}.",
+                "Nothing was started. Free space there, on the source host, then run the task again.",
+            ) from error
+
     def intend(self, act: str) -> None:
-        """Write down an act that is about to be done."""
+        """Write down an act that is about to be done. Raises C(OSError) if a state file stays that does not have it."""
         self._write(self.record.intend(act))
 
     def note_cold(self, **changes: t.Any) -> None:
@@ -54,13 +71,26 @@ class ColdJournal:
         self._write(dataclasses.replace(self.record, cold=dataclasses.replace(self.record.cold or ColdMove(False), **changes)))
 
     def finish(self, end: str, detail: str, result: t.Optional[Result]) -> MoveRecord:
-        """Write the last status, and return the record."""
+        """Write the last status if there is space, and return the record."""
         status = _STATUSES.get(end, s.ERROR)
         by = f"cold mover pid {self._watcher.pid}"
         ended = self.record.note(status, by, detail) if status == self.record.status else self.record.advance(status, by, detail)
-        self._write(dataclasses.replace(ended, result=result) if result else ended)
+        with contextlib.suppress(OSError):
+            self._write(dataclasses.replace(ended, result=result) if result else ended)
         return self.record
 
     def _write(self, record: MoveRecord) -> None:
+        """Write the record. Without space, the move goes on without a state file: an old one would prove that what it lacks was never begun."""
         self.record = record
-        write_json(state_path(record.domain.uuid, self._folder), StateFile(record, self._watcher).as_json())
+        try:
+            write_json(self._path, self._describe())
+        except OSError:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._path)
+
+    @property
+    def _path(self) -> str:
+        return state_path(self.record.domain.uuid, self._folder)
+
+    def _describe(self) -> JsonObject:
+        return StateFile(self.record, self._watcher).as_json()

@@ -24,7 +24,7 @@ from .._migration.rewriting import rewrite_definition
 from .._model.cleanup import QuarantinedFile
 from .._model.cold_moves import ColdAnswer, ColdOrder
 from .._model.definition_files import SHARED, list_needed_files
-from .._model.domain_states import RUNNING
+from .._model.domain_states import NO_ANSWER, RUNNING
 from .._model.errors import Internal, KvmfleetError, MigrationFailed, NotSupported
 from .._model.libvirt_formats import parse_libvirt_xml
 from .._model.record_parts import LIVE, PERSISTENT, SAVE, ColdMove, CopiedFile, Result
@@ -34,7 +34,7 @@ from .._run_folder import RUN_FOLDER, note_own_act
 from . import managed_steps
 from . import steps as st
 from .definitions import find_lost
-from .hosts import MoveHosts
+from .hosts import HostView, MoveHosts
 from .journal import ColdJournal
 from .saved_memory import check_unsaved, choose_format, find_image, hold_image, prove_shared_folder, remove_image, spend_image, sync_image
 from .state_files import copy_files, remove_copies
@@ -98,9 +98,9 @@ class ColdMover:
 
     def _take_step(self, step: str) -> None:
         self._tries[step] = self._tries.get(step, 0) + 1
-        self.journal.intend(step)
-        self.step(f"before {step}")
         try:
+            self.journal.intend(step)
+            self.step(f"before {step}")
             self._acts()[step]()
             self._done.add(step)
         except KvmfleetError as error:
@@ -155,10 +155,13 @@ class ColdMover:
     def _look(self) -> st.Seen:
         """Return what both hosts show now."""
         source, destination = self.hosts.view(self.hosts.source_uri), self.hosts.view(self.hosts.destination_uri)
-        self._error = self._error or source.error or destination.error
         image = st.NO_IMAGE
         if self._cold.image and source.domain.answered:
-            image = find_image(str(self._cold.image), self.order.uuid, self.hosts.source)
+            try:
+                image = find_image(str(self._cold.image), self.order.uuid, self.hosts.source)
+            except KvmfleetError as error:
+                source = HostView(NO_ANSWER, error=error)
+        self._error = self._error or source.error or destination.error
         seen = st.Seen(source.domain, destination.domain, source.autostart, destination.autostart, image, source.saved, destination.saved)
         return dataclasses.replace(seen, folder_proved=self._is_folder_proved()) if st.needs_folder_proof(self._course(), seen) else seen
 

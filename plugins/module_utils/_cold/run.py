@@ -20,13 +20,14 @@ from .._live_watchers import identify_watcher, read_state_file
 from .._model import statuses as s
 from .._model.codec import Json, decode, encode
 from .._model.cold_moves import ColdAnswer, ColdOrder
-from .._model.errors import Conflict, KvmfleetError, MigrationFailed
+from .._model.errors import Conflict, Internal, KvmfleetError, MigrationFailed
 from .._model.references import HostRef
 from .._module import Result, require_local, require_root
 from .._run_folder import RUN_FOLDER, AlreadyWatched, Ownership, is_newest, prepare_run_folder
 from .hosts import MoveHosts
 from .journal import ColdJournal
 from .mover import ColdMover
+from .steps import DOUBT
 
 # How many domains move at the same time.
 PARALLEL = 4
@@ -57,7 +58,7 @@ def carry_out_order(uri: str, order: ColdOrder, open_one: OpenHost = open_host, 
     try:
         _check_source(open_one(uri), order)
         ownership = _take_lock(order, folder)
-    except KvmfleetError as error:
+    except (KvmfleetError, OSError) as error:
         return _refuse_order(order, error)
     try:
         return _carry_out_locked(uri, order, ownership, open_one, folder)
@@ -72,13 +73,18 @@ def _carry_out_locked(uri: str, order: ColdOrder, ownership: Ownership, open_one
             return ended
         order = dataclasses.replace(order, adopt=True)
     try:
-        generation = _begin_record(ownership, order)
-    except KvmfleetError as error:
+        record = order.record.raise_generation(_begin_record(ownership, order))
+        journal = ColdJournal(record, identify_watcher(str(uuid.uuid4())), order.adopt, folder)
+        if not order.adopt:
+            journal.begin()
+    except (KvmfleetError, OSError) as error:
         return _refuse_order(order, error)
-    record = order.record.raise_generation(generation)
-    journal = ColdJournal(record, identify_watcher(str(uuid.uuid4())), order.adopt, folder)
     hosts = MoveHosts(record, uri, order.destination_uri, open_one, time.monotonic, time.sleep)
-    return ColdMover(order, journal, hosts, folder).carry_out()
+    try:
+        return ColdMover(order, journal, hosts, folder).carry_out()
+    except (KvmfleetError, OSError) as error:
+        record = journal.finish(DOUBT, f"The move ended early: {str(error).rstrip('.')}. Run the task again: it verifies on both hosts what was done.", None)
+        return ColdAnswer(order.uuid, record, Internal.error_code, record.last_detail)
 
 
 def _is_repeated(order: ColdOrder, folder: str) -> bool:
@@ -86,7 +92,9 @@ def _is_repeated(order: ColdOrder, folder: str) -> bool:
     return not order.adopt and is_newest(order.record.record_id, order.record.generation, order.uuid, folder)
 
 
-def _refuse_order(order: ColdOrder, error: KvmfleetError) -> ColdAnswer:
+def _refuse_order(order: ColdOrder, error: t.Union[KvmfleetError, OSError]) -> ColdAnswer:
+    if isinstance(error, OSError):
+        error = Internal(f"The move of domain {order.name} cannot begin on its source: {error}.", "Nothing was changed. Correct this, and run the task again.")
     return ColdAnswer(order.uuid, None, error.error_code, str(error))
 
 

@@ -6,21 +6,23 @@
 
 from __future__ import annotations
 
+import errno
 import pathlib
 import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._cold import mover
+from ansible_collections.kvmfleet.migration.plugins.module_utils._cold import journal, mover
 from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.saved_memory import SAVED_FOLDER
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states as ds
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.cold_moves import ColdAnswer
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import Disk
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import MigrationFailed
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Internal, MigrationFailed, Unreachable
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import UUID
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.folder import DirectoryFolder
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.host import FakeHost
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.machine import FakeMachine
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.saved import resumes_running
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._cold.pair import FLAGS, Killed, Pair
 
@@ -264,3 +266,60 @@ def test_memory_goes_back_to_a_file_if_the_destination_is_lost_before_it_could_r
     pair.fleet.before_call = lambda machine, call: None
     assert run(pair).record.status == s.COMPLETED
     assert (pair.places(), pair.saved()) == ({"kvm2": ds.SHUTOFF}, {"kvm1": [], "kvm2": ["web1.save"]})
+
+
+def refuse_to_write(path: str, document: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device", path)
+
+
+KINDS: list[tuple[str, dict[str, t.Any]]] = [("save", {}), ("shutdown", {"start": True}), ("offline", {"state": ds.SHUTOFF, "saved": ds.RUNNING})]
+
+
+@pytest.mark.parametrize(("method", "how"), KINDS)
+def test_a_full_run_folder_does_not_stop_a_move(make: Make, monkeypatch: pytest.MonkeyPatch, method: str, how: dict[str, t.Any]) -> None:
+    pair = make(method, **how)
+    pair.on_moment = lambda moment: monkeypatch.setattr(journal, "write_json", refuse_to_write) if pair.at(pair.destination) else None
+    answer = run(pair)
+    assert (answer.record.status, list(pair.places()), answer.error_code) == (s.COMPLETED, ["kvm2"], None)
+    assert acts(pair)[-1] == "keep_files"
+    # A state file without the newest acts would prove that they were never begun.
+    assert not list((pair.folder / "run").glob(f"{UUID}.json"))
+
+
+def test_what_a_full_run_folder_could_not_take_is_assumed_by_the_next_run(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = make("save")
+
+    def die(machine: FakeMachine, call: str) -> None:
+        if call == "save":
+            full.setattr(journal, "write_json", refuse_to_write)
+        if call == "restore":
+            raise Killed
+
+    pair.fleet.before_call = die
+    with monkeypatch.context() as full:
+        assert pair.run() is None
+    pair.fleet.before_call = lambda machine, call: None
+    pair.destination.go_dark()
+    answer = run(pair)
+    assert (answer.record.status, pair.guest.state, pair.images()) == (s.ERROR, ds.SHUTOFF, [""])
+
+
+@pytest.mark.parametrize("name", ["kvm1", "kvm2"])
+def test_an_error_of_a_host_that_is_asked_leaves_the_move_to_the_next_run(make: Make, name: str) -> None:
+    pair = make("offline", state=ds.SHUTOFF)
+    machine = pair.fleet.machines[name]
+    machine.refuse["view"] = Internal("Failed to read the state of domain web1.")
+    answer = run(pair)
+    assert (answer.record.status, answer.error_code, pair.places()) == (s.ERROR, "internal", {"kvm1": ds.SHUTOFF})
+    assert "Failed to read the state of domain web1." in answer.msg
+    machine.refuse.clear()
+    assert run(pair).record.status == s.COMPLETED
+
+
+def test_an_image_that_libvirt_does_not_read_in_time_leaves_the_move_to_the_next_run(make: Make) -> None:
+    pair = make("save")
+    pair.source.refuse["read_saved_uuid"] = Unreachable("Failed to read the image: no answer.")
+    answer = run(pair)
+    assert (answer.record.status, pair.guest.state, pair.images()) == (s.ERROR, ds.SHUTOFF, [""])
+    pair.source.refuse.clear()
+    assert run(pair).record.status == s.COMPLETED

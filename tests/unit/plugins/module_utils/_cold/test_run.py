@@ -7,15 +7,18 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import pathlib
 import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._cold import hosts, run
+from ansible_collections.kvmfleet.migration.plugins.module_utils._cold import hosts, journal, run
+from ansible_collections.kvmfleet.migration.plugins.module_utils._cold.mover import ColdMover
 from ansible_collections.kvmfleet.migration.plugins.module_utils._cold.run import carry_out_order
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states as ds
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.cold_moves import ColdAnswer, ColdOrder
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import MigrationFailed
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
@@ -129,3 +132,49 @@ def test_another_host_under_the_uri_of_the_destination_gets_nothing(pair: Pair) 
     assert answer.record is not None
     assert (answer.record.status, answer.error_code, pair.places()) == (s.ERROR, "internal", {"kvm1": ds.SHUTOFF})
     assert "Another host than kvm2 answers" in answer.msg
+
+
+OTHER = "7b7e8cf2-6f4e-4d53-b1a7-0a7d2b1f0c02"
+
+
+def refuse_to_write(path: str, document: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device", path)
+
+
+def test_nothing_is_changed_without_space_for_the_state_file(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal, "write_json", refuse_to_write)
+    answer = carry_out(pair, status=s.RUNNING)
+    assert (answer.record, answer.error_code, pair.places()) == (None, "internal", {"kvm1": ds.SHUTOFF})
+    assert "No space left on device. Nothing was started. Free space there" in answer.msg
+    # The end of a move that was begun before needs none.
+    assert carry_out(pair, adopt=True, status=s.RUNNING).record is not None
+    assert pair.places() == {"kvm2": ds.SHUTOFF}
+
+
+def test_a_lock_that_cannot_be_made_is_reported(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(domain_uuid: str, folder: str) -> Ownership:
+        raise OSError(errno.ENOSPC, "No space left on device", f"{folder}/{domain_uuid}.lock")
+
+    monkeypatch.setattr(run, "Ownership", refuse)
+    answer = carry_out(pair)
+    assert (answer.record, answer.error_code) == (None, "internal")
+    assert f"cannot begin on its source: [Errno 28] No space left on device: '{pair.folder}/run/{UUID}.lock'. Nothing was changed." in answer.msg
+
+
+def test_an_error_in_one_move_does_not_hide_the_answers_of_the_others(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(mover: ColdMover) -> ColdAnswer:
+        if mover.order.uuid == UUID:
+            raise OSError(errno.EIO, "Input/output error", "/run/kvmfleet")
+        return ColdAnswer(mover.order.uuid, mover.journal.record, None, "")
+
+    monkeypatch.setattr(ColdMover, "carry_out", fail)
+    monkeypatch.setattr(run, "require_root", lambda: None)
+    monkeypatch.setattr(run, "prepare_run_folder", lambda: None)
+    folder = str(pair.folder / "run")
+    one = ColdOrder(dataclasses.replace(pair.record, status=s.RUNNING), THERE, adopt=False)
+    other = dataclasses.replace(one, record=dataclasses.replace(one.record, domain=dataclasses.replace(one.record.domain, uuid=OTHER)))
+    monkeypatch.setattr(run, "carry_out_order", lambda uri, order: carry_out_order(uri, order, pair.fleet.open, folder))
+    failed, ended = run.carry_out_moves(LOCAL_URI, {"orders": encode([one, other])})["answers"]
+    assert (failed["uuid"], failed["record"]["status"], failed["error_code"]) == (UUID, s.ERROR, "internal")
+    assert "The move ended early: [Errno 5] Input/output error: '/run/kvmfleet'" in failed["msg"]
+    assert (ended["uuid"], ended["record"]["status"], ended["error_code"]) == (OTHER, s.RUNNING, None)
