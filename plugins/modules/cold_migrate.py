@@ -228,6 +228,7 @@ migrations:
           description:
             - The files with state of the guest that were copied, with the checksum that was found at the destination.
             - A file with another path at the destination also has C(destination_path).
+            - A file that both hosts share, and an equal one that the destination had before, are not copied.
           type: list
           elements: dict
           sample:
@@ -236,7 +237,7 @@ migrations:
               bytes: 540672
               sha256: 6b86b273ff34fce19d6b804eff5a3f5747ada4eaa22f1d49c01e52ddb7875b4b
         kept:
-          description: Where the source keeps the definition and these files.
+          description: Where the source keeps the definition and these files. A file that another of its domains needs stays where it is.
           type: list
           elements: str
           sample: [/var/lib/kvmfleet/quarantine/2c0a4f3e-8d5b-4b3f-a1d7-4f9f5f1e2b10/definition.xml]

@@ -17,7 +17,7 @@ import typing as t
 
 from .._dataclass import dataclass
 from .._domains.shutting_down import DomainShutdown
-from .._evacuation.quarantine import Quarantine
+from .._evacuation.quarantine import Quarantine, is_moved
 from .._facts.mounts import innermost_mount, read_mounts
 from .._host_identity import read_host_id
 from .._migration.rewriting import rewrite_definition
@@ -37,7 +37,7 @@ from .definitions import find_lost
 from .hosts import HostView, MoveHosts
 from .journal import ColdJournal
 from .saved_memory import check_unsaved, choose_format, find_image, hold_image, prove_shared_folder, remove_image, spend_image, sync_image
-from .state_files import copy_files, remove_copies
+from .state_files import copy_files, find_users, remove_copies
 
 # A job of libvirt that is waited for: saving or restoring the memory of a large guest.
 WAIT_SECONDS = 3600.0
@@ -216,8 +216,13 @@ class ColdMover:
 
     def _copy_files(self) -> None:
         files = self._list_files(self.hosts.source.read_whole_definition(self.order.uuid, True))
-        copies = copy_files(files, self.hosts.destination, self.order.uuid, self.journal.record.record_id, self._cold.renaming or None)
+        record, destination, renaming = self.journal.record, self.hosts.destination, self._cold.renaming or None
+        copies = copy_files(files, destination, self.order.uuid, record.record_id, renaming, self._copied_files(), self._note_copy)
         self.journal.note_cold(files=tuple(copies))
+
+    def _note_copy(self, copied: CopiedFile) -> None:
+        others = (known for known in self._copied_files() if known.path != copied.path)
+        self.journal.note_cold(files=(*others, copied))
 
     @staticmethod
     def _list_files(definition: str) -> t.List[NeededFile]:
@@ -244,15 +249,18 @@ class ColdMover:
         self._runs_at = self.clock()
 
     def _keep_files(self) -> None:
-        """Move the source's files to where it keeps the definition."""
+        """Move the source's files to where it keeps the definition. One that another domain of the source needs stays."""
         quarantine = self._keeper
         manifest = quarantine.read_manifest()
         if manifest is None:
             return
-        for file in [file for file in manifest.items if not _try_move(quarantine, file)]:
+        for file in [file for file in manifest.items if self._is_needed_by_others(file) or not _try_move(quarantine, file)]:
             quarantine.drop_file(file)
         manifest = quarantine.mark_complete()
         self.journal.note_cold(kept=tuple(filter(None, [manifest.definition, *(file.destination for file in manifest.items)])))
+
+    def _is_needed_by_others(self, file: QuarantinedFile) -> bool:
+        return not is_moved(file) and bool(find_users(self.hosts.source, self.order.uuid, file.source))
 
     def _start_paused(self) -> None:
         note_own_act(self.order.uuid, self.run_folder)

@@ -22,6 +22,7 @@ from .._migration.shared_storage import compare_folders
 from .._model.codec import ABSENT
 from .._model.definition_files import FILE_LABELS, SEPARATE, SHARED, describe_file
 from .._model.errors import Conflict, Internal, NotFound, NotSupported, Unsafe
+from .._model.libvirt_formats import parse_libvirt_xml
 from .._model.record_parts import CopiedFile
 from .._model.resource_maps import IMAGES, Renaming
 from .._model.saved_domains import NVRAM, TPM, NeededFile
@@ -95,46 +96,85 @@ def _is_regular(path: str) -> bool:
         return False
 
 
-def copy_files(files: t.Sequence[NeededFile], destination: Host, uuid: str, record_id: str, renaming: t.Optional[Renaming] = None) -> t.List[CopiedFile]:
-    """Copy these files of a domain that is off to the destination, and return those that it now has.
+def copy_files(
+    files: t.Sequence[NeededFile],
+    destination: Host,
+    uuid: str,
+    record_id: str,
+    renaming: t.Optional[Renaming] = None,
+    known: t.Sequence[CopiedFile] = (),
+    note: t.Callable[[CopiedFile], None] = lambda copied: None,
+) -> t.List[CopiedFile]:
+    """Copy these files of a domain that is off to the destination, and return those that this move has written there.
 
-    A file that both hosts share is not touched. Another file at the path, which no domain there needs, is set aside next to it. Raises L(Conflict) if a domain
-    needs that file, L(Unsafe) if it is not proved that the hosts do not share it, L(NotSupported) for a file that is not a regular one, L(Internal) if what
-    arrived is not what was sent.
+    A file that both hosts share is not touched, and neither is an equal one that was there before. Another file at the path is set aside next to it. Raises
+    L(Conflict) if another domain there needs the file, L(Unsafe) if it is not proved that the hosts do not share it, L(NotSupported) for a file that is not a
+    regular one, L(Internal) if what arrived is not what was sent.
 
     :arg renaming: the names that differ at the destination. libvirt chooses the path of a TPM's state itself, so that is the same on both.
+    :arg known: what an earlier process of the move has noted.
+    :arg note: called with each file before it is written.
     """
     problem = next(filter(None, map(find_irregular, files)), "")
     if problem:
         raise NotSupported(f"The files of domain {uuid} cannot be copied: {problem}", "Nothing was copied.")
+    copier = _Copier(destination, uuid, record_id, known, note)
     names = renaming or None
-    copies = (
-        _copy_file(file, path, names.rename(IMAGES, path) if names and file.what == NVRAM else path, destination, uuid, record_id)
-        for file in files
-        for path in list_paths(file)
-    )
+    copies = (copier.copy_file(file, path, names.rename(IMAGES, path) if names and file.what == NVRAM else path) for file in files for path in list_paths(file))
     return [copied for copied in copies if copied is not None]
 
 
-def _copy_file(file: NeededFile, path: str, there: str, destination: Host, uuid: str, record_id: str) -> t.Optional[CopiedFile]:
-    """:arg there: the path at the destination."""
-    folder_path, name = os.path.split(there)
-    _make_missing(folder_path, _permissions_of(os.path.dirname(path)), destination)
-    with destination.open_folder(folder_path) as folder:
-        finding = compare_folders(path, folder)
-        if finding.verdict == SHARED:
-            return None
-        if finding.verdict != SEPARATE:
-            raise Unsafe(f"{describe_file(file.what, path)} may be the file of the destination: {finding.why}.", "Nothing was copied.")
-        content = _read_content(path)
-        folder.refresh_listing()
-        existing = _read_existing(folder, name)
-        if existing != content:
+class _Copier(t.NamedTuple):
+    """Copies single files of a domain; see L(copy_files) for its fields."""
+
+    destination: Host
+    uuid: str
+    record_id: str
+    known: t.Sequence[CopiedFile]
+    note: t.Callable[[CopiedFile], None]
+
+    def copy_file(self, file: NeededFile, path: str, there: str) -> t.Optional[CopiedFile]:
+        """Return the file if this move has written it; null for one that is shared, or that the destination had before.
+
+        :arg there: the path at the destination.
+        """
+        folder_path, name = os.path.split(there)
+        _make_missing(folder_path, _permissions_of(os.path.dirname(path)), self.destination)
+        with self.destination.open_folder(folder_path) as folder:
+            finding = compare_folders(path, folder)
+            if finding.verdict == SHARED:
+                return None
+            if finding.verdict != SEPARATE:
+                raise Unsafe(f"{describe_file(file.what, path)} may be the file of the destination: {finding.why}.", "Nothing was copied.")
+            content = _read_content(path)
+            folder.refresh_listing()
+            copied = CopiedFile(file.what, path, len(content), _checksum(content), there if there != path else ABSENT)
+            existing = _read_existing(folder, name)
+            if existing == content and copied in self.known:
+                return copied
+            self._check_unused(there)
+            if existing == content:
+                return None
+            self.note(copied)
             if existing is not None:
-                _set_aside(folder, name, there, destination, uuid, record_id)
-            _write_copy(folder, name, content, _permissions_of(path), record_id)
-        copied = CopiedFile(file.what, path, len(content), _checksum(content), there if there != path else ABSENT)
-        return _verify_copy(copied, folder, name)
+                folder.copy_file(name, f"{name}.before-{self.record_id}", _PRIVATE)
+                folder.remove_file(name)
+            _write_copy(folder, name, content, _permissions_of(path), self.record_id)
+            return _verify_copy(copied, folder, name)
+
+    def _check_unused(self, there: str) -> None:
+        users = find_users(self.destination, self.uuid, there)
+        if users:
+            raise Conflict(f"Domain {users[0]} at the destination needs the file {there}, too.", "Give one of the two another path. Nothing was copied.")
+
+
+def find_users(host: Host, uuid: str, path: str) -> t.List[str]:
+    """Return the names of the domains of a host, other than the one with that UUID, whose definitions have the path of that file."""
+    return [name for known, name, xml in host.iterate_definitions() if known != uuid and _has_path(xml, path)]
+
+
+def _has_path(xml: str, path: str) -> bool:
+    return any(path in ((element.text or "").strip(), *element.attrib.values()) for element in parse_libvirt_xml(xml, "a domain definition").iter())
 
 
 def _make_missing(folder_path: str, permissions: Permissions, destination: Host) -> None:
@@ -173,14 +213,6 @@ def _read_content(path: str) -> bytes:
 def _read_existing(folder: Folder, name: str) -> t.Optional[bytes]:
     """Return what the destination has under that name; null for nothing."""
     return folder.read_piece(name, 0, MAX_BYTES + 1) if folder.find_volume(name) is not None else None
-
-
-def _set_aside(folder: Folder, name: str, path: str, destination: Host, uuid: str, record_id: str) -> None:
-    users = [other for known, other, xml in destination.iterate_definitions() if known != uuid and path in xml]
-    if users:
-        raise Conflict(f"The destination has a file {path}, which domain {users[0]} needs.", "Give one of the two another path. Nothing was copied.")
-    folder.copy_file(name, f"{name}.before-{record_id}", _PRIVATE)
-    folder.remove_file(name)
 
 
 def _write_copy(folder: Folder, name: str, content: bytes, permissions: Permissions, record_id: str) -> None:

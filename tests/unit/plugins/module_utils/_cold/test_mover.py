@@ -14,6 +14,7 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._cold import journal, mover
 from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.saved_memory import SAVED_FOLDER
+from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.values import Permissions
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states as ds
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.cold_moves import ColdAnswer
@@ -24,7 +25,7 @@ from ansible_collections.kvmfleet.migration.tests.unit.fakes.folder import Direc
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.host import FakeHost
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.machine import FakeMachine
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.saved import resumes_running
-from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._cold.pair import FLAGS, Killed, Pair
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._cold.pair import FLAGS, VARIABLES, Killed, Pair
 
 Make = t.Callable[..., Pair]
 
@@ -142,6 +143,39 @@ def test_a_file_that_another_domain_needs_leaves_the_guest_as_it_was(make: Make)
     assert (answer.record.status, answer.error_code) == (s.FAILED, "conflict")
     # It was shut down, and is started again, as the move was to do at the destination.
     assert (pair.places(), pair.guest.autostart) == ({"kvm1": ds.RUNNING}, True)
+
+
+def test_undoing_keeps_an_equal_file_that_was_there_before(make: Make) -> None:
+    pair = make("save")
+    (pair.folder / "kvm2/web1_VARS.fd").write_bytes(VARIABLES)
+    pair.destination.refuse["restore"] = MigrationFailed("Failed to restore.")
+    assert run(pair).record.status == s.FAILED
+    assert (pair.folder / "kvm2/web1_VARS.fd").read_bytes() == VARIABLES
+
+
+def test_a_copy_of_a_process_that_was_killed_is_removed_when_the_move_is_undone(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = make("save")
+    copy_file = DirectoryFolder.copy_file
+
+    def copy_and_die(folder: DirectoryFolder, name: str, new_name: str, permissions: Permissions) -> None:
+        copy_file(folder, name, new_name, permissions)
+        raise Killed
+
+    with monkeypatch.context() as once:
+        once.setattr(DirectoryFolder, "copy_file", copy_and_die)
+        assert pair.run() is None
+    pair.destination.refuse["restore"] = MigrationFailed("Failed to restore.")
+    assert run(pair).record.status == s.FAILED
+    assert not (pair.folder / "kvm2/web1_VARS.fd").exists()
+
+
+def test_variables_that_another_domain_of_the_source_needs_stay_there(make: Make) -> None:
+    pair = make("offline", state=ds.SHUTOFF)
+    pair.fleet.guest("clone", "7b7e8cf2-6f4e-4d53-b1a7-0a7d2b1f0c02", definition=f"<domain><os><nvram>{pair.variables}</nvram></os></domain>")
+    assert run(pair).record.status == s.COMPLETED
+    assert pair.variables.read_bytes() == (pair.folder / "kvm2/web1_VARS.fd").read_bytes() == VARIABLES
+    assert pair.record.cold
+    assert [pathlib.Path(path).name for path in pair.record.cold.kept or ()] == ["definition.xml"]
 
 
 def test_a_guest_that_does_not_start_at_the_destination_is_started_by_the_next_run(make: Make) -> None:

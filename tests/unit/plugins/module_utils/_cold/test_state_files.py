@@ -13,6 +13,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._cold.state_fil
 from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.values import Permissions
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import Disk
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Internal, NotSupported, Unsafe
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import CopiedFile
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource_maps import Renaming, ResourceMaps
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import NeededFile
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import UUID, FakeFleet
@@ -53,7 +54,25 @@ def test_a_file_is_copied_with_its_checksum_and_nothing_else_is_left(site: Site)
     (copied,) = copy_files([site.file], site.host, UUID, RECORD)
     assert (copied.what, copied.path, copied.bytes) == ("nvram", str(site.path), 9)
     assert (site.names(), (site.there / "web1_VARS.fd").read_bytes()) == (["web1_VARS.fd"], b"variables")
-    assert copy_files([site.file], site.host, UUID, RECORD) == [copied]
+
+
+def test_a_copy_is_noted_before_it_is_made_and_known_afterwards(site: Site) -> None:
+    noted: list[CopiedFile] = []
+
+    def note(copied: CopiedFile) -> None:
+        assert site.names() == []
+        noted.append(copied)
+
+    copies = copy_files([site.file], site.host, UUID, RECORD, note=note)
+    assert copies == noted
+    # A later process of the move neither writes it again, nor takes it for a file that was there before.
+    assert copy_files([site.file], site.host, UUID, RECORD, known=copies, note=lambda copied: pytest.fail("written again")) == copies
+
+
+def test_an_equal_file_that_was_there_before_is_used_and_not_listed(site: Site) -> None:
+    (site.there / "web1_VARS.fd").write_bytes(b"variables")
+    assert copy_files([site.file], site.host, UUID, RECORD) == []
+    assert site.names() == ["web1_VARS.fd"]
 
 
 def test_a_file_is_copied_to_the_folder_that_the_destination_has_for_that_of_the_source(site: Site) -> None:
@@ -86,12 +105,19 @@ def test_an_older_file_at_the_destination_is_set_aside(site: Site) -> None:
     assert (site.there / f"web1_VARS.fd.before-{RECORD}").read_bytes() == b"older"
 
 
-def test_a_file_that_another_domain_of_the_destination_needs_is_not_touched(site: Site) -> None:
-    (site.there / "web1_VARS.fd").write_bytes(b"of another")
+@pytest.mark.parametrize("content", [b"of another", b"variables", None])
+def test_a_file_that_another_domain_of_the_destination_needs_is_not_touched(site: Site, content: bytes | None) -> None:
+    if content is not None:
+        (site.there / "web1_VARS.fd").write_bytes(content)
     site.fleet.guest("other", "7b7e8cf2-6f4e-4d53-b1a7-0a7d2b1f0c02", on="kvm2", disks=(Disk("vda", "file", str(site.path)),))
-    with pytest.raises(Conflict, match="which domain other needs"):
+    with pytest.raises(Conflict, match="Domain other at the destination needs the file"):
         copy_files([site.file], site.host, UUID, RECORD)
-    assert (site.there / "web1_VARS.fd").read_bytes() == b"of another"
+    assert [path.read_bytes() for path in site.there.iterdir()] == ([] if content is None else [content])
+
+
+def test_a_domain_that_needs_a_file_of_a_similar_name_does_not_hinder(site: Site) -> None:
+    site.fleet.guest("other", "7b7e8cf2-6f4e-4d53-b1a7-0a7d2b1f0c02", on="kvm2", disks=(Disk("vda", "file", f"{site.path}.bak"),))
+    assert len(copy_files([site.file], site.host, UUID, RECORD)) == 1
 
 
 def test_a_copy_that_differs_is_reported(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
