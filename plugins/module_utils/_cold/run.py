@@ -10,6 +10,7 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import dataclasses
+import os
 import time
 import typing as t
 import uuid
@@ -18,6 +19,7 @@ from .._libvirt.host import open_host
 from .._libvirt.interface import Host, OpenHost
 from .._live_watchers import identify_watcher, read_state_file
 from .._model import statuses as s
+from .._model.clock import BootMoment, boot_moment
 from .._model.codec import Json, decode, encode
 from .._model.cold_moves import ColdAnswer, ColdOrder
 from .._model.errors import Conflict, Internal, KvmfleetError, MigrationFailed
@@ -47,31 +49,32 @@ def carry_out_moves(uri: str, work: _CarryOut) -> Result:
     require_root()
     require_local(uri)
     prepare_run_folder()
+    arrived = boot_moment()
     orders = [decode(ColdOrder, order, "orders") for order in work["orders"]]
     with concurrent.futures.ThreadPoolExecutor(max_workers=PARALLEL) as pool:
-        answers = list(pool.map(lambda order: carry_out_order(uri, order), orders))
+        answers = list(pool.map(lambda order: carry_out_order(uri, order, arrived=arrived), orders))
     return {"changed": any(answer.record is not None for answer in answers), "answers": encode(answers)}
 
 
-def carry_out_order(uri: str, order: ColdOrder, open_one: OpenHost = open_host, folder: str = RUN_FOLDER) -> ColdAnswer:
-    """Carry out one order under the lock of its domain. An order that came too late, or whose domain another process moves, is refused."""
+def carry_out_order(uri: str, order: ColdOrder, open_one: OpenHost = open_host, folder: str = RUN_FOLDER, arrived: t.Optional[BootMoment] = None) -> ColdAnswer:
+    """Carry out one order under the lock of its domain. An order that came too late, or whose domain another process moves, is refused.
+
+    :arg arrived: when it arrived, by default now.
+    """
+    arrived = arrived or boot_moment()
     try:
         _check_source(open_one(uri), order)
         ownership = _take_lock(order, folder)
     except (KvmfleetError, OSError) as error:
         return _refuse_order(order, error)
     try:
-        return _carry_out_locked(uri, order, ownership, open_one, folder)
+        return _read_end(order, folder) or _refuse_late(order, arrived, folder) or _carry_out_locked(uri, order, ownership, open_one, folder)
     finally:
         ownership.release_lock()
 
 
 def _carry_out_locked(uri: str, order: ColdOrder, ownership: Ownership, open_one: OpenHost, folder: str) -> ColdAnswer:
-    if _is_repeated(order, folder):
-        ended = _read_end(order, folder)
-        if ended:
-            return ended
-        order = dataclasses.replace(order, adopt=True)
+    order = dataclasses.replace(order, adopt=order.adopt or _is_repeated(order, folder))
     try:
         record = order.record.raise_generation(_begin_record(ownership, order))
         journal = ColdJournal(record, identify_watcher(str(uuid.uuid4())), order.adopt, folder)
@@ -92,6 +95,23 @@ def _is_repeated(order: ColdOrder, folder: str) -> bool:
     return not order.adopt and is_newest(order.record.record_id, order.record.generation, order.uuid, folder)
 
 
+def _refuse_late(order: ColdOrder, arrived: BootMoment, folder: str) -> t.Optional[ColdAnswer]:
+    """Return the answer to an order that was under way for too long; null if it may begin, or has begun before.
+
+    After a boot, this host does not know whether it has begun before.
+    """
+    if order.adopt or not order.begin_until or _is_repeated(order, folder):
+        return None
+    left = order.begin_until.seconds_since(arrived)
+    if left is None:
+        detail = f"The source was booted after the survey of domain {order.name}. Run the task again: it verifies on both hosts whether the move has begun."
+        return ColdAnswer(order.uuid, order.record.advance(s.ERROR, f"cold mover pid {os.getpid()}", detail), Internal.error_code, detail)
+    if left > 0:
+        return None
+    late = Conflict(f"The order to move domain {order.name} came too late: it was under way for too long.", "Nothing was started. Run the task again.")
+    return _refuse_order(order, late)
+
+
 def _refuse_order(order: ColdOrder, error: t.Union[KvmfleetError, OSError]) -> ColdAnswer:
     if isinstance(error, OSError):
         error = Internal(f"The move of domain {order.name} cannot begin on its source: {error}.", "Nothing was changed. Correct this, and run the task again.")
@@ -99,11 +119,11 @@ def _refuse_order(order: ColdOrder, error: t.Union[KvmfleetError, OSError]) -> C
 
 
 def _read_end(order: ColdOrder, folder: str) -> t.Optional[ColdAnswer]:
-    """Return how the move of an order has ended that has come before, as its state file tells; null if it has not ended.
+    """Return how the move of an order has ended that has come before, as its state file tells; null if it has not come before, or has not ended.
 
     This order may be late: the control node may have read that end already, and closed the record.
     """
-    state = read_state_file(order.uuid, folder)
+    state = read_state_file(order.uuid, folder) if _is_repeated(order, folder) else None
     if state is None or state.record.id != order.record.id or state.record.status not in s.CLOSED:
         return None
     record = state.record

@@ -13,6 +13,7 @@ import typing as t
 from .._facts.survey_phases import survey_watched_moves
 from .._libvirt.host import open_host
 from .._libvirt.interface import Host, OpenHost
+from .._model.clock import boot_moment
 from .._model.codec import ABSENT, Json, decode, encode
 from .._model.cold_moves import ColdSurvey, ColdTraits, FolderProof
 from .._model.definition_files import UNPROVED, list_needed_files
@@ -44,7 +45,7 @@ def prepare_cold_moves(uri: str, work: _PrepareMoves) -> Result:
         traits = tuple(read_traits(host, domain, question, open_host) for domain, question in zip(survey.domains, questions))
     finally:
         host.close()
-    return {"changed": False, "survey": encode(ColdSurvey(survey, traits))}
+    return {"changed": False, "survey": encode(ColdSurvey(survey, traits, boot_moment()))}
 
 
 def read_traits(host: Host, domain: SurveyedDomain, question: SurveyQuestion, open_other: OpenHost) -> t.Optional[ColdTraits]:

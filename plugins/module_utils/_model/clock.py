@@ -81,6 +81,22 @@ class BootMoment:
         return left is None or left <= 0
 
 
+@dataclass(frozen=True)
+class HostClock:
+    """The clock of a host, from one of its answers.
+
+    :arg at: the moment of that answer on the host.
+    :arg received: when it was received, by the monotonic clock of the control node.
+    """
+
+    at: BootMoment
+    received: float
+
+    def moment_of(self, here: float) -> BootMoment:
+        """Return the moment of the host that corresponds to a time of the control node: not later than the true one, but earlier by the way of the answer."""
+        return dataclasses.replace(self.at, seconds=self.at.seconds + here - self.received)
+
+
 def read_moment(value: Json) -> t.Optional[BootMoment]:
     """Return the moment that a JSON value represents; null if it cannot be compared."""
     try:

@@ -11,6 +11,7 @@ import dataclasses
 import typing as t
 
 from .._dataclass import dataclass
+from .clock import BootMoment
 from .codec import ABSENT, Absent, JsonObject
 from .records import MoveRecord
 from .saved_domains import NeededFile
@@ -70,10 +71,12 @@ class ColdSurvey:
     """The answers of all hosts.
 
     :arg traits: for each question, what the source reports about the domain; null if it does not have the domain.
+    :arg at: the moment of the answer on the source.
     """
 
     survey: Survey
     traits: t.Tuple[t.Optional[ColdTraits], ...]
+    at: BootMoment
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,7 @@ class ColdOrder:
 
     :arg adopt: an earlier run may have begun it: it is finished, or undone, as both hosts show.
     :arg flags: libvirt's, by their names, with which the memory of a managed-save image crosses; C(parameters) likewise.
+    :arg begin_until: until when the order may arrive, on the clock of the source in the boot of its survey; absent if C(adopt) is set.
     """
 
     record: MoveRecord
@@ -89,6 +93,7 @@ class ColdOrder:
     adopt: bool
     flags: t.Union[t.Tuple[str, ...], Absent] = ABSENT
     parameters: t.Union[JsonObject, Absent] = ABSENT
+    begin_until: t.Union[BootMoment, Absent] = ABSENT
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
     @property

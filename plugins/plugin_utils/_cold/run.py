@@ -10,13 +10,15 @@ Also the settling of one record without a new move, for a person's decision.
 
 from __future__ import annotations
 
+import time
 import typing as t
 from dataclasses import field, replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.flags import MoveOptions, migration_flags, migration_parameters
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import BootMoment, HostClock
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.cold_moves import ColdAnswer, ColdOrder, ColdSurvey, ColdTraits
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError, error_for_code
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import GivenPolicy
@@ -33,6 +35,8 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.follow
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.job import MoveJob, RecordMirror, RunContext, run_guarded
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.task_run import TaskRun
 
+# How long an order may be under way. Commands that SSH has repeated later, or after a boot of the source, begin nothing.
+ORDER_SECONDS = 300.0
 ORDERED = "Both hosts are changed from now on. The source acts, and reports when both were asked for the result."
 
 
@@ -67,11 +71,13 @@ class ColdRun(TaskRun[ColdRequest, ColdJob]):
     def __init__(self, context: RunContext, show: ShowRecord) -> None:
         super().__init__(context)
         self._show = show
+        self._clock: HostClock | None = None
 
     def query_hosts(self, requests: t.Sequence[ColdRequest], will_move: bool) -> tuple[Survey, list[ColdJob]]:
         """Return what the source, and the destinations as the source sees them, report about these domains, and a job for each. Changes nothing."""
         work = {"wanted": encode([request.survey_question() for request in requests])}
         found = decode(ColdSurvey, self.context.source.run_phase("prepare", work)["survey"])
+        self._clock = HostClock(found.at, time.monotonic())
         each = zip(requests, found.survey.domains, found.traits, strict=True)
         return found.survey, [ColdJob(request, domain=domain, traits=traits) for request, domain, traits in each]
 
@@ -91,7 +97,7 @@ class ColdRun(TaskRun[ColdRequest, ColdJob]):
         reservations = self.make_reservations(view)
         for job in jobs:
             run_guarded(job, lambda job: self._prepare_one(view, job, reservations))
-        order_moves(self.context, [job for job in jobs if job.mirror and not job.error], self._show)
+        order_moves(self.context, [job for job in jobs if job.mirror and not job.error], self._show, self._clock)
 
     def needs_new_move(self, job: ColdJob) -> bool:
         """Whether this was an earlier move that was only settled now, and did not bring the domain to the wanted destination."""
@@ -126,13 +132,17 @@ class MoveAnswer:
     extra: t.Mapping[str, t.Any] = field(default_factory=dict)
 
 
-def order_moves(context: RunContext, jobs: t.Sequence[ColdJob], show: ShowRecord) -> None:
-    """Let the source carry out, or settle, the moves whose records these jobs have; each has its record or its error afterwards."""
+def order_moves(context: RunContext, jobs: t.Sequence[ColdJob], show: ShowRecord, clock: HostClock | None = None) -> None:
+    """Let the source carry out, or settle, the moves whose records these jobs have; each has its record or its error afterwards.
+
+    :arg clock: that of the source; null if all of them are settled.
+    """
     if not jobs:
         return
     for job in jobs:
         show(t.cast(RecordMirror, job.mirror).record, None)
-    orders = [make_order(context, t.cast(RecordMirror, job.mirror).record, job.is_adopted, job.request.options) for job in jobs]
+    until = clock.moment_of(time.monotonic() + ORDER_SECONDS) if clock else None
+    orders = [make_order(context, t.cast(RecordMirror, job.mirror).record, None if job.is_adopted else until, job.request.options) for job in jobs]
     try:
         answers = decode(MoveAnswer, {"answers": context.source.run_phase("move", {"orders": encode(orders)})["answers"]}).answers
     except KvmfleetError as error:
@@ -145,10 +155,13 @@ def order_moves(context: RunContext, jobs: t.Sequence[ColdJob], show: ShowRecord
         run_guarded(job, lambda job: _conclude_job(context, t.cast(ColdJob, job), by_uuid[job.uuid], show))
 
 
-def make_order(context: RunContext, record: MoveRecord, adopt: bool, options: MoveOptions) -> ColdOrder:
-    """Return the order for the source."""
+def make_order(context: RunContext, record: MoveRecord, until: BootMoment | None, options: MoveOptions) -> ColdOrder:
+    """Return the order for the source.
+
+    :arg until: until when it may arrive there; null for a move that is settled.
+    """
     recorded, host = record.connection.destination_uri if record.connection else None, str(record.destination.host)
-    order = ColdOrder(record, str(recorded or context.settings.libvirt_uri(host, context.source.name)), adopt)
+    order = ColdOrder(record, str(recorded or context.settings.libvirt_uri(host, context.source.name)), until is None, begin_until=until or ABSENT)
     if not record.cold or not record.cold.resumes_as:
         return order
     # The definitions stay where they are: what arrives is saved there, and then the source is undefined.

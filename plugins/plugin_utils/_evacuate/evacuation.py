@@ -17,7 +17,7 @@ from dataclasses import field, replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import boot_moment, utc_now
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import HostClock, boot_moment, utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.evidence import accept_silence
@@ -52,7 +52,7 @@ from .reservation import EvacuationReservation, record_refusal
 from .restart_limit import RestartLimitReached
 from .selection import DomainSelector
 from .source import age_seconds, check_still_not_granted, resolve_source
-from .starts import DomainStarter, HostClock
+from .starts import DomainStarter
 
 # The number of reservations under one lock on the host. A live migration to the host waits for no more than these.
 _RESERVED_AT_ONCE = 16

@@ -16,7 +16,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass impo
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import saved_domains as r
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import BootMoment
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import BootMoment, HostClock
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import (
     Conflict,
@@ -61,22 +61,6 @@ class _StartAnswer:
     results: tuple[r.RestartResult, ...]
     elsewhere: r.PeerAnswers
     extra: JsonObject = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class HostClock:
-    """The clock of a host, from one of its answers.
-
-    :arg at: the moment of that answer on the host.
-    :arg received: when it was received, by the monotonic clock of the control node.
-    """
-
-    at: BootMoment
-    received: float
-
-    def moment_of(self, here: float) -> BootMoment:
-        """Return the moment of the host that corresponds to a time of the control node: not later than the true one, but earlier by the way of the answer."""
-        return replace(self.at, seconds=self.at.seconds + here - self.received)
 
 
 @dataclass

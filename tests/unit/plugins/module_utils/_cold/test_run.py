@@ -18,6 +18,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._cold.mover imp
 from ansible_collections.kvmfleet.migration.plugins.module_utils._cold.run import carry_out_order
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states as ds
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import BootMoment, boot_moment
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.cold_moves import ColdAnswer, ColdOrder
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import MigrationFailed
@@ -173,8 +174,57 @@ def test_an_error_in_one_move_does_not_hide_the_answers_of_the_others(pair: Pair
     folder = str(pair.folder / "run")
     one = ColdOrder(dataclasses.replace(pair.record, status=s.RUNNING), THERE, adopt=False)
     other = dataclasses.replace(one, record=dataclasses.replace(one.record, domain=dataclasses.replace(one.record.domain, uuid=OTHER)))
-    monkeypatch.setattr(run, "carry_out_order", lambda uri, order: carry_out_order(uri, order, pair.fleet.open, folder))
+
+    def carry_out_here(uri: str, order: ColdOrder, arrived: BootMoment) -> ColdAnswer:
+        return carry_out_order(uri, order, pair.fleet.open, folder, arrived)
+
+    monkeypatch.setattr(run, "carry_out_order", carry_out_here)
     failed, ended = run.carry_out_moves(LOCAL_URI, {"orders": encode([one, other])})["answers"]
     assert (failed["uuid"], failed["record"]["status"], failed["error_code"]) == (UUID, s.ERROR, "internal")
     assert "The move ended early: [Errno 5] Input/output error: '/run/kvmfleet'" in failed["msg"]
     assert (ended["uuid"], ended["record"]["status"], ended["error_code"]) == (OTHER, s.RUNNING, None)
+
+
+def under_way(pair: Pair, seconds: float, boot_id: str | None = None) -> ColdAnswer:
+    """Return the answer to an order that may begin for that many seconds from now, and may be of another boot."""
+    now = boot_moment()
+    until = dataclasses.replace(now, seconds=now.seconds + seconds, boot_id=boot_id or now.boot_id)
+    order = ColdOrder(dataclasses.replace(pair.record, status=s.RUNNING), THERE, adopt=False, begin_until=until)
+    return carry_out_order(LOCAL_URI, order, pair.fleet.open, str(pair.folder / "run"))
+
+
+def test_an_order_that_was_under_way_for_too_long_begins_nothing(pair: Pair) -> None:
+    assert "came too late" in refuses(pair, under_way(pair, -1))
+    assert under_way(pair, 60).record is not None
+    assert pair.places() == {"kvm2": ds.SHUTOFF}
+    # The command was repeated: the move has begun, and is followed to its end however long that took.
+    again = under_way(pair, -1).record
+    assert again is not None
+    assert again.status == s.COMPLETED
+
+
+def test_an_order_that_waits_for_others_of_its_task_is_not_late(pair: Pair) -> None:
+    now = boot_moment()
+    order = ColdOrder(dataclasses.replace(pair.record, status=s.RUNNING), THERE, adopt=False, begin_until=now)
+    arrived = dataclasses.replace(now, seconds=now.seconds - 1)
+    assert carry_out_order(LOCAL_URI, order, pair.fleet.open, str(pair.folder / "run"), arrived).record is not None
+    assert pair.places() == {"kvm2": ds.SHUTOFF}
+
+
+def test_an_order_that_is_repeated_after_the_source_was_booted_leaves_the_move_to_the_next_run(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first one may have restored the memory at the destination, which is silent now; the boot has removed all that this host knew of it."""
+    monkeypatch.setattr(hosts, "SILENT_SECONDS", 0.0)
+    pair = Pair(tmp_path, monkeypatch, "save")
+    pair.on_moment = lambda moment: setattr(pair, "die_at", moment if pair.places().get("kvm2") == ds.PAUSED else None)
+    assert pair.run() is None
+    pair.on_moment = lambda moment: None
+    pair.cut_power()
+    pair.destination.go_dark()
+    for answer in (under_way(pair, 60, "another boot"), carry_out(pair, adopt=True, status=s.ERROR)):
+        assert answer.record is not None
+        assert (answer.record.status, answer.error_code) == (s.ERROR, "internal")
+        assert (pair.places(), pair.images()) == ({"kvm1": ds.SHUTOFF, "kvm2": ds.PAUSED}, [""])
+    pair.destination.come_back()
+    ended = carry_out(pair, adopt=True, status=s.ERROR)
+    assert ended.record is not None
+    assert (ended.record.status, pair.places(), pair.images()) == (s.COMPLETED, {"kvm2": ds.RUNNING}, [])

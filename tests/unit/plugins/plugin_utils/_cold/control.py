@@ -19,6 +19,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._cold.run impor
 from ansible_collections.kvmfleet.migration.plugins.module_utils._cold.survey import read_traits
 from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.quarantine import Quarantine
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.mounts import Mount
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import boot_moment
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.cold_moves import ColdOrder
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Unreachable
@@ -52,7 +53,7 @@ class ColdSource(FakeSource):
         questions = [decode(SurveyQuestion, one) for one in asked]
         domains = [decode(SurveyedDomain, one) for one in found["domains"]]
         traits = [read_traits(host, domain, question, self.fleet.open) for domain, question in zip(domains, questions, strict=True)]
-        return {"survey": {"survey": found, "traits": encode(traits)}}
+        return {"survey": {"survey": found, "traits": encode(traits), "at": encode(boot_moment())}}
 
     def _move(self, orders: list[dict[str, t.Any]]) -> dict[str, t.Any]:
         calls = iter(range(1, 10_000))

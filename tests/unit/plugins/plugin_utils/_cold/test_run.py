@@ -15,6 +15,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model import d
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import errors as e
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._cold import run
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.domain import GIB
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI, UUID
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.saved import resumes_running
@@ -345,3 +346,22 @@ def test_a_guest_that_runs_at_its_destination_keeps_the_reserve_for_failover_and
     assert "kvm2: The fleet could no longer lose kvm3 for certain (failover_hosts: 1)." in str(refused.error)
     assert control.places() == {"kvm1": ds.RUNNING}
     assert control.move(destination=None, method="shutdown", start=False).moved
+
+
+def test_an_order_that_arrives_too_late_changes_nothing(control: ColdControl, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "ORDER_SECONDS", -1.0)
+    off(control)
+    job = control.move(method="offline")
+    assert isinstance(job.error, e.Conflict)
+    assert "came too late" in str(job.error)
+    assert (control.records()[-1].status, control.places()) == (s.FAILED, {"kvm1": ds.SHUTOFF})
+
+
+def test_a_move_may_be_settled_however_long_that_takes(control: ColdControl, monkeypatch: pytest.MonkeyPatch) -> None:
+    off(control)
+    control.source.die_at = 20
+    assert control.move(method="offline").error is not None
+    control.source.die_at = None
+    monkeypatch.setattr(run, "ORDER_SECONDS", -1.0)
+    assert control.move(method="offline").moved
+    assert control.places() == {"kvm2": ds.SHUTOFF}
