@@ -36,7 +36,7 @@ options:
       - Let the host release its own next boot after a clean shutdown, for fleets whose control node is a guest of the fleet. Requires O(guard).
       - The host accepts a token only if every folder of images that other hosts see confirms at boot that nobody has revoked it
         (O(kvmfleet.migration.host#module:revoke_token)). A host without a folder that another host sees is granted no token, and C(guard.note) says so.
-      - A host that may hold such a token is not evacuated until a person has revoked it.
+      - A host that may hold such a token is not evacuated until a person has revoked it, and a reset by its watchdog is no evidence.
     type: bool
     default: false
 extends_documentation_fragment:
@@ -254,7 +254,7 @@ watchdog:
       type: str
       sample: 3b0c7a52-4a5f-4e0f-9a3f-8c7d1d0e5a03
     held_at_boot:
-      description: Whether the boot guard holds the next boot.
+      description: Whether the boot guard holds the next boot in any case. It may not, if the host may have a clean-shutdown token.
       type: bool
       sample: true
     armed:

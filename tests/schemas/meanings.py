@@ -191,7 +191,7 @@ MEANINGS = {
     },
     "ProtectedWatchdog": {
         "boot_id": "The boot of the host in which this was seen.",
-        "held_at_boot": "Whether the boot guard holds the next boot.",
+        "held_at_boot": "Whether the boot guard holds the next boot in any case: false for a host that may have a clean-shutdown token.",
         "armed": "Whether the device counts.",
         "device": "For example `/dev/watchdog0`.",
         "identity": "What the device calls itself.",

@@ -153,6 +153,9 @@ def report_guard(uri: str, work: _InstallGuard) -> Result:
     change = install_guard(grant=grant, check_mode=work["check"], taken_back=work.get("taken_back") or ()) if installs else None
     now = read_guard_state()
     installed = now.installed or bool(change)
+    held_at_boot = installed and now.systemd
+    # A host with a grant may leave a token, which releases its next boot.
+    held_after_reset = held_at_boot and not (grant or now.boot.grant)
     return {
         "changed": withdrawn or bool(change and change.changed),
         "withdrawn": withdrawn,
@@ -160,11 +163,11 @@ def report_guard(uri: str, work: _InstallGuard) -> Result:
         "guard": {
             "installed": installed,
             "systemd": now.systemd,
-            "held_at_boot": installed and now.systemd,
+            "held_at_boot": held_at_boot,
             "held": bool(now.boot.held),
             "note": "" if now.systemd or not installed else NOT_HELD,
         },
-        "watchdog": encode(read_protected_watchdog(held_at_boot=installed and now.systemd)),
+        "watchdog": encode(read_protected_watchdog(held_at_boot=held_after_reset)),
     }
 
 

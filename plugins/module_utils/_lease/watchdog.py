@@ -64,7 +64,7 @@ def read_watchdog(root: str = "/", grace: t.Optional[int] = None) -> t.Optional[
 def read_protected_watchdog(held_at_boot: bool, root: str = "/") -> t.Optional[ProtectedWatchdog]:
     """Return what C(protect) records of the watchdog in this boot; null if the host has none.
 
-    :arg held_at_boot: whether the boot guard holds the next boot.
+    :arg held_at_boot: whether the boot guard holds the next boot in any case.
     """
     found = read_watchdog(root)
     if found is None:

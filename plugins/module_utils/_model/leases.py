@@ -65,7 +65,7 @@ class ProtectedWatchdog:
     Only for a host that had this boot when it fell silent, and all of these, does a reset by the watchdog prove that its guests have ended and will not start.
 
     :arg boot_id: the boot in which this was seen.
-    :arg held_at_boot: whether the boot guard holds the next boot, so that the host starts no guests after the reset.
+    :arg held_at_boot: whether the boot guard holds the next boot, so that the host starts no guests after the reset. No clean-shutdown token may release it.
     :arg armed: whether the device counts.
     :arg device: as in L(LeaseWatchdog), like the others.
     """

@@ -142,7 +142,7 @@ def _find_boot_obstacle(case: WatchdogCase, lease: HostLease) -> str:
     if not (protected.armed and protected.bound and protected.nowayout):
         return f"{case.host} had no armed watchdog that is bound to its lease and cannot be disarmed when it was protected"
     if not protected.held_at_boot:
-        return f"{case.host} had no active boot guard when it was protected, and would start its guests again after a reset"
+        return f"{case.host} had no active boot guard when it was protected, or might have left a clean-shutdown token: it may start its guests after a reset"
     return ""
 
 

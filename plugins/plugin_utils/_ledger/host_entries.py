@@ -248,9 +248,14 @@ def recorded_grant(entry: HostEntry | None) -> Grant | None:
 
 
 def with_grant(entry: HostEntry, grant: Grant | None) -> HostEntry:
-    """Return the entry with the grant, or without one."""
+    """Return the entry with the grant, or without one.
+
+    What was seen of a watchdog while the host may have left a token is no evidence: the token releases the boot after the reset.
+    """
     token_id, folders = (grant.id, grant.folders) if grant else (None, None)
-    return replace(entry, protected=replace(entry.protected or HostProtection(), token_id=token_id, token_folders=folders))
+    before = entry.protected or HostProtection()
+    watchdog = replace(before.watchdog, held_at_boot=False) if before.watchdog and (token_id or before.token_id) else before.watchdog
+    return replace(entry, protected=replace(before, token_id=token_id, token_folders=folders, watchdog=watchdog))
 
 
 def new_grant(entry: HostEntry, folders: Mapping[str, str]) -> Grant | None:

@@ -209,6 +209,29 @@ def test_a_withdrawn_grant_is_reported_and_nothing_is_installed(fleet: FakeFleet
     assert sorted(root.rglob("*")) == before
 
 
+@pytest.mark.parametrize(
+    ("guard", "work", "is_held"),
+    [
+        ({}, {}, True),
+        ({"installed": False}, {}, False),
+        ({"systemd": False}, {}, False),
+        # By a token, the host would start its guests again; a grant may be on the host and not in the ledger, or only there so far.
+        ({"grant": OTHER}, {}, False),
+        ({}, {"grant": {"grant": OTHER, "host_id": LEDGER, "folders": {"/srv": OTHER}}}, False),
+    ],
+)
+def test_a_host_is_held_after_a_reset_by_its_guard_unless_it_has_a_grant(
+    fleet: FakeFleet, monkeypatch: pytest.MonkeyPatch, guard: Json, work: Json, is_held: bool
+) -> None:
+    seen: t.List[bool] = []
+    state = {"installed": True, "systemd": True, "grant": None, **guard}
+    boot = types.SimpleNamespace(held=None, grant=state.pop("grant"))
+    monkeypatch.setattr(protect, "read_guard_state", lambda: types.SimpleNamespace(boot=boot, **state))
+    monkeypatch.setattr(protect, "read_protected_watchdog", lambda held_at_boot: seen.append(held_at_boot))
+    protect.PHASES["guard"](LOCAL_URI, {"install": False, "grant": None, "taken_back": [], "check": False, **work})
+    assert seen == [is_held]
+
+
 @pytest.mark.parametrize("phase", sorted(protect.PHASES))
 def test_every_phase_without_root_is_forbidden(fleet: FakeFleet, monkeypatch: pytest.MonkeyPatch, phase: str) -> None:
     monkeypatch.setattr(protect, "require_root", _module.require_root)

@@ -136,6 +136,33 @@ def test_the_watchdog_that_was_seen_is_in_the_entry_of_the_host(ledger: FileLedg
     assert find_protected(ledger)["watchdog"] is None
 
 
+def test_a_watchdog_is_no_evidence_while_its_host_may_start_guests_by_a_token(ledger: FileLedger, host: Host, steps: ProtectSteps) -> None:
+    steps.leave_tokens({})
+    peer(ledger, {FOLDER: NONCE})
+    host.watchdog = {"boot_id": ID1, "held_at_boot": True, "armed": True, "nowayout": True, "bound": True, **DEVICE}
+    steps.set_up_guard(install=True, with_token=False)
+    answer = host.guard
+
+    def receive_and_die(work: Body) -> Body:
+        raise Unreachable("gone")
+
+    # What was seen before the grant counts no more, whether the answer of the host arrives or not.
+    host.guard = receive_and_die  # type: ignore[method-assign]
+    with pytest.raises(Unreachable):
+        steps.set_up_guard(install=True, with_token=True)
+    assert (bool(protected_of_kvm1(ledger)["token_id"]), protected_of_kvm1(ledger)["watchdog"]["held_at_boot"]) == (True, False)
+    host.guard = answer  # type: ignore[method-assign]
+    steps.set_up_guard(install=True, with_token=True)
+    assert not protected_of_kvm1(ledger)["watchdog"]["held_at_boot"]
+    # What was seen after the grant was taken back counts.
+    steps.set_up_guard(install=True, with_token=False)
+    assert protected_of_kvm1(ledger)["watchdog"] == host.watchdog
+
+
+def protected_of_kvm1(ledger: FileLedger) -> Body:
+    return t.cast("Body", own_entry(ledger)["protected"])
+
+
 def test_a_token_stays_until_the_domains_that_left_are_saved_where_they_are(ledger: FileLedger, host: Host, steps: ProtectSteps) -> None:
     all_of(steps)
     (document,) = ledger.list_domains()
