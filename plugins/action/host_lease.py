@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import dataclasses
 import typing as t
+from collections.abc import Callable
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import Spec, host_lease_spec
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, decode, encode
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, KvmfleetError
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.leases import LEASES_FOLDER
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, KvmfleetError, Unreachable
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.leases import LEASES_FOLDER, ProtectedWatchdog
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.messages import delete_key
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import list_entries
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import list_entries, withdraw_watchdog
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_if_any, open_ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.lease_config import connect, plan_lease
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import LedgerLocation
 
@@ -52,6 +54,8 @@ class ActionModule(FleetAction):
         client, options = connect(location)
         ledger = open_ledger(*location, create=False)
         plan = plan_lease(self.target_host(task_vars), self.settings(task_vars), ledger, client, options)
+        if not self._task.check_mode:
+            _withdraw_evidence(ledger, self.target_host(task_vars), plan.keeps_reset)
         watchdog = encode(plan.watchdog) if plan.watchdog else None
         work = {
             "config": encode(plan.config),
@@ -67,12 +71,35 @@ class ActionModule(FleetAction):
         return {**result, "warnings": warnings} if warnings else result
 
     def _remove(self, task: _LeaseTask, location: LedgerLocation, task_vars: Result) -> JsonObject:
+        if not self._task.check_mode:
+            _withdraw_before_removal(location, self.target_host(task_vars))
         done = self.run_phase("remove", {"check": bool(self._task.check_mode)}, task.uri, task_vars)
         result: Result = {key: done[key] for key in ("changed", "files", "systemd")}
         warnings = list(t.cast("list[str]", done.get("warnings") or ()))
         if not self._task.check_mode:
             warnings += _forget_lease_if_any(location, self.target_host(task_vars))
         return {**result, "warnings": warnings} if warnings else result
+
+
+def _withdraw_evidence(ledger: Ledger, host: str, still_counts: Callable[[ProtectedWatchdog], bool] = lambda seen: False) -> None:
+    """Withdraw what the watchdog was seen to do, before the host does less: its last renewal in etcd may say for ever that the watchdog is bound."""
+    for entry in list_entries(ledger):
+        if entry.name == host:
+            withdraw_watchdog(ledger, str(entry.host_key), still_counts)
+
+
+def _withdraw_before_removal(location: LedgerLocation, host: str) -> None:
+    """Withdraw the evidence of a host whose watchdog will be unbound. Raises L(Unreachable) if the ledger does not answer."""
+    try:
+        ledger = open_if_any(*location)
+        if ledger:
+            _withdraw_evidence(ledger, host)
+    except Unreachable as error:
+        raise Unreachable(
+            f"The service of the lease of {host} was not removed: the ledger, which may take a later silence of {host} for a reset by its watchdog, does not"
+            f" answer. {error.message}",
+            "Run the task again when the ledger answers. Nothing was changed.",
+        ) from error
 
 
 def _forget_lease_if_any(location: LedgerLocation, host: str) -> list[str]:

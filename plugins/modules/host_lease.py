@@ -22,6 +22,8 @@ description:
     C(watchdog), which must be installed on the host, runs as the unit C(kvmfleet-watchdog). It asks whether the host may keep running, and resets the host at
     once if not. The units C(watchdog) and C(wd_keepalive) of that package are masked.
   - An armed watchdog cannot be disarmed. If the key C(watchdog) is removed, the daemon pings the device without a question until the next boot.
+  - Before a watchdog is unbound, or resets its host later than before, what M(kvmfleet.migration.protect) saw of it is removed from the ledger. A reset is
+    evidence again when the host was protected once more.
   - The fleet are the hosts of the group C(kvmfleet_hosts), or all hosts without that group, that have C(kvmfleet_lease) and were protected. Run this module
     for all of them together, and again when a host is added or removed, so that all of them have the same list.
   - The hosts reach each other at C(ansible_host) and, if it is set, C(kvmfleet_second_address), an address on a second network. With C(relay), other hosts may
@@ -30,8 +32,8 @@ description:
 options:
   state:
     description:
-      - Whether the host has the service. V(absent) also removes the lease of the host from etcd. It is refused (C(unsafe)) while a watchdog is bound to the
-        lease.
+      - Whether the host has the service. V(absent) also unbinds the watchdog, and removes the lease of the host from etcd. It is refused (C(unreachable)) while
+        the ledger does not answer, because the ledger may take a later silence of the host for a reset by its watchdog.
     type: str
     choices: [present, absent]
     default: present

@@ -20,6 +20,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass impo
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, JsonObject, Maybe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, NotFound
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.leases import ProtectedWatchdog
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef, host_of
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import ENABLED
 
@@ -256,6 +257,23 @@ def with_grant(entry: HostEntry, grant: Grant | None) -> HostEntry:
     before = entry.protected or HostProtection()
     watchdog = replace(before.watchdog, held_at_boot=False) if before.watchdog and (token_id or before.token_id) else before.watchdog
     return replace(entry, protected=replace(before, token_id=token_id, token_folders=folders, watchdog=watchdog))
+
+
+def withdraw_watchdog(ledger: Ledger, host_key: str, still_counts: Callable[[ProtectedWatchdog], bool] = lambda seen: False) -> None:
+    """Remove what C(protect) saw of the watchdog of a host: from here on, no silence of the host is taken for a reset until it was protected again.
+
+    To be called before anything by which the host may live on, or its guests may run in another boot, and of which its lease in etcd may never show anything.
+
+    :arg still_counts: whether this evidence stays valid.
+    """
+
+    def change(entry: HostEntry | None) -> HostEntry:
+        found = t.cast(HostEntry, entry)
+        seen = found.protected.watchdog if found.protected else None
+        return found if not seen or still_counts(seen) else replace(found, protected=replace(found.protected or HostProtection(), watchdog=None))
+
+    if ledger.read_host(host_key):
+        update_entry(ledger, lambda: ledger.read_host(host_key), change)
 
 
 def new_grant(entry: HostEntry, folders: Mapping[str, str]) -> Grant | None:

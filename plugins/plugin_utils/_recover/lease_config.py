@@ -11,7 +11,9 @@ import typing as t
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._lease.config import LeaseConfig, LeasePeer
+from ansible_collections.kvmfleet.migration.plugins.module_utils._lease.watchdog import choose_interval, compute_reset_seconds
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, InvalidArgument, NotFound
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.leases import ProtectedWatchdog
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.libvirt_formats import check_address
 
 from .._ledger.documents import HostEntry
@@ -43,6 +45,13 @@ class LeasePlan:
     least_count: int
     warnings: tuple[str, ...]
     watchdog: t.Optional[WatchdogSettings] = None
+
+    def keeps_reset(self, seen: ProtectedWatchdog) -> bool:
+        """Whether the host is still reset by that watchdog, and not later than C(protect) saw, once it has this plan."""
+        own = self.watchdog
+        if own is None or (own.device and own.device != seen.device):
+            return False
+        return compute_reset_seconds(own.seconds, choose_interval(own.seconds), self.config.grace_seconds) <= seen.reset_seconds
 
 
 def connect(location: LedgerLocation) -> tuple[Client, EtcdOptions]:
