@@ -18,7 +18,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.referenc
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import TOMBSTONE, UNSETTLED
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_decisions import check_not_discarded
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import HostIdentity, find_host_entry
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import HostIdentity, find_host_entry, withdraw_watchdog
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_if_any
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.remembered import (
@@ -81,6 +81,8 @@ class ActionModule(FleetAction):
             cleaned.check_guarded(answer.has_guard, obstacles.withheld_by)
         if is_wanted:
             _check_permitted(ledger, identity, obstacles)
+        if ledger and (is_wanted or cleaned) and not self._task.check_mode:
+            _withdraw_earlier_boots(ledger, identity, answer)
         changed, forgotten = False, {}
         if unwanted:
             done = self._run_guard_phase("forget", {"uuids": unwanted}, task, task_vars)
@@ -148,3 +150,13 @@ def _check_permitted(ledger: Ledger | None, identity: HostIdentity, obstacles: O
             "Run evacuation_cleanup on the host, or settle the records with the module host. The guests of the host stay held.",
             withheld_by=encode(obstacles.withheld_by),
         )
+
+
+def _withdraw_earlier_boots(ledger: Ledger, identity: HostIdentity, answer: GuardAnswer) -> None:
+    """Withdraw what the watchdog of the host was seen to do in another boot than this one, in which guests are started from now on.
+
+    This boot may never have a lease. The last lease would then be of the boot before, and look like that of a host which its watchdog has reset.
+    """
+    found = find_host_entry(ledger, identity)
+    if found is not None:
+        withdraw_watchdog(ledger, str(found.host.host_key), lambda seen: seen.boot_id == answer.guard.boot_id)

@@ -16,6 +16,8 @@ description:
     records, and the host stays held.
   - A release starts no guest. The domains that the boot would have started are first noted on the host. The notes survive reboots, and are returned in
     RV(to_start) until M(kvmfleet.migration.domain_start) has started the domains. A run that dies in between therefore loses none of them.
+  - Before the release, what M(kvmfleet.migration.protect) saw of the watchdog of the host in an earlier boot is removed from the ledger, because a reset of
+    that boot says nothing about the guests of this one. Protect the host after its release.
   - Without O(state) and O(forget), nothing is changed.
 options:
   state:

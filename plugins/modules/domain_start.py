@@ -35,6 +35,8 @@ attributes:
 notes:
   - Requires root on the host of the domain.
   - A domain that is being moved is refused with C(invalid_state). While the task runs, no move of the domain can start.
+  - A host whose boot is held by its boot guard is refused with C(invalid_state). The role P(kvmfleet.migration.recover_host#role), or
+    M(kvmfleet.migration.boot_guard), releases it.
 seealso:
   - module: kvmfleet.migration.domain_shutdown
   - module: kvmfleet.migration.boot_guard
@@ -75,6 +77,7 @@ error_code:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import ONE_DOMAIN_RULE, domain_spec, libvirt_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._boot_guard.status import check_not_held
 from ansible_collections.kvmfleet.migration.plugins.module_utils._domains.starting import start_of
 from ansible_collections.kvmfleet.migration.plugins.module_utils._module import Result, new_module, run_module
 
@@ -90,7 +93,9 @@ def domain_start(module: AnsibleModule) -> Result:
             return {"changed": False, "domain": domain, "state": start.info.view.state, "reason": start.info.view.reason}
         start.check_startable()
         if module.check_mode:
+            # Of a recovery, check mode has not released the host either.
             return {"changed": True, "domain": domain}
+        check_not_held(start.domain_text)
         return {"changed": True, "domain": domain, **start.carry_out()}
     finally:
         start.host.close()

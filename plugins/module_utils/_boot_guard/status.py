@@ -179,6 +179,19 @@ def read_guard_state(root: str = "/") -> GuardState:
     return GuardState(installed=not list_missing_files(root), systemd=is_systemd_running(root), boot=decode(BootStatus, Guard(root).report_status()))
 
 
+def check_not_held(domain: str, root: str = "/") -> None:
+    """Raise L(InvalidState) if the guard holds this boot: only the release asks the ledger whether the guests of the host run elsewhere.
+
+    :arg domain: that is to be started, with its host, as a sentence begins with it.
+    """
+    guard = Guard(root)
+    if guard.read_release() is None and guard.read_hold() is not None:
+        raise InvalidState(
+            f"{domain} cannot be started: the boot guard holds this boot, because the guests of the host may have been started elsewhere.",
+            "It was not started. Run recover for the host, or release it with kvmfleet.migration.boot_guard first; both ask the ledger.",
+        )
+
+
 @dataclass(frozen=True)
 class HostRelease:
     """The release of this boot."""

@@ -136,7 +136,7 @@ def find_obstacle(case: WatchdogCase, lease: HostLease) -> str:
 def _find_boot_obstacle(case: WatchdogCase, lease: HostLease) -> str:
     protected = case.protected
     if protected is None:
-        return f"{case.host} was not protected with a watchdog, or that was withdrawn when the watchdog was unbound"
+        return f"{case.host} was not protected with a watchdog, or that was withdrawn: the watchdog was unbound, or guests were started in a later boot"
     if protected.boot_id != lease.boot_id:
         return f"{case.host} was protected in another boot than that of its last lease"
     if not (protected.armed and protected.bound and protected.nowayout):

@@ -244,9 +244,10 @@ class NotedDomain:
 
 @dataclass(frozen=True)
 class GuardState:
-    """The boot guard of a host."""
+    """The boot guard of a host, and its present boot."""
 
     installed: bool
+    boot_id: Maybe[str] = ABSENT
     extra: JsonObject = field(default_factory=dict)
 
 

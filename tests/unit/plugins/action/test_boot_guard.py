@@ -35,11 +35,13 @@ class Host:
         self.phases: list[str] = []
         self.checks: set[bool] = set()
         self.remembered: list[dict[str, t.Any]] = []
+        self.when_asked: t.Callable[[], object] = lambda: None
 
     def run(self, module_name: str, module_args: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
         work = module_args["_work"]
         self.phases.append(work["phase"])
         self.checks.add(work["check"])
+        self.when_asked()
         if work["phase"] == "forget":
             return {"changed": True, "forgotten": work["uuids"]}
         identity = {"host_id": self.host_id, "machine_id": "m1", "hostname": "kvm1", "host_uuid": UUID}
@@ -235,3 +237,48 @@ def test_an_open_evacuation_withholds_the_release_after_a_cleanup(fleet: Fleet) 
     fleet.evacuation(s.PRE_MIGRATING, s.DONE)
     with pytest.raises(Unsafe, match="kvm1 cannot be released"):
         fleet.task(_work={"recover": CLEANUP})
+
+
+WATCHDOG = {"boot_id": "boot A", "held_at_boot": True, "armed": True, "device": "/dev/watchdog0", "identity": "iTCO_wdt", "timeout_seconds": 10}
+
+
+def evidence_when_asked(fleet: Fleet, boot_id: str) -> list[bool]:
+    """Let the ledger have what C(protect) saw of the watchdog in that boot; return whether it still has it each time the host is asked."""
+    ledger = fleet.known()
+    (entry,) = ledger.list_hosts()
+    watchdog = {**WATCHDOG, "boot_id": boot_id, "nowayout": True, "bound": True, "reset_seconds": 44}
+    ledger.put_host(host_entry({**entry.body, "protected": {"at": "then", "watchdog": watchdog}}), entry.version)
+    seen: list[bool] = []
+    fleet.host.when_asked = lambda: seen.append(bool(ledger.list_hosts()[0].body["protected"]["watchdog"]))
+    return seen
+
+
+@pytest.mark.parametrize("args", [{"state": "released"}, {"_work": {"recover": CLEANUP}}])
+def test_what_a_watchdog_was_seen_to_do_in_an_earlier_boot_is_withdrawn_before_the_release(fleet: Fleet, args: dict[str, t.Any]) -> None:
+    """The guests run in this boot from now on, and it may never have a lease: the last one stays that of the earlier boot."""
+    seen = evidence_when_asked(fleet, "boot A")
+    fleet.task(**args)
+    assert (fleet.host.phases, seen) == (["read", "release"], [True, False])
+
+
+def test_what_a_watchdog_was_seen_to_do_is_withdrawn_without_a_boot_guard(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guests are started after this, whether there is a guard or not."""
+    monkeypatch.setitem(GUARD, "installed", False)
+    seen = evidence_when_asked(fleet, "boot A")
+    fleet.task(_work={"recover": CLEANUP})
+    fleet.host.when_asked()
+    assert seen == [True, False]
+
+
+def test_what_a_watchdog_was_seen_to_do_in_this_boot_stays_evidence(fleet: Fleet) -> None:
+    seen = evidence_when_asked(fleet, "boot B")
+    fleet.task(state="released")
+    assert seen == [True, True]
+
+
+def test_nothing_is_withdrawn_by_a_task_that_releases_nothing(fleet: Fleet) -> None:
+    seen = evidence_when_asked(fleet, "boot A")
+    fleet.task()
+    fleet.check_mode = True
+    fleet.task(state="released")
+    assert seen == [True, True, True]
