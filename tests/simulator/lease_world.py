@@ -6,6 +6,7 @@
 
 Requests and answers are lost, late, or arrive twice; a renewal may be carried out minutes after its host has given up on it. Hosts lose etcd, each other, or
 both; etcd loses its majority; services of hosts start anew or are stopped for a while, hosts reset themselves and come back; every clock has its own speed.
+Guests are moved to a host whatever its lease is, also after a reset. Each move is recorded in the same etcd when it has ended.
 The world knows whether a host still runs its guests, and nothing of what the controller concludes.
 """
 
@@ -59,8 +60,26 @@ class Store:
         return LeaseReading(self.revision, dict(self.leases))
 
 
+@dataclass(frozen=True)
+class Arrival:
+    """A guest that was moved to a host.
+
+    :arg boot: of the host, in which the guest runs.
+    :arg revision: of etcd, at which the ledger recorded the end of the move.
+    """
+
+    host: Host
+    boot: int
+    revision: int
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the guest still runs there."""
+        return self.host.is_up and self.host.boot == self.boot
+
+
 class Host:
-    """One host. Its guests run from the start until its first reset; the boot guard holds them after that."""
+    """One host. Its first guests run from the start until its first reset; the boot guard holds them after that."""
 
     def __init__(self, world: World, number: int, fleet: LeaseFleet) -> None:
         self.world = world
@@ -235,6 +254,7 @@ class World:
         self.numbers = itertools.count()
         self.store = Store()
         self.watch_from = 0.0
+        self.arrivals: list[Arrival] = []
         # How often a message is lost, is late, and arrives twice.
         self.loss = self.random.choice([0.0, 0.0, 0.02, 0.2])
         self.lateness = self.random.choice([0.0, 0.05, 0.3])
@@ -317,6 +337,21 @@ class World:
             pending, self.store.pending = self.store.pending, []
             for act in pending:
                 self.after(self._delay(), act)
+
+    # -- moves -------------------------------------------------------------------------------------------------------------
+
+    def move_guests_to(self, host: Host, chance: random.Random) -> None:
+        """Move a guest to the host every few seconds from now on, as long as the host is up. No move looks at its lease."""
+        if host.is_up:
+            boot = host.boot
+            self.after(chance.uniform(0, 1), lambda: self._record_arrival(host, boot))
+        self.after(chance.uniform(1, 5), lambda: self.move_guests_to(host, chance))
+
+    def _record_arrival(self, host: Host, boot: int) -> None:
+        # A move that cannot be recorded stays unsettled.
+        if self.store.is_up:
+            self.store.revision += 1
+            self.arrivals.append(Arrival(host, boot, self.store.revision))
 
     # -- faults ------------------------------------------------------------------------------------------------------------
 
@@ -428,6 +463,7 @@ def judge_world(seed: int, limit_seconds: float = 90.0) -> tuple[World, Verdict]
     """Let a controller wait for the first host of a world to be proved reset, and return its last verdict. A host that shows itself is waited for anew."""
     world = World(seed)
     world.befall(10, 70)
+    world.move_guests_to(world.hosts[0], random.Random(seed))
     world.run_until(world.watch_from)
     target, controller = world.hosts[0], Controller(world)
     case = WatchdogCase(target.name, target.host_id, RESET_SECONDS, protected_watchdog(f"{target.name} boot 1"), 3)

@@ -205,11 +205,12 @@ class Evacuation:
     def judge_jobs(self) -> None:
         """Determine what prevents the start of each domain on this host. A host that cannot start it is recorded as refused.
 
-        Raises L(Unsafe) if a host has become silent since the evidence was collected.
+        Raises L(Unsafe) if a host has become silent since the evidence was collected, or if evidence of a watchdog was withdrawn.
         """
         self._check_others()
+        arrivals = self.proofs.list_late_arrivals(self.context.ledger)
         for job in self.jobs:
-            job.keep_error(self._judge_job)
+            job.keep_error(lambda job: self._judge_job(job, arrivals))
             if job.is_open:
                 job.keep_error(self._judge_destination)
                 if job.error:
@@ -321,9 +322,10 @@ class Evacuation:
         starting = [job for job in self.open_jobs() if job.wanted != domain_states.SHUTOFF and not start_checks.was_started(job, self.fleet)]
         return self.locks.check_images(starting, self.seen.locks, seen_since, waits)
 
-    def _judge_job(self, job: EvacuationJob) -> None:
+    def _judge_job(self, job: EvacuationJob, arrivals: Mapping[str, frozenset[str]]) -> None:
         start_checks.decide_record(job, self.fleet)
         start_checks.check_covered(job, self.fleet, self.proofs, source_counts=self.check and self.proofs.can_fence)
+        start_checks.check_arrival(job, self.fleet, self.proofs, arrivals)
         start_checks.check_no_token(job, self.context.ledger, self.fleet, self.proofs)
 
     def _judge_destination(self, job: EvacuationJob) -> None:

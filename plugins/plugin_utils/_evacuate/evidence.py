@@ -29,13 +29,14 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.evidence
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 
 from .._ledger.documents import HostEntry
+from .._ledger.ledger import Ledger
 from .._settings.variables import Settings
 from .fence_config import MAX_SECONDS, VARIABLE, FencingConfig, name_agents, parse_fencing
 from .fence_levels import PowerReply, do_at_once, query_host
 from .fencing import ask_power, check_evidence, confirm_evidence, fence_host, find_power_evidence, person_evidence, watchdog_evidence
 from .fleet_answers import SourceAnswers, list_ssh_endpoints
 from .lease_evidence import Proven, Void
-from .reset_watch import ResetWatch
+from .reset_watch import ResetWatch, find_late_arrivals
 from .source import Source
 
 if t.TYPE_CHECKING:
@@ -163,6 +164,10 @@ class PowerOffEvidence:
     def has_proof_of(self, where: HostRef) -> bool:
         """Whether that host is off by evidence."""
         return bool(self.list_proofs_of(where))
+
+    def list_late_arrivals(self, ledger: Ledger) -> dict[str, frozenset[str]]:
+        """Return, by ID of each host that is off by its watchdog, the domains that may have come to it after the reset. Raises as L(find_late_arrivals)."""
+        return {str(one.host_id): find_late_arrivals(one, ledger) for one in self.all_evidence if one.is_of_watchdog}
 
     @property
     def of_source(self) -> t.Optional[Evidence]:

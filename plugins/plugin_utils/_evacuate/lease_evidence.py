@@ -146,6 +146,15 @@ def _find_boot_obstacle(case: WatchdogCase, lease: HostLease) -> str:
     return ""
 
 
+def known_until(last: SeenLease) -> int:
+    """Return the revision of etcd up to which the host had certainly not been reset: it has sent its last renewal after that, however late it arrived.
+
+    Zero if that is not known: a renewal that claims a later revision than its own is of before a restore of etcd.
+    """
+    acknowledged = last.lease.acknowledged_revision
+    return acknowledged if acknowledged < last.revision else 0
+
+
 def _drop_restored(readings: Sequence[TimedReading]) -> Sequence[TimedReading]:
     """Return the readings since etcd was last restored from a backup: a backup has older revisions."""
     starts = [place for place in range(1, len(readings)) if readings[place].reading.revision < readings[place - 1].reading.revision]

@@ -149,14 +149,15 @@ _HELD_STATUSES = (s.ACCEPTED, s.PRE_MIGRATING, s.ERROR)
 def plan_evacuation(run: Evacuation, names: Sequence[str], since: t.Optional[BootMoment] = None, destination: str = "") -> Shares:
     """Return the shares of these hosts. A domain that all of them refuse gets a record with the status C(conflict), unless in check mode.
 
-    The fleet was queried and the evidence collected before. Raises L(InvalidArgument) for a host without facts.
+    The fleet was queried and the evidence collected before. Raises L(InvalidArgument) for a host without facts, L(Unsafe) for withdrawn evidence.
 
     :arg since: the time of the evidence. Facts that were received later are used, even if the slowest host took long.
     :arg destination: as for L(share_domains); one of C(names).
     """
     survivors = _read_survivors(run, names, since)
+    arrivals = run.proofs.list_late_arrivals(run.context.ledger)
     for job in run.open_jobs():
-        _judge_job(job, run, survivors)
+        _judge_job(job, run, survivors, arrivals)
     shares = share_domains(run.open_jobs(), survivors, destination, run.context.options.force)
     refused_host = survivors.states[destination or min(names)]
     jobs = {job.uuid: job for job in run.jobs}
@@ -196,7 +197,7 @@ def _missing_destination(destination: str, domain: str, why: str | None) -> Kvmf
     return Unreachable(f"The destination {destination} does not answer. Domain {domain} was not started.", "Name another host, or none.")
 
 
-def _judge_job(job: EvacuationJob, run: Evacuation, survivors: SurvivingHosts) -> None:
+def _judge_job(job: EvacuationJob, run: Evacuation, survivors: SurvivingHosts, arrivals: Mapping[str, frozenset[str]]) -> None:
     try:
         if job.uuid in survivors.pinned:
             return
@@ -204,6 +205,7 @@ def _judge_job(job: EvacuationJob, run: Evacuation, survivors: SurvivingHosts) -
             raise Unsafe(f"Domain {job.name} is active on {run.context.target_host}, which answers. It was not started.", "Protect that host.")
         start_checks.decide_record(job, run.fleet)
         start_checks.check_covered(job, run.fleet, run.proofs, source_counts=run.check and run.proofs.can_fence)
+        start_checks.check_arrival(job, run.fleet, run.proofs, arrivals)
         start_checks.check_no_token(job, run.context.ledger, run.fleet, run.proofs)
     except KvmfleetError as error:
         job.error = error

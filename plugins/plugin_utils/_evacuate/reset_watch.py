@@ -17,18 +17,23 @@ from collections.abc import Callable
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, KvmfleetError, Unreachable, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.evidence import Evidence
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import CANCELLED, CONFLICT, FAILED
 
 from .._ledger.documents import HostEntry
+from .._ledger.ledger import Ledger
 from .fence_config import VARIABLE, FencingConfig
-from .lease_evidence import Proven, TimedReading, Void, Waiting, WatchdogCase, judge_reset
+from .lease_evidence import Proven, TimedReading, Void, Waiting, WatchdogCase, judge_reset, known_until
 
 if t.TYPE_CHECKING:
-    from .._ledger.etcd.leases import LeaseReader  # pragma: no cover
+    from .._ledger.etcd.leases import LeaseReader, SeenLease  # pragma: no cover
 
 _POLL_SECONDS = 1.0
 _LINE_SECONDS = 10.0
 # How long the wait may last beyond the time that was expected at first, e.g. because other hosts have lost their leases meanwhile.
 _GRACE_SECONDS = 60.0
+# With these, a move or an evacuation did not bring the domain to its destination.
+_NEVER_ARRIVED = frozenset({CONFLICT, FAILED, CANCELLED})
 NO_ETCD = "the ledger is a folder, and only a ledger on etcd has leases"
 
 
@@ -141,10 +146,46 @@ def confirm_reset(evidence: Evidence, config: FencingConfig | None, reader: Leas
         raise Unsafe(f"{host} was reset by its watchdog, but it has no watchdog_seconds in {VARIABLE}.", "Nothing was started.")
     if reader is None:
         raise Unsafe(f"{host} was reset by its watchdog, but its lease cannot be read again: {NO_ETCD}.", "Nothing was started.")
-    at, found = utc_now(), reader.read_leases().leases.get(str(evidence.host_id))
+    at = utc_now()
+    _read_last_lease(evidence, reader)
+    return dataclasses.replace(evidence, at=at)
+
+
+def _read_last_lease(evidence: Evidence, reader: LeaseReader) -> SeenLease:
+    """Return the last lease of the host. Raises L(Unsafe) if it is another one than that of the evidence."""
+    host, found = evidence.host, reader.read_leases().leases.get(str(evidence.host_id))
     if found is None:
         raise Unsafe(f"The lease of {host} was removed from etcd, so it is not known whether it is on again.", "Nothing more is started. Run the task again.")
     if found.revision != evidence.lease_revision:
         since = f"its lease of boot {found.lease.boot_id} was renewed since"
         raise Unsafe(f"{host} was reset by its watchdog at {evidence.at}, and is on again: {since}.", f"Nothing more is started. Drain {host}, or fence it.")
-    return dataclasses.replace(evidence, at=at)
+    return found
+
+
+def find_late_arrivals(evidence: Evidence, ledger: Ledger) -> frozenset[str]:
+    """Return the UUIDs of the domains that may have come to the host after its last renewal, and therefore after the reset.
+
+    A boot that never has its lease is not reset and renews nothing. The reset proves the end of what ran before it, and of nothing else.
+
+    :arg evidence: of the watchdog of the host.
+    :raises Unsafe: the host has renewed its lease since, or what the evidence was based on was withdrawn.
+    """
+    reader = ledger.open_leases()
+    if reader is None:
+        raise Unsafe(f"{evidence.host} was reset by its watchdog, but its lease cannot be read again: {NO_ETCD}.", "Nothing was started.")
+    last, host = _read_last_lease(evidence, reader), HostRef(evidence.host, evidence.host_id, None)
+    _check_not_withdrawn(evidence, ledger, last)
+    written = ledger.list_records_written_after(known_until(last))
+    return frozenset(record.domain.uuid.lower() for record in written if record.status not in _NEVER_ARRIVED and record.destination.may_be(host))
+
+
+def _check_not_withdrawn(evidence: Evidence, ledger: Ledger, last: SeenLease) -> None:
+    """Raise L(Unsafe) unless the ledger still has what C(protect) saw of the watchdog in the boot of the last lease."""
+    found = ledger.read_host(str(evidence.host_id))
+    seen = found.host.protected.watchdog if found and found.host.protected else None
+    if not seen or seen.boot_id != last.lease.boot_id:
+        raise Unsafe(
+            f"{evidence.host} was reset by its watchdog, but what the ledger had of that watchdog was withdrawn since: {evidence.host} was released, or its"
+            " watchdog unbound.",
+            f"Nothing was started. Find out whether {evidence.host} is on, and run the task again.",
+        )

@@ -119,6 +119,26 @@ def check_covered(job: EvacuationJob, fleet: FleetAnswers, proofs: PowerOffEvide
         )
 
 
+def check_arrival(job: EvacuationJob, fleet: FleetAnswers, proofs: PowerOffEvidence, arrivals: Mapping[str, Collection[str]]) -> None:
+    """Raise L(Unsafe) if the domain may be on a host that is off by its watchdog alone, and may have come there after the reset.
+
+    A host whose watchdog has reset it starts again. While it does not get a lease in that boot, it is not reset once more, and its lease does not show it.
+
+    :arg arrivals: by ID of such a host, the domains that may have come to it after its last renewal, see L(find_late_arrivals).
+    """
+    for where in job.candidate.possible_hosts:
+        found = proofs.list_proofs_of(where)
+        if fleet.has_answered(where) or not found or not all(one.is_of_watchdog for one in found):
+            continue
+        host, record = found[0], job.candidate.record
+        if job.uuid in arrivals.get(str(host.host_id), ()) or (record is not None and record.destination.may_be(where)):
+            raise Unsafe(
+                f"Domain {job.name} may have come to {host.host} after the last renewal of its lease, and then runs there since the reset by the watchdog. "
+                "It was not started.",
+                f"Find out whether {host.host} is off, e.g. on its console, and give a person's word with force_down and a reason.",
+            )
+
+
 def check_no_token(job: EvacuationJob, ledger: Ledger, fleet: FleetAnswers, proofs: PowerOffEvidence) -> None:
     """Raise L(Unsafe) if the domain may be on a host that is off, and that may start its guests automatically by a clean-shutdown token when it returns.
 

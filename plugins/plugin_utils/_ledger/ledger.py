@@ -162,6 +162,10 @@ class Ledger(abc.ABC):
         """Yield the documents of the selected records as JSON, in no particular order."""
         return self._select_records(selection)
 
+    def list_records_written_after(self, revision: int) -> list[MoveRecord]:
+        """Return the records that were written after that revision of etcd, in no particular order; all records of a store without revisions."""
+        return list(self.list_records())
+
     @abc.abstractmethod
     def list_closed_ids(self) -> set[str]:
         """Return the ids of all closed records, of which none is read."""

@@ -70,13 +70,16 @@ class Snapshot:
         """Treat the key as deleted."""
         self._known[key] = None
 
-    def each_key(self, start: str, end: t.Optional[str] = None, keys_only: bool = False, counts: bool = True) -> Iterator[tuple[str, KeyValue]]:
+    def each_key(
+        self, start: str, end: t.Optional[str] = None, keys_only: bool = False, counts: bool = True, written_since: int = 0
+    ) -> Iterator[tuple[str, KeyValue]]:
         """Yield the keys from C(start) to before C(end), page by page; without an end all that begin with C(start).
 
         :arg counts: whether the range counts as read from here on.
+        :arg written_since: only keys that were written at this revision or later.
         """
         last = self._prefix + end if end is not None else range_end(self._prefix + start)
-        for found in self._read_pages(self._prefix + start, last, keys_only):
+        for found in self._read_pages(self._prefix + start, last, keys_only, written_since):
             yield found.key[len(self._prefix) :], found
         if counts:
             self._ranges.append(is_unchanged(self._prefix + start, last, self._revision))
@@ -108,10 +111,10 @@ class Snapshot:
         if counts:
             self._ranges.append(is_unchanged(first, last, self._revision))
 
-    def _read_pages(self, first: str, last: str, keys_only: bool) -> Iterator[KeyValue]:
+    def _read_pages(self, first: str, last: str, keys_only: bool, written_since: int) -> Iterator[KeyValue]:
         more = True
         while more:
-            page = self._client.read_range(range_read(first, last, self._revision, PAGE_KEYS, keys_only))
+            page = self._client.read_range(range_read(first, last, self._revision, PAGE_KEYS, keys_only, written_since))
             if self._is_fixed:
                 self._revision = self._revision or page.revision
             yield from page.found
@@ -167,6 +170,10 @@ class DocumentReader:
         is_known = 0 < len(known) <= _MAX_KNOWN_KEYS
         keys = self._snapshot.each_known_key(start, known, counts) if is_known else self._snapshot.each_key(start, counts=counts)
         return self._read_documents(keys, _EVERYTHING)
+
+    def read_written(self, parts: Sequence[str], since: int) -> Iterator[Document]:
+        """Yield the documents of a folder that can be read and were written at this revision of etcd or later."""
+        return self._read_documents(self._snapshot.each_key(f"{join_path(parts)}/", counts=False, written_since=since), _EVERYTHING)
 
     def read_between(self, start: str, end: str, prefilter: PreFilter) -> Iterator[Document]:
         """Yield the documents from a key to before another that can be read.

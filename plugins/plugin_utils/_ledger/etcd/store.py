@@ -21,14 +21,15 @@ import typing as t
 from collections.abc import Callable, Iterator
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, KvmfleetError, TimedOut
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 
 from .. import domain_index
 from ..contents import LedgerContents
 from ..documents import Document
 from ..identity import LedgerIdentity, refuse_moved
 from ..ledger import Ledger
-from ..rules import CLOSED, OPEN, DocumentPath, check_lock_key, refuse_unsettled
-from ..selection import Selection, make_selection
+from ..rules import CLOSED, OPEN, DocumentPath, check_lock_key, document_path, refuse_unsettled
+from ..selection import PreFilter, Selection, make_selection
 from . import transaction
 from .client import Client
 from .connection import EtcdAddress, EtcdOptions
@@ -161,6 +162,12 @@ def _find_paths(snapshot: Snapshot, selection: Selection, begin: str) -> list[Do
     return [path for path in paths if domain_index.month_of(path) >= begin and selection.includes_month(*path[2:4])]
 
 
+def _closed_path(key: str) -> DocumentPath:
+    """Return the location of the closed record that a key names by the time at which it was closed."""
+    _folder, closed_at, record_id = key.split("/")
+    return document_path((*CLOSED, closed_at[:4], closed_at[5:7]), record_id)
+
+
 class EtcdLedger(Ledger):
     """:arg create: whether to create a missing ledger; otherwise L(NotFound) is raised.
 
@@ -231,6 +238,14 @@ class EtcdLedger(Ledger):
     def _read_begin(self, snapshot: Snapshot) -> t.Optional[str]:
         found = snapshot.get_key(BEGIN_KEY)
         return domain_index.read_begin(found.value if found else None)
+
+    def list_records_written_after(self, revision: int) -> list[MoveRecord]:
+        snapshot, since = Snapshot(self._client, at_one_revision=False), revision + 1
+        reader = DocumentReader(self._client, snapshot, self.report_problem)
+        # The open records first: one that is closed between the two reads is found by the second.
+        found = [document.record for document in reader.read_written(OPEN, since)]
+        closed = [_closed_path(key) for key, _found in snapshot.each_key(f"{CLOSED_AT}/", keys_only=True, counts=False, written_since=since)]
+        return [*found, *(document.record for document in reader.read_paths(closed, PreFilter()))]
 
     def list_closed_ids(self) -> set[str]:
         snapshot = Snapshot(self._client, at_one_revision=False)

@@ -15,16 +15,21 @@ from dataclasses import replace
 import pytest
 from kvmlab.etcd import Cluster
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, KvmfleetError, Unreachable, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.evidence import Evidence
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import new_record
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate import lease_evidence, reset_watch
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fence_config import parse_fencing
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.lease_evidence import Void
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.plan import plan_evacuation
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.reset_watch import ResetWatch, check_watchdog, confirm_reset
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import HostEntry, HostProtection
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.connection import EtcdOptions, parse_address
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.store import EtcdLedger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import withdraw_watchdog
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._evacuate.renewing import (
     LEASE_SECONDS,
     RESET_SECONDS,
@@ -65,6 +70,19 @@ class WatchedSite(Site):
         document = self.ledger.read_host(host_id("kvm1"))
         assert document is not None
         return document.host
+
+    def move_in(self, name: str, *statuses: str) -> None:
+        """Record a move of a saved domain from kvm3 to kvm1, up to the last of these statuses."""
+        (document,) = self.ledger.find_domains(name)
+        move = new_record(s.LIVE_MIGRATION, DomainRef(document.domain.uuid, name), self.place("kvm3"), self.place("kvm1"), {}, by="a test")
+        stored = self.ledger.open_record(move)
+        for status in statuses:
+            stored = self.ledger.update_record(stored, stored.record.advance(status, "a test"))
+
+    def renew_once_more(self) -> None:
+        """Let kvm1 renew its lease for the last time: from the second renewal on, it names a revision of etcd."""
+        self.renewing["kvm1"] = RenewingHost(self.location, host_id("kvm1"), "kvm1")
+        self.renewing["kvm1"].die()
 
     def failed_evacuation(self) -> KvmfleetError:
         with pytest.raises(KvmfleetError) as failed:
@@ -192,6 +210,52 @@ def test_evidence_of_an_earlier_step_counts_until_the_host_renews_its_lease(site
     with pytest.raises(Unsafe, match=r"was reset by its watchdog at .*, and is on again: its lease of boot boot 2 was renewed since"):
         site.evacuate(fencing=given, force_down=None)
     assert site.running() == {"kvm2": ["one"]}
+
+
+ARRIVED = (s.SCHEDULED, s.QUEUED, s.RUNNING, s.COMPLETED)
+
+
+def test_what_came_to_a_host_after_its_last_renewal_may_run_there_since_the_reset(site: WatchedSite) -> None:
+    """It has started again, cannot reach etcd, and a drain has moved guests to it. Then its network fails: its last lease is still that of the first boot."""
+    for name in ("before", "after", "refused", "moving"):
+        site.save(name)
+    site.move_in("before", *ARRIVED)
+    site.renew_once_more()
+    site.move_in("after", *ARRIVED)
+    site.move_in("refused", s.CONFLICT)
+    site.move_in("moving", s.SCHEDULED, s.QUEUED)
+    errors = {job.name: str(job.error or "") for job in site.evacuate(force_down=None).jobs}
+    assert site.running() == {"kvm2": ["before", "refused"]}
+    refusal = (
+        "Domain {} may have come to kvm1 after the last renewal of its lease, and then runs there since the reset by the watchdog. It was not started. Find out"
+        " whether kvm1 is off, e.g. on its console, and give a person's word with force_down and a reason."
+    )
+    assert errors == {"before": "", "refused": "", "after": refusal.format("after"), "moving": refusal.format("moving")}
+    # A person's word is about the whole host.
+    site.evacuate()
+    assert site.running() == {"kvm2": ["after", "before", "moving", "refused"]}
+
+
+def test_what_came_to_a_host_after_the_reset_is_not_planned_for_another_one(site: WatchedSite) -> None:
+    uuids = [site.save(name) for name in ("before", "after")]
+    site.renew_once_more()
+    site.move_in("after", *ARRIVED)
+    run = site.evacuation(force_down=None)
+    run.probe_fleet(True)
+    run.prove_source_off(starts=False)
+    assert plan_evacuation(run, ["kvm2"]).by_host == {"kvm2": uuids[:1]}
+
+
+def test_evidence_that_was_withdrawn_since_counts_no_more(site: WatchedSite) -> None:
+    """The host was released in another boot, or its watchdog unbound, while the wait for its reset went on."""
+    site.save("one")
+    run = site.evacuation(force_down=None)
+    run.probe_fleet(True)
+    run.prove_source_off(starts=False)
+    withdraw_watchdog(site.ledger, host_id("kvm1"))
+    with pytest.raises(Unsafe, match="what the ledger had of that watchdog was withdrawn since: kvm1 was released, or its watchdog unbound"):
+        site.evacuate(fencing=encode(run.proofs.all_evidence), force_down=None)
+    assert site.running() == {}
 
 
 def test_a_host_that_answers_is_not_evacuated_whatever_its_lease_says(site: WatchedSite) -> None:
