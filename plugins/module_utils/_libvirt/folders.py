@@ -18,7 +18,7 @@ import typing as t
 import uuid as uuid_module
 
 from .._model.errors import Conflict, Internal, NotFound
-from .._model.libvirt_formats import escape_text, parse_libvirt_xml, parse_number
+from .._model.libvirt_formats import clean_path, escape_text, parse_libvirt_xml, parse_number
 from .connection import libvirt_binding, libvirt_errors, translate_error
 from .values import Permissions, Volume
 
@@ -179,7 +179,7 @@ class LibvirtFolder:
     def find_users(self, path: str) -> t.List[str]:
         with libvirt_errors(f"list the folder {self.path}"):
             found = self._pool.call_active(lambda pool: [_describe_volume(volume) for volume in pool.listAllVolumes()])
-        return [volume.name for volume in map(_parse_volume, filter(None, found)) if volume.backing_path == path]
+        return [volume.name for volume in map(_parse_volume, filter(None, found)) if clean_path(volume.backing_path) == clean_path(path)]
 
     def read_piece(self, name: str, offset: int = 0, length: int = _READ_BYTES) -> bytes:
         """Return a piece of a file, by default its beginning; less at the end of the file."""

@@ -222,7 +222,7 @@ _PCI_BRIDGE_CLASS = "0x06"
 def read_surroundings(connection: libvirt.virConnect, uri: str) -> Surroundings:
     """Return the pools, networks and devices of a host; null if this libvirt has no driver for them."""
     return Surroundings(
-        pools=_read_or_null(connection, f"read the pools of {uri}", _list_pools),
+        pools=_read_or_null(connection, f"read the pools of {uri}", list_pools),
         networks=_read_or_null(connection, f"read the networks of {uri}", _list_networks),
         devices=_read_or_null(connection, f"read the devices of {uri}", _list_devices),
         net_devices=_read_or_null(connection, f"read the net_devices of {uri}", _list_net_devices),
@@ -240,7 +240,8 @@ def _read_or_null(connection: libvirt.virConnect, attempt: str, read: t.Callable
         return None
 
 
-def _list_pools(connection: libvirt.virConnect) -> t.List[StoragePool]:
+def list_pools(connection: libvirt.virConnect) -> t.List[StoragePool]:
+    """Return the storage pools of a host, active or not."""
     return sorted(_read_each(connection.listAllStoragePools(0), _describe_pool), key=lambda pool: pool.name)
 
 

@@ -197,7 +197,9 @@ class Host(t.Protocol):
         """The images that the domain writes to. Raises L(NotFound)."""
 
     def users_of(self, path: str) -> t.List[str]:
-        """The names of all domains, active or not, whose definition has that file, also as a backing file."""
+        """The names of all domains, active or not, that have that file as an image, also as a volume, below another image, or by another path; and of those
+        for which this is not known, with the reason.
+        """
 
     def open_folder(self, path: str) -> t.ContextManager[Folder]:
         """The folder of that path. Raises L(NotFound) if the host cannot open it."""

@@ -23,6 +23,7 @@ from .connection import Opened, libvirt_errors
 from .folders import LibvirtFolder, open_folder
 from .hardware import compare_cpu, find_baseline_cpu, read_hardware, read_surroundings
 from .host_paths import HostPaths
+from .image_users import find_image_users
 from .reading import LibvirtReader, parse_domain_xml, read_domain_info, state_words
 from .values import Definition, DefinitionList, DomainUse, Image
 
@@ -167,12 +168,7 @@ class LibvirtReporter(LibvirtReader):
             return [_describe_image(disk, domain) for disk in _list_disks(domain.XMLDesc()) if _is_written(disk)]
 
     def users_of(self, path: str) -> t.List[str]:
-        users = []
-        for domain in self._all_domains():
-            with contextlib.suppress(NotFound), libvirt_errors(f"read the disks of a domain of {self.uri}"):
-                if path in _list_source_paths(domain.XMLDesc()):
-                    users.append(domain.name())
-        return users
+        return find_image_users(self._connection, path, self.uri, self.open_folder)
 
     def open_folder(self, path: str) -> t.ContextManager[LibvirtFolder]:
         return open_folder(self._connection, path, self.uri)
@@ -218,12 +214,6 @@ def _is_measured(stats: t.Mapping[str, int]) -> bool:
 
 def _list_disks(xml: str) -> t.List[ElementTree.Element]:
     return parse_libvirt_xml(xml, "a domain definition").findall("devices/disk")
-
-
-def _list_source_paths(xml: str) -> t.Set[str]:
-    """Return the files and devices that a definition has as images or backing files."""
-    sources = [source for disk in _list_disks(xml) for source in disk.iter("source")]
-    return {source.attrib[key] for source in sources for key in ("file", "dev", "dir") if key in source.attrib}
 
 
 def _is_written(disk: ElementTree.Element) -> bool:

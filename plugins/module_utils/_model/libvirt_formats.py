@@ -10,6 +10,7 @@ It states which URIs are allowed and how the URI of a host is built. It has a sa
 
 from __future__ import annotations
 
+import posixpath
 import re
 import typing as t
 import urllib.parse
@@ -155,6 +156,15 @@ _SIZE_DIGITS = 20
 def escape_text(text: str) -> str:
     """Return the text as it is written between the tags of an XML document. The standard library's function would import an HTTP client."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def clean_path(path: str) -> str:
+    """Return an absolute path in the one form in which it can be compared with others; any other text as it is.
+
+    The path of a file may be written as C(file:), as in the header of an image.
+    """
+    bare = path[len("file:") :] if path.startswith("file:/") else path
+    return posixpath.normpath(f"/{bare.lstrip('/')}") if bare.startswith("/") else path
 
 
 def parse_ids(text: t.Optional[str]) -> t.List[int]:

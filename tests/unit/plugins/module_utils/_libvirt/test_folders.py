@@ -197,3 +197,18 @@ def test_an_image_is_created_in_the_version_that_keeps_bitmaps(monkeypatch: pyte
     with opened(Driver()) as there:
         there.create_image("new", image_format, 1024)
     assert f"<target>{target}</target>" in created[0]
+
+
+class Volume:
+    def __init__(self, backing: str) -> None:
+        self._backing = backing
+
+    def XMLDesc(self) -> str:
+        return f"<volume><name>overlay</name><backingStore><path>{self._backing}</path></backingStore></volume>"
+
+
+@pytest.mark.parametrize(("backing", "users"), [(f"{PATH}/./a", ["overlay"]), (f"file:{PATH}/a", ["overlay"]), (f"{PATH}/b", []), ("", [])])
+def test_an_image_below_another_one_is_found_in_each_form_of_its_path(monkeypatch: pytest.MonkeyPatch, backing: str, users: t.List[str]) -> None:
+    monkeypatch.setattr(Pool, "listAllVolumes", lambda _pool: [Volume(backing)], raising=False)
+    with opened(Driver()) as there:
+        assert there.find_users(f"{PATH}/a") == users

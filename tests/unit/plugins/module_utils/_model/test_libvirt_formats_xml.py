@@ -8,6 +8,7 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Internal
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.libvirt_formats import (
+    clean_path,
     parse_ids,
     parse_number,
     parse_size,
@@ -60,3 +61,20 @@ def test_an_invalid_number_of_a_definition_is_an_error(text: str) -> None:
 def test_an_impossible_number_of_vcpus_is_an_error() -> None:
     with pytest.raises(Internal):
         parse_vcpu_count("4294967295")
+
+
+@pytest.mark.parametrize(
+    ("path", "cleaned"),
+    [
+        ("/images/web", "/images/web"),
+        ("//images//./old/../web/", "/images/web"),
+        ("file:/images/web", "/images/web"),
+        ("file:///images/web", "/images/web"),
+        ("web", "web"),
+        ("json:{}", "json:{}"),
+        ("rbd:pool/web", "rbd:pool/web"),
+        ("", ""),
+    ],
+)
+def test_a_path_has_one_form(path: str, cleaned: str) -> None:
+    assert clean_path(path) == cleaned
