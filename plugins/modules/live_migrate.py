@@ -167,9 +167,9 @@ options:
       - V(auto) copies the disks that are proved to be on separate storage, and moves the others as they are.
       - V(full) copies every disk to which the domain writes, and refuses a domain with a disk on shared storage.
       - V(incremental) sends only the top image of each disk. The target must exist, with the same backing chain as on the source, and must be named in
-        O(copy_storage_overwrite).
+        O(copy_storage_overwrite). A target whose header names another base is refused (C(not_supported)).
       - The base of a disk (backing files, external data files) is treated like its image if it is not copied. For V(incremental), samples of the base are
-        compared with the file at the same path on the destination; a different file is refused (C(unsafe)).
+        compared with the file that the target names on the destination; a different file is refused (C(unsafe)).
       - To prove whether a folder is the same storage on both hosts, each host creates a file with a new name in it, and the other host looks for this file.
         This is also done in check mode, and leaves nothing behind. A disk for which there is no proof is refused (C(unsafe)).
       - V(all) and V(inc), the words of C(virsh migrate), mean V(full) and V(incremental).

@@ -25,6 +25,7 @@ from .._libvirt.values import Image, Volume
 from .._model.codec import Json
 from .._model.definition_files import SEPARATE, SHARED, UNPROVED
 from .._model.errors import KvmfleetError, NotFound, Unreachable
+from .._model.libvirt_formats import clean_path
 
 _FILE_PREFIX = ".kvmfleet-token-"
 
@@ -111,15 +112,15 @@ class _ComparedFolders:
         self._stack = stack
         self._known: t.Dict[str, t.Tuple[t.Optional[Folder], Finding]] = {}
 
-    def open_compared(self, path: str) -> t.Tuple[t.Optional[Folder], Finding]:
+    def open_compared(self, path: str, there: str) -> t.Tuple[t.Optional[Folder], Finding]:
+        """Return the destination's folder of the file C(there), and whether it and the folder of this host's C(path) are one store."""
         # Two images of one folder can be links into two stores.
-        folders = f"{os.path.dirname(path)}\0{os.path.dirname(os.path.realpath(path))}"
+        folders = f"{os.path.dirname(path)}\0{os.path.dirname(os.path.realpath(path))}\0{os.path.dirname(there)}"
         if folders not in self._known:
-            self._known[folders] = self._open_folder(path)
+            self._known[folders] = self._open_folder(path, os.path.dirname(there))
         return self._known[folders]
 
-    def _open_folder(self, path: str) -> t.Tuple[t.Optional[Folder], Finding]:
-        folder_path = os.path.dirname(path)
+    def _open_folder(self, path: str, folder_path: str) -> t.Tuple[t.Optional[Folder], Finding]:
         try:
             folder = self._stack.enter_context(self._host.open_folder(folder_path))
         except NotFound:
@@ -132,11 +133,12 @@ def _inspect_image(image: Image, destination: Host, folders: _ComparedFolders) -
         return _describe_finding(Finding(SHARED))
     if image.kind != "file" or not os.path.isabs(image.path):
         return _describe_finding(Finding(UNPROVED, f"its kind is {image.kind!r}: only a person can know whether both hosts see the same data"))
-    folder, finding = folders.open_compared(image.path)
+    folder, finding = folders.open_compared(image.path, image.path)
     if folder is None or finding.verdict != SEPARATE:
         return _describe_finding(finding)
     existing = folder.find_volume(os.path.basename(image.path))
-    other_base = next(filter(None, (_explain_other_base(path, folders) for path in image.backing)), "") if existing else ""
+    bases = zip(image.backing, _find_bases_there(image, existing)) if existing else ()
+    other_base = next(filter(None, (_explain_other_base(path, there, folders) for path, there in bases)), "")
     return {
         **_describe_finding(finding),
         "existing": dataclasses.asdict(existing) if existing else None,
@@ -151,27 +153,33 @@ def _describe_finding(finding: Finding) -> Facts:
     return {"verdict": finding.verdict, "why": finding.why, "existing": None, "used_by": [], "available_bytes": 0, "same_file": "", "other_base": ""}
 
 
-def _explain_other_base(path: str, folders: _ComparedFolders) -> str:
-    """Return why the destination's file at the path of a base is not that base; empty if it is one store, or if no sample differs.
+def _find_bases_there(image: Image, existing: Volume) -> t.List[str]:
+    """Return the paths of the backing files at the destination: the one that the target names, and those that the source has below it."""
+    named = clean_path(existing.backing_path)
+    return [named if os.path.isabs(named) else path for path in image.backing[:1]] + list(image.backing[1:])
+
+
+def _explain_other_base(path: str, there: str, folders: _ComparedFolders) -> str:
+    """Return why the destination's file C(there) is not the base at that path; empty if it is one store, or if no sample differs.
 
     A base is never copied, and reading all of it would cost what an incremental copy saves. Samples suffice, because different images differ almost everywhere.
     """
     if not path:
         return "one of its backing images is not a file"
-    folder, finding = folders.open_compared(path)
+    folder, finding = folders.open_compared(path, there)
     if finding.verdict == SHARED:
         return ""
-    if folder is None or folder.find_volume(os.path.basename(path)) is None:
-        return f"{path} is not there"
+    if folder is None or folder.find_volume(os.path.basename(there)) is None:
+        return f"{there} is not there"
     try:
-        return _find_difference(path, folder)
+        return _find_difference(path, there, folder)
     except OSError as error:
         return f"{path} cannot be read on the source: {error.strerror}"
     except KvmfleetError as error:
-        return f"{path} cannot be read on the destination: {error.message}"
+        return f"{there} cannot be read on the destination: {error.message}"
 
 
-def _find_difference(path: str, folder: Folder) -> str:
+def _find_difference(path: str, there: str, folder: Folder) -> str:
     with open(path, "rb") as stream:
         size = os.fstat(stream.fileno()).st_size
         last = max(0, size - _SAMPLE_BYTES)
@@ -179,8 +187,8 @@ def _find_difference(path: str, folder: Folder) -> str:
             stream.seek(offset)
             # One byte more at the end shows a longer file.
             length = _SAMPLE_BYTES + 1
-            if stream.read(length) != folder.read_piece(os.path.basename(path), offset, length):
-                return f"{path} on the destination is another file: its content at byte {offset} differs"
+            if stream.read(length) != folder.read_piece(os.path.basename(there), offset, length):
+                return f"{there} on the destination is another file: its content at byte {offset} differs"
     return ""
 
 

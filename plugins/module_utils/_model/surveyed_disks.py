@@ -16,7 +16,10 @@ from .codec import ABSENT, Absent, JsonObject
 
 @dataclass(frozen=True)
 class SurveyedImage:
-    """The image behind a disk. Sizes in bytes: what the guest sees, and what is allocated of it."""
+    """The image behind a disk. Sizes in bytes: what the guest sees, and what is allocated of it.
+
+    :arg backing: the paths of the images below it, the next one first; empty for one that is not a file.
+    """
 
     target: str
     kind: str
@@ -26,6 +29,7 @@ class SurveyedImage:
     allocation_bytes: int
     shareable: bool
     has_backing: bool
+    backing: t.Union[t.Tuple[str, ...], Absent] = ABSENT
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
@@ -47,7 +51,7 @@ class SurveyedDisk:
     :arg verdict: whether both hosts have its image in one store; C(why) is the reason if that is not proved.
     :arg used_by: the domains and images of the destination that use the path of the image.
     :arg available_bytes: the free space in the folder of that path.
-    :arg same_file: why the file there may be the image itself; C(other_base) why its backing file there is a different one.
+    :arg same_file: why the file there may be the image itself; C(other_base) why a backing file there is a different one.
     """
 
     image: SurveyedImage

@@ -21,10 +21,12 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
     Unsafe,
     error_for_code,
 )
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.libvirt_formats import clean_path
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import NO_COPY
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import CREATE, FILL, REPLACE, DiskCopy
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.surveyed_disks import SurveyedDisk, SurveyedImage
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource_maps import Renaming, rename_folders
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.surveyed_disks import ExistingImage, SurveyedDisk, SurveyedImage
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import SurveyedDomain, UnsharedFile
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.request import MoveRequest
 
@@ -36,11 +38,15 @@ _NOTHING = "Nothing was moved."
 
 
 class CopyRequest(t.NamedTuple):
-    """The storage options of one move."""
+    """The storage options of one move.
+
+    :arg renaming: what the destination calls the files of the source; null if both have the same names.
+    """
 
     mode: str
     overwrite: t.Sequence[str] = ()
     unsafe: bool = False
+    renaming: t.Optional[Renaming] = None
 
 
 def plan_copies(request: CopyRequest, disks: t.Sequence[SurveyedDisk], domain: str, host: str) -> list[DiskCopy]:
@@ -117,9 +123,15 @@ def _incremental_problem(request: CopyRequest, disk: SurveyedDisk, what: str, ho
             f"{what} has no target on {host}: an incremental copy needs the image there, with the backing chain it has here.",
             f"Create {image.path} there first, or set copy_storage to full. {_NOTHING}",
         )
-    if bool(existing.backing_path) != image.has_backing or existing.format != image.format:
+    if existing.format != image.format:
         return NotSupported(
-            f"{what} and its target on {host} differ in format or backing file.", f"Create the target with the format and backing file of the image. {_NOTHING}"
+            f"{what} has the format {image.format}, its target on {host} has {existing.format}.", f"Create the target with the format of the image. {_NOTHING}"
+        )
+    base, named = _find_base(image, request.renaming), _find_named_base(image, existing)
+    if base != named and not (base == _NOT_A_FILE and named):
+        return NotSupported(
+            f"{what} is built on {base or _NO_BASE}, its target on {host} on {named or _NO_BASE}: the next start there would use that chain.",
+            f"Create the target with the base of the image, or set copy_storage to full. {_NOTHING}",
         )
     if existing.capacity_bytes != image.capacity_bytes:
         return NotSupported(f"{what} has {image.capacity_bytes} bytes, its target on {host} has {existing.capacity_bytes}.", _NOTHING)
@@ -131,6 +143,29 @@ def _incremental_problem(request: CopyRequest, disk: SurveyedDisk, what: str, ho
     if disk.same_file:
         return Unsafe(f"{what} and its target on {host} could be one file: {disk.same_file}.", f"Wait 30 seconds and try again. {_NOTHING}")
     return None
+
+
+_NO_BASE = "no other image"
+_NOT_A_FILE = "an image that is not a file"
+_UNKNOWN_BASE = "an image that is not known"
+
+
+def _find_base(image: SurveyedImage, renaming: t.Optional[Renaming]) -> str:
+    """Return what the image is built on, a file by its path on the destination; empty for nothing."""
+    if not image.has_backing:
+        return ""
+    if not image.backing:
+        return _UNKNOWN_BASE
+    path = clean_path(image.backing[0])
+    # A name that cannot be translated is reported when the definition of the domain is rewritten.
+    return (rename_folders([path], renaming).get(path, path) if renaming else path) or _NOT_A_FILE
+
+
+def _find_named_base(image: SurveyedImage, existing: ExistingImage) -> str:
+    """Return what the header of the target names as its base, a file by its path; empty for nothing. A relative name is in the folder of the target."""
+    name = existing.backing_path
+    is_relative = name and not os.path.isabs(name) and ":" not in name.partition("/")[0]
+    return clean_path(os.path.join(os.path.dirname(image.path), name) if is_relative else name)
 
 
 def _check_capacity(copies: t.Sequence[DiskCopy], disks: t.Sequence[SurveyedDisk], domain: str, host: str) -> None:
@@ -234,7 +269,8 @@ def find_copies(request: MoveRequest, domain: SurveyedDomain, host: str) -> list
     if options.copy_storage == NO_COPY or not isinstance(examined, (list, tuple)):
         return []
     disks = [decode(SurveyedDisk, disk, "storage") for disk in examined]
-    return plan_copies(CopyRequest(options.copy_storage, options.copy_storage_overwrite, options.unsafe), disks, request.label, host)
+    copied = CopyRequest(options.copy_storage, options.copy_storage_overwrite, options.unsafe, request.renamings.get(request.uris[host]))
+    return plan_copies(copied, disks, request.label, host)
 
 
 def add_copies(record: MoveRecord, request: MoveRequest, domain: SurveyedDomain, host: str) -> MoveRecord:

@@ -103,6 +103,20 @@ def test_a_backing_file_at_the_same_path_must_have_the_same_content(source_folde
     assert "not a file" in facts_of(source_folder, host, has_backing=True, backing=("",))["other_base"]
 
 
+def test_the_base_that_the_target_names_is_compared(source_folder: pathlib.Path, destination_folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """The destination may have the folder of the base at another path, and at this path something else."""
+    put_image(destination_folder / "web.qcow2", backing="/data/./base")
+    for folder, content in ((source_folder, b"gold"), (destination_folder, b"gold"), (tmp_path, b"lead")):
+        (folder / "base").write_bytes(content)
+    host = FakeStorageHost({str(source_folder): DirectoryFolder(destination_folder), "/data": DirectoryFolder(tmp_path)})
+    base = {"has_backing": True, "backing": (str(source_folder / "base"),)}
+    assert "/data/base on the destination is another file" in facts_of(source_folder, host, **base)["other_base"]
+    (tmp_path / "base").write_bytes(b"gold")
+    assert facts_of(source_folder, host, **base)["other_base"] == ""
+    host.folders.pop("/data")
+    assert facts_of(source_folder, host, **base)["other_base"] == "/data/base is not there"
+
+
 def test_a_backing_file_in_a_shared_folder_is_not_read(source_folder: pathlib.Path, destination_folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
     put_image(destination_folder / "web.qcow2")
     (tmp_path / "base").touch()

@@ -11,6 +11,7 @@ import pytest
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument, NotSupported, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import DiskCopy
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource_maps import Renaming, ResourceMaps
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.surveyed_disks import SurveyedDisk
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.storage import CopyRequest, plan_copies
 
@@ -131,7 +132,7 @@ def test_an_overwritten_file_counts_as_free_space() -> None:
     assert plan_disk_copies(CopyRequest("auto", ["vda"]), disk(existing=volume(), available_bytes=7 * MIB))
 
 
-LAYERED = {"has_backing": True}
+LAYERED = {"has_backing": True, "backing": ["/images/base"]}
 BELOW = {"backing_path": "/images/base"}
 
 
@@ -144,15 +145,49 @@ def test_an_incremental_copy_fills_the_existing_target() -> None:
     ("image", "existing", "words"),
     [
         (LAYERED, None, "backing chain"),
-        (LAYERED, volume(), "format or backing"),
-        ({}, volume(**BELOW), "format or backing"),
-        (LAYERED, volume(format="raw", **BELOW), "format or backing"),
+        (LAYERED, volume(), "built on /images/base, its target on kvm2 on no other image"),
+        ({}, volume(**BELOW), "built on no other image, its target on kvm2 on /images/base"),
+        (LAYERED, volume(format="raw", **BELOW), "has the format qcow2, its target on kvm2 has raw"),
         (LAYERED, volume(capacity_bytes=32 * MIB, **BELOW), "bytes"),
     ],
 )
 def test_an_incremental_copy_needs_a_matching_target(image: t.Dict[str, t.Any], existing: t.Optional[t.Dict[str, t.Any]], words: str) -> None:
     with pytest.raises(NotSupported, match=words):
         plan_disk_copies(CopyRequest("incremental", ["vda"]), disk(image=image, existing=existing))
+
+
+@pytest.mark.parametrize("unsafe", [False, True])
+@pytest.mark.parametrize("base", ["/images/base-v2", "/data/base", "json:{}", "rbd:pool/base"])
+def test_a_target_that_names_another_base_is_refused(base: str, unsafe: bool) -> None:
+    """The next cold start takes the chain from the header of the target."""
+    with pytest.raises(NotSupported, match=f"built on /images/base, its target on kvm2 on {base}"):
+        plan_disk_copies(CopyRequest("incremental", ["vda"], unsafe), disk(image=LAYERED, existing=volume(backing_path=base)))
+
+
+@pytest.mark.parametrize("named", ["/images/base", "/images/./base", "/images/sub/../base", "//images/base", "base", "./base", "file:/images/base"])
+def test_a_target_may_name_the_base_in_any_form(named: str) -> None:
+    (copy,) = plan_disk_copies(CopyRequest("incremental", ["vda"]), disk(image=LAYERED, existing=volume(backing_path=named)))
+    assert copy.action == "fill"
+
+
+def test_a_target_names_the_base_as_its_own_host_does() -> None:
+    there = Renaming("kvm1", "kvm2", ResourceMaps(images={"gold": "/images"}), ResourceMaps(images={"gold": "/data"}))
+    request = CopyRequest("incremental", ["vda"], renaming=there)
+    assert plan_disk_copies(request, disk(image=LAYERED, existing=volume(backing_path="/data/base")))[0].action == "fill"
+    with pytest.raises(NotSupported, match="built on /data/base, its target on kvm2 on /images/base"):
+        plan_disk_copies(request, disk(image=LAYERED, existing=volume(**BELOW)))
+
+
+def test_a_base_that_is_not_a_file_is_unsafe() -> None:
+    layers = disk(image={"has_backing": True, "backing": [""]}, existing=volume(backing_path="/dev/vg/base"), other_base="one of its images is not a file")
+    with pytest.raises(Unsafe, match="not a file"):
+        plan_disk_copies(CopyRequest("incremental", ["vda"]), layers)
+    assert plan_disk_copies(CopyRequest("incremental", ["vda"], unsafe=True), layers)[0].action == "fill"
+
+
+def test_a_base_that_the_survey_does_not_name_is_refused() -> None:
+    with pytest.raises(NotSupported, match="built on an image that is not known"):
+        plan_disk_copies(CopyRequest("incremental", ["vda"]), disk(image={"has_backing": True}, existing=volume(**BELOW)))
 
 
 def test_an_incremental_copy_into_what_may_be_the_same_file_is_unsafe() -> None:
