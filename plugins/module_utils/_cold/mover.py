@@ -286,7 +286,13 @@ class ColdMover:
         self.hosts.source.start_domain(self.order.uuid)
 
     def _undefine_destination(self) -> None:
-        self.hosts.destination.undefine_inactive(self.order.uuid)
+        try:
+            self.hosts.destination.undefine_inactive(self.order.uuid)
+        except NotSupported as kept:
+            # The first error is why the move is undone. Its end also has to say why the definition stays.
+            if self._error is not None and kept.message not in self._error.message:
+                self._error = type(self._error)(f"{self._error} {kept}")
+            raise
         remove_copies(self._copied_files(), self.hosts.destination)
 
     def _copied_files(self) -> t.Sequence[CopiedFile]:

@@ -19,7 +19,7 @@ from .._libvirt.interface import Host
 from .._libvirt.reading import parse_domain_xml
 from .._migration.shared_storage import Finding, compare_folders
 from .._model.cleanup import CleanupPlan, CleanupQuestion, DiskVerdict
-from .._model.definition_files import SEPARATE, SHARED, UNPROVED
+from .._model.definition_files import SEPARATE, SHARED, UNPROVED, has_deletable_tpm
 from .._model.errors import KvmfleetError, NotFound
 from .._model.references import HostAnswer, HostRef, host_of
 from .._model.requests import DiskNeed
@@ -155,7 +155,7 @@ class CleanupSurvey:
         root = parse_domain_xml(self._host.read_definition(uuid))
         backend = root.find("devices/tpm/backend[@type='emulator']")
         managed_save = self._find_managed_save(uuid, root.findtext("name") or "", gone)
-        loses_tpm = backend is not None and backend.get("persistent_state") != "yes" and not self._host.keeps_tpm()
+        loses_tpm = has_deletable_tpm(root) and not self._host.keeps_tpm()
         return OwnCopy(
             LocalCopy(True, False, self._find_blocker(uuid, managed_save, loses_tpm)),
             managed_save,

@@ -25,7 +25,7 @@ from .._files import replace_file
 from .._libvirt.interface import Host
 from .._model import domain_states
 from .._model.codec import JsonObject
-from .._model.errors import Conflict, Forbidden, InvalidArgument, InvalidState, KvmfleetError, MigrationFailed, Unreachable, Unsafe
+from .._model.errors import Conflict, Forbidden, InvalidArgument, InvalidState, KvmfleetError, MigrationFailed, NotSupported, Unreachable, Unsafe
 from .._model.saved_domains import DEFERRED, FAILED, OVERTAKEN, STARTED, UNKNOWN, RestartOrder, RestartResult, lockable_paths
 from .._run_folder import RUN_FOLDER, AlreadyWatched, Ownership, is_newest, note_own_act
 from . import qemu_locks
@@ -243,7 +243,7 @@ class Restart:
         return self._build_result(STARTED, changed=changed)
 
     def _take_back(self, error: KvmfleetError) -> RestartResult:
-        """Remove the definition of this order and report the failure, unless the domain is active or the host does not answer."""
+        """Remove the definition of this order and report the failure, unless the domain is active, the host does not answer, or libvirt would delete more."""
         uuid = self.order.uuid
         if isinstance(error, Unreachable):
             # The daemon may still carry out the request.
@@ -254,6 +254,8 @@ class Restart:
                 self.host.undefine_if_inactive(uuid)
             if self.host.view_domain(uuid).present:
                 return self._build_result(UNKNOWN, error, changed=True)
+        except NotSupported as kept:
+            return self._build_result(UNKNOWN, type(error)(f"{error} {kept}"), changed=True)
         except KvmfleetError as other:
             return self._build_result(UNKNOWN, Unreachable(f"{error} The current state on this host is unknown: {other}"), changed=True)
         remove_note(uuid, self.notes_folder)

@@ -12,6 +12,7 @@ import typing as t
 
 from .._model import domain_states
 from .._model.codec import JsonObject
+from .._model.definition_files import has_deletable_tpm
 from .._model.errors import Aborted, Conflict, InvalidState, MigrationFailed, NotFound, NotSupported, Unsafe
 from .._model.libvirt_formats import check_migrate_uri, check_uri
 from .._model.policy_documents import CONFIG, LIVE, POLICY_NAMESPACE, POLICY_PREFIX, read_policy_element
@@ -199,8 +200,11 @@ class LibvirtHost(LibvirtSavedMemory):
             self._connection.createXML(definition, _START_PAUSED if paused else 0)
 
     def undefine_if_inactive(self, uuid: str) -> None:
-        """Remove an inactive definition; NVRAM, TPM state and a memory image are kept. Nothing happens if the domain is active or gone."""
-        self._undefine_unless_active(uuid, self._keeping_flags())
+        """Remove an inactive definition; NVRAM, TPM state and a memory image are kept. Nothing happens if the domain is active or gone.
+
+        Raises L(NotSupported) if libvirt would delete TPM state.
+        """
+        self._undefine_unless_active(uuid, self._keeping_flags(), self._check_tpm_kept)
 
     def on_poweroff(self, uuid: str) -> str:
         with libvirt_errors(f"read the definition of domain {uuid} on {self.uri}"):
@@ -272,23 +276,37 @@ class LibvirtHost(LibvirtSavedMemory):
     def undefine_inactive(self, uuid: str) -> None:
         """Undefine an inactive domain; NVRAM and TPM stay. Nothing happens if the domain is gone.
 
-        Raises L(InvalidState) if it is active, or if libvirt would have to delete a managed-save image or snapshots with it.
+        Raises L(InvalidState) if it is active, or if libvirt would have to delete a managed-save image or snapshots with it; L(NotSupported) if it would
+        delete TPM state.
         """
         flags = self._keeping_flags()
         with contextlib.suppress(NotFound), libvirt_errors(f"undefine domain {uuid} on {self.uri}"):
             domain = self._connection.lookupByUUIDString(uuid)
             if domain.isActive():
                 raise InvalidState(f"Domain {domain.name()} ({uuid}) is active on {self.uri}: it was not undefined.")
+            self._check_tpm_kept(domain)
             domain.undefineFlags(flags)
 
     def _keeping_flags(self) -> int:
         """Return the flags with which libvirt keeps firmware variables, and the state of a TPM where it can."""
         return _KEEP_NVRAM | (_KEEP_TPM if self.keeps_tpm() else 0)
 
-    def _undefine_unless_active(self, uuid: str, flags: int) -> None:
+    def _check_tpm_kept(self, domain: libvirt.virDomain) -> None:
+        """Raise L(NotSupported) if the state of a TPM would go with the definition: on storage that hosts share, it may be the only one."""
+        if self.keeps_tpm() or not has_deletable_tpm(parse_domain_xml(domain.XMLDesc(_INACTIVE))):
+            return
+        raise NotSupported(
+            f"Domain {domain.name()} ({domain.UUIDString()}) was not undefined on {self.uri}: its libvirt would delete the state of the emulated TPM with the "
+            "definition (libvirt 8.9 keeps it).",
+            "Update libvirt there, or copy that state and undefine the domain by hand. Then run the task again.",
+        )
+
+    def _undefine_unless_active(self, uuid: str, flags: int, check: t.Callable[[libvirt.virDomain], None] = lambda domain: None) -> None:
+        """:arg check: raises the reason why an inactive domain stays defined."""
         with contextlib.suppress(NotFound), libvirt_errors(f"undefine domain {uuid} on {self.uri}"):
             domain = self._connection.lookupByUUIDString(uuid)
             if not domain.isActive():
+                check(domain)
                 domain.undefineFlags(flags)
 
     def _on_job_completed(self, _connection: libvirt.virConnect, domain: libvirt.virDomain, stats: t.Mapping[str, int], _opaque: None) -> None:

@@ -247,7 +247,7 @@ class Host(t.Protocol):
         """Start a transient domain."""
 
     def undefine_if_inactive(self, uuid: str) -> None:
-        """Remove an inactive definition, and nothing else."""
+        """Remove an inactive definition, and nothing else. Raises L(NotSupported) if libvirt would delete the state of a TPM with it."""
 
     def on_poweroff(self, uuid: str) -> str:
         """What libvirt does when the guest has switched itself off: C(destroy), C(restart), C(preserve)."""
@@ -292,7 +292,7 @@ class Host(t.Protocol):
         """Whether undefining can keep the state of an emulated TPM."""
 
     def undefine_inactive(self, uuid: str) -> None:
-        """Undefine an inactive domain and delete nothing of it."""
+        """Undefine an inactive domain and delete nothing of it. Raises L(NotSupported) if libvirt would delete the state of a TPM with it."""
 
     def close(self) -> None:
         """Close the connection; never raises."""

@@ -126,6 +126,11 @@ def _keeps_variables(root: Element) -> bool:
     return is_flash or (system is not None and system.get("firmware") == "efi")
 
 
+def has_deletable_tpm(root: Element) -> bool:
+    """Whether libvirt deletes the state of an emulated TPM with the definition, unless it is told to keep the state (since libvirt 8.9)."""
+    return any(backend.get("persistent_state") != "yes" for backend in root.findall("devices/tpm/backend[@type='emulator']"))
+
+
 def _find_tpm(root: Element) -> t.Iterator[NeededFile]:
     for backend in root.findall("devices/tpm/backend"):
         if backend.get("type") == "emulator":

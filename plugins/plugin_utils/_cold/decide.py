@@ -16,6 +16,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.cold_mov
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.definition_files import SHARED
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidState, KvmfleetError, NotFound, NotSupported, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import OFFLINE, SAVE, SHUTDOWN
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import TPM
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import Survey, SurveyedDomain
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._cold.request import ColdRequest
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Stored
@@ -28,6 +29,7 @@ ColdDecision = AlreadyThere | Adopt | Start | Refuse
 _NOTHING = "Nothing was moved."
 # QEMU 7.2 ends with a failed assertion when it saves a guest with a disk that arrived paused and has not run since.
 SAVES_PAUSED_DISKS_SINCE = 10_000_000
+KEEPS_TPM_SINCE = 8_009_000
 
 
 def decide_cold_move(
@@ -127,6 +129,7 @@ def _find_problem(request: ColdRequest, source: str, survey: Survey, domain: Sur
         return problem
     return (
         _find_twin(request, source, domain, host)
+        or _find_tpm_problem(request, source, survey, traits, host)
         or _find_folder_problem(request, source, traits, host)
         or _find_saving_problem(request, source, survey, domain, host)
     )
@@ -144,6 +147,18 @@ def _find_twin(request: ColdRequest, source: str, domain: SurveyedDomain, host: 
     return Conflict(
         f"{host} has a definition of domain {request.label} already.",
         f"If it is left over from an earlier stay, remove it there (virsh undefine --keep-nvram --keep-tpm). {_NOTHING}",
+    )
+
+
+def _find_tpm_problem(request: ColdRequest, source: str, survey: Survey, traits: ColdTraits, host: str) -> KvmfleetError | None:
+    """Return why a move to that host could not be undone: the definition would go with the state of the TPM, which the hosts may share."""
+    known = survey.destinations[request.uris[host]].versions or {}
+    if known.get("libvirt", 0) >= KEEPS_TPM_SINCE or not any(file.what == TPM for file in traits.files):
+        return None
+    return NotSupported(
+        f"Domain {request.label} on {source} cannot move cold to {host}: if the move had to be undone, the libvirt of {host} would delete the state of the TPM "
+        "with the definition (libvirt 8.9 keeps it).",
+        f"Update libvirt on {host}, or choose another destination. {_NOTHING}",
     )
 
 

@@ -10,7 +10,7 @@ import typing as t
 from xml.etree import ElementTree
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Internal, Unreachable
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Internal, NotSupported, Unreachable
 
 EMULATOR = "/usr/bin/qemu-system-x86_64"
 UUID = "5f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a11"
@@ -22,7 +22,10 @@ def definition(uuid: str = UUID, name: str = "web1", path: str = "/srv/images/we
 
 
 class FakeStartingHost:
-    """Implements what a restart needs. C(refuses) are names that do not start; C(dies) ends the connection at a start, which is C(done) or not."""
+    """Implements what a restart needs. C(refuses) are names that do not start; C(dies) ends the connection at a start, which is C(done) or not.
+
+    C(loses_tpm): its libvirt would delete the state of a TPM with the definition.
+    """
 
     uri = "qemu:///system"
 
@@ -31,6 +34,7 @@ class FakeStartingHost:
         self.refuses: set[str] = set()
         self.stops_at_once: set[str] = set()
         self.dies: str | None = None
+        self.loses_tpm = False
         self.memory: dict[str, str] = {}
         self.starts: list[str] = []
         self.definitions: dict[str, str] = {}
@@ -80,6 +84,8 @@ class FakeStartingHost:
             raise
 
     def undefine_if_inactive(self, uuid: str) -> None:
+        if self.loses_tpm:
+            raise NotSupported("It was not undefined.", "Undefine it by hand.")
         if not self.view_domain(uuid).active:
             self.guests.pop(uuid, None)
 

@@ -19,7 +19,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model import d
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.cold_moves import ColdAnswer
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import Disk
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Internal, MigrationFailed, Unreachable
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Internal, MigrationFailed, NotSupported, Unreachable
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import UUID
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.folder import DirectoryFolder
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.host import FakeHost
@@ -124,6 +124,19 @@ def test_a_part_of_the_definition_that_the_destination_loses_is_named(make: Make
     assert (answer.record.status, answer.error_code) == (s.FAILED, "not_supported")
     assert "does not keep /domain/metadata/a" in answer.msg
     assert pair.places() == {"kvm1": ds.SHUTOFF}
+
+
+def test_a_definition_that_cannot_be_undone_at_the_destination_is_left_and_named(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its libvirt would delete the state of a TPM with it."""
+    pair = make("offline", state=ds.SHUTOFF)
+    define = FakeHost.define_domain
+    monkeypatch.setattr(FakeHost, "define_domain", lambda host, xml: define(host, xml.replace("<a>b</a>", "")))
+    pair.destination.refuse["undefine"] = NotSupported("It was not undefined.", "Undefine it by hand.")
+    answer = run(pair)
+    assert (answer.record.status, answer.error_code) == (s.ERROR, "internal")
+    assert "does not keep /domain/metadata/a" in answer.msg
+    assert answer.msg.count("It was not undefined. Undefine it by hand.") == 1
+    assert pair.places() == {"kvm1": ds.SHUTOFF, "kvm2": ds.SHUTOFF}
 
 
 def test_a_managed_save_image_of_that_name_at_the_destination_is_refused(make: Make) -> None:

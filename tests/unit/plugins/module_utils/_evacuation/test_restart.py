@@ -87,6 +87,19 @@ def test_a_domain_that_does_not_start_is_removed_again(bench: Bench) -> None:
     assert bench.note() is None
 
 
+def test_a_definition_with_a_tpm_that_an_old_libvirt_would_delete_is_left(bench: Bench) -> None:
+    """Its state may be the only one that the hosts have."""
+    bench.host.refuses.add("web1")
+    bench.host.loses_tpm = True
+    result = bench.restart()
+    assert (result.outcome, result.changed, result.error_code) == (r.UNKNOWN, True, "internal")
+    assert result.msg == "Failed to start web1: no. It was not undefined. Undefine it by hand."
+    assert bench.host.guests[UUID]["state"] == "shut off"
+    assert bench.note() == RECORD
+    bench.host.guests.clear()
+    assert bench.restart(rejoin=True, settle_only=True).outcome == r.FAILED
+
+
 def lock(image: pathlib.Path) -> int:
     """Lock an image as QEMU does when it writes to it; the lock lasts as long as the handle that is returned."""
     handle = os.open(image, os.O_RDWR)

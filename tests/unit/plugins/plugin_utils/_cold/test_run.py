@@ -182,6 +182,19 @@ def test_a_domain_that_the_method_cannot_move_is_refused(
     assert (control.records(), control.source.phases) == ([], ["prepare"])
 
 
+TPM = "<domain><name>web1</name><devices><tpm><backend type='emulator'/></tpm></devices></domain>"
+
+
+@pytest.mark.parametrize(("version", "is_refused"), [(8008000, True), (8009000, False)])
+def test_a_destination_that_could_not_take_a_tpm_back_is_refused(control: ColdControl, version: int, is_refused: bool) -> None:
+    """To undo the move there would delete the state of the TPM."""
+    off(control, definition=TPM)
+    control.fleet.machines["kvm2"].versions["libvirt"] = version
+    job = control.move(method="offline", check=True)
+    assert isinstance(job.error, e.NotSupported) is is_refused
+    assert ("kvm2 would delete the state of the TPM" in str(job.error)) is is_refused
+
+
 def save(control: ColdControl, resumes_as: str = ds.RUNNING, **how: t.Any) -> None:
     """Give web1 a managed-save image, as its host has it."""
     for machine in control.fleet.machines.values():
