@@ -43,17 +43,25 @@ class Verdict:
 
 @dataclass(frozen=True)
 class MoveState:
-    """The move itself: the guest's state before it, and its progress."""
+    """The move itself: the guest's state before it, and its progress.
+
+    :arg was_at_destination: whether the destination had a definition before, or may have had one.
+    """
 
     was_paused: bool = False
     post_copy: bool = False
     ran_there: bool = False
     job_started: bool = True
     paused_by_us: bool = False
+    was_at_destination: bool = True
 
 
 _INCOMING = (domain_states.MIGRATION, domain_states.STARTING_UP)
 _POST_COPY = (domain_states.POST_COPY, domain_states.POST_COPY_FAILED)
+# Why a domain that never ran at its destination can be off there: libvirt could not start its CPUs; and, if its definition was there before, also because it
+# had not arrived when its connection was cut, its daemon was started again, or its host lost its power.
+_START_FAILED = ("failed",)
+_NOT_ARRIVED = ("failed", "destroyed", "daemon", "")
 
 
 def judge_outcome(source: DomainView, destination: DomainView, move: MoveState) -> Verdict:
@@ -121,7 +129,7 @@ def _judge_only_source(source: DomainView, destination: DomainView, move: MoveSt
     stopped_for_the_move = _is_handed_over(source) or (move.paused_by_us and source.state == domain_states.PAUSED)
     if not stopped_for_the_move or move.was_paused:
         return Verdict(NOT_MOVED)
-    if move.post_copy or move.ran_there or _has_crashed(destination):
+    if move.post_copy or move.ran_there or _may_have_run(destination, move):
         return Verdict(ERROR, REASON_UNCLEAR)
     return Verdict(RESUME_SOURCE)
 
@@ -138,8 +146,14 @@ def is_running(view: DomainView) -> bool:
     return view.active and not _is_incoming(view)
 
 
-def _has_crashed(view: DomainView) -> bool:
-    return view.present and (view.state == domain_states.CRASHED or view.reason == "crashed")
+def _may_have_run(destination: DomainView, move: MoveState) -> bool:
+    """Whether a guest that is off at its destination may have run there.
+
+    Libvirt writes the definition of a persistent domain when all of its memory has arrived, right before the guest runs (docs/libvirt.md). A definition that
+    came with the move therefore shows that the guest was about to run.
+    """
+    never_ran = _NOT_ARRIVED if move.was_at_destination else _START_FAILED
+    return destination.present and (destination.state == domain_states.CRASHED or destination.reason not in never_ran)
 
 
 def _is_incoming(view: DomainView) -> bool:

@@ -29,6 +29,11 @@ POLL_SECONDS = 0.25
 _EVENT_ATTEMPTS = 8
 
 REASON_POST_COPY = "post_copy_failed"
+_MAY_HAVE_RUN = (
+    " The guest may have run on the destination. Its disks are then newer than its memory on the source. Look into its log on the destination (its console, "
+    "/var/log/libvirt/qemu): if it ran there, destroy the copy on the source, and start the domain on the destination; otherwise resume the copy on the source "
+    "(virsh resume). Then run the task again."
+)
 CHECKPOINTS_ACT = "redefine_checkpoints"
 
 
@@ -68,6 +73,7 @@ class Settlement:
             post_copy=record.has_status(s.RUNNING_POST_COPY),
             paused_by_us=record.has_begun(SUSPEND_ACT),
             job_started=has_job_begun(record),
+            was_at_destination=self._was_at_destination,
         )
 
     def settle_move(self, error: t.Optional[KvmfleetError], elapsed_ms: t.Optional[int], silent_seconds: float = 0.0) -> bool:
@@ -151,7 +157,7 @@ class Settlement:
         if verdict.act == outcome.NOT_MOVED:
             self._write_not_moved(readings, error, elapsed_ms)
         elif verdict.act == outcome.ERROR and verdict.reason != outcome.REASON_UNREACHABLE:
-            self._write_error(verdict.reason, readings)
+            self._write_error(verdict.reason, readings, _MAY_HAVE_RUN if verdict.reason == outcome.REASON_UNCLEAR else "")
         else:
             return False
         return True
@@ -208,7 +214,7 @@ class Settlement:
         source, destination = readings
         self._journal.keep_elapsed(elapsed_ms)
         if destination.present and not self._was_at_destination:
-            self._try_act("undefine_destination", lambda: self._connect_host("destination").undefine_domain(self._uuid))
+            self._try_act("undefine_destination", lambda: self._connect_host("destination").undefine_if_inactive(self._uuid))
         if has_made(self._journal.record):
             self._try_act("remove_targets", self._remove_targets)
         if source.active:
@@ -255,12 +261,12 @@ class Settlement:
         # The job was cancelled through libvirt: only a person does that.
         return s.REASON_OPERATOR if isinstance(error, Aborted) else None
 
-    def _write_error(self, reason: t.Optional[str], readings: t.Optional[Readings]) -> None:
+    def _write_error(self, reason: t.Optional[str], readings: t.Optional[Readings], advice: str = "") -> None:
         if readings:
             source, destination = readings
             if outcome.is_running_as_before(source, self._move):
                 self._restore_limits()
-            detail = f"The guest is {source.describe()} on the source, {destination.describe()} on the destination. Neither copy was touched."
+            detail = f"The guest is {source.describe()} on the source, {destination.describe()} on the destination. Neither copy was touched.{advice}"
             detail += self._unanswered.explain_silence(source, destination)
         else:
             detail = "The source's answers kept changing. Neither copy was touched."

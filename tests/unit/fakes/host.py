@@ -198,7 +198,8 @@ class FakeHost(FakeReader):
         self.start_domain(uuid, paused)
 
     def undefine_if_inactive(self, uuid: str) -> None:
-        self.undefine_domain(uuid)
+        if not self.view_domain(uuid).active:
+            self.undefine_inactive(uuid)
 
     def undefine_inactive(self, uuid: str) -> None:
         domain = self._act("undefine", uuid).domains.get(uuid)

@@ -120,6 +120,30 @@ def test_a_domain_that_crashed_at_the_destination_is_not_resumed(destination: do
     assert judge_outcome(HANDED_OVER, destination, PLAIN) == Verdict(o.ERROR, o.REASON_UNCLEAR)
 
 
+NEW_THERE = MoveState(was_at_destination=False)
+
+
+@pytest.mark.parametrize("reason", ["shutdown", "destroyed", "saved", "migrated", "from snapshot", "daemon", "crashed", ""])
+def test_a_domain_that_got_its_definition_at_the_destination_may_have_run_there(reason: str) -> None:
+    """Libvirt defines it when all of its memory has arrived, right before the guest runs."""
+    assert judge_outcome(HANDED_OVER, shut_off_view(reason), NEW_THERE) == Verdict(o.ERROR, o.REASON_UNCLEAR)
+
+
+def test_a_domain_whose_start_at_the_destination_failed_is_resumed() -> None:
+    assert judge_outcome(HANDED_OVER, shut_off_view("failed"), NEW_THERE) == Verdict(o.RESUME_SOURCE)
+    assert judge_outcome(HANDED_OVER, NOT_THERE, NEW_THERE) == Verdict(o.RESUME_SOURCE)
+
+
+@pytest.mark.parametrize("reason", ["failed", "destroyed", "daemon", ""])
+def test_a_definition_that_was_at_the_destination_before_does_not_prove_that_the_guest_ran(reason: str) -> None:
+    assert judge_outcome(HANDED_OVER, shut_off_view(reason), PLAIN) == Verdict(o.RESUME_SOURCE)
+
+
+@pytest.mark.parametrize("reason", ["shutdown", "saved", "migrated", "from snapshot", "crashed"])
+def test_a_domain_that_was_stopped_at_the_destination_has_run_there(reason: str) -> None:
+    assert judge_outcome(HANDED_OVER, shut_off_view(reason), PLAIN) == Verdict(o.ERROR, o.REASON_UNCLEAR)
+
+
 def test_a_guest_that_was_paused_before_stays_paused() -> None:
     assert judge_outcome(HANDED_OVER, NOT_THERE, PAUSED) == NOT_MOVED
 
@@ -185,6 +209,8 @@ REASONS = [
     "migration canceled",
     "crashed",
     "failed",
+    "saved",
+    "destroyed",
     domain_states.MIGRATION,
     domain_states.STARTING_UP,
     domain_states.POST_COPY,
@@ -205,7 +231,9 @@ ALL_VIEWS = st.one_of(
     ),
     st.builds(shut_off_view, reason=st.sampled_from(REASONS), state=st.sampled_from([domain_states.SHUTOFF, domain_states.CRASHED])),
 )
-MOVES = st.builds(MoveState, was_paused=st.booleans(), post_copy=st.booleans(), ran_there=st.booleans(), job_started=st.booleans())
+MOVES = st.builds(
+    MoveState, was_paused=st.booleans(), post_copy=st.booleans(), ran_there=st.booleans(), job_started=st.booleans(), was_at_destination=st.booleans()
+)
 
 
 @given(source=ALL_VIEWS, destination=ALL_VIEWS, move=MOVES)
@@ -229,6 +257,7 @@ def test_a_copy_is_destroyed_or_resumed_only_under_its_conditions(
         assert not destination.active
         assert destination.state != domain_states.CRASHED
         assert (move.post_copy, move.ran_there, move.was_paused) == (False, False, False)
+        assert not destination.present or destination.reason == "failed" or (move.was_at_destination and destination.reason == "destroyed")
     if verdict.act == o.COMPLETED:
         assert source.answered
         assert not source.active

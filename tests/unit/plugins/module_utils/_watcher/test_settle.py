@@ -191,6 +191,23 @@ def test_a_guest_that_crashed_at_the_destination_is_unclear(fleet: FakeFleet, tm
     assert (record["status"], record["reason"], calls(fleet.source)) == (s.ERROR, "unclear", [])
 
 
+@pytest.mark.parametrize("reason", ["shutdown", "destroyed", "saved", ""])
+def test_a_guest_that_may_have_run_at_the_destination_is_unclear(fleet: FakeFleet, tmp_path: pathlib.Path, reason: str) -> None:
+    """Its definition is there since the move: nothing is resumed, and nothing is removed."""
+    places(fleet, HANDED_OVER, (domain_states.SHUTOFF, reason))
+    record = settle(fleet, tmp_path, at_destination=False)
+    assert (record["status"], record["reason"]) == (s.ERROR, "unclear")
+    assert (calls(fleet.source), calls(fleet.destination)) == ([], [])
+    assert "may have run on the destination" in record["history"][-1]["detail"]
+    assert "virsh resume" in record["history"][-1]["detail"]
+
+
+def test_a_guest_whose_start_at_the_destination_failed_is_resumed(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    places(fleet, HANDED_OVER, (domain_states.SHUTOFF, "failed"))
+    record = settle(fleet, tmp_path, at_destination=False)
+    assert (record["status"], calls(fleet.source), UUID in fleet.destination.domains) == (s.FAILED, ["resume"], False)
+
+
 def test_a_destination_lost_between_the_two_checks_is_unreachable(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     places(fleet, HANDED_OVER, ARRIVED)
     fleet.clock.at(0.1, fleet.destination.go_dark)
@@ -389,6 +406,15 @@ def test_only_a_definition_that_came_with_the_move_is_removed(fleet: FakeFleet, 
     places(fleet, RUNNING, (domain_states.SHUTOFF, "failed"))
     settle(fleet, tmp_path, at_destination=at_destination)
     assert (UUID in fleet.destination.domains) is kept
+
+
+def test_a_definition_with_saved_memory_is_kept(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    """It came with the move, so the memory is newer than that on the source."""
+    places(fleet, RUNNING, (domain_states.SHUTOFF, "saved"))
+    fleet.destination.saved_memory["web1"] = "/var/lib/libvirt/qemu/save/web1.save"
+    record = settle(fleet, tmp_path, at_destination=False)
+    assert UUID in fleet.destination.domains
+    assert any(line["status"] == "undefine_destination_failed" for line in record["history"])
 
 
 def test_a_definition_of_unknown_origin_is_kept(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
