@@ -177,4 +177,6 @@ def _cleaning(ledger: Ledger, host: Document) -> t.List[Document]:
     """Return what a cleanup of the host asks about, and what it would end."""
     found, here = tombstones.find_tombstones(ledger, host["host_id"]), host_of(host)
     ends = {tombstone.record.id: closing_status(tombstone.record) for tombstone in found}
-    return [{**encode(tombstones.build_question(tombstone, ledger, here)), "ends": ends[tombstone.record.id]} for tombstone in found]
+    # The source of a superseded evacuation is cleaned, too, which 0.1.0 did not do.
+    asked = [tombstone for tombstone in found if not (tombstone.record.superseded_by and tombstone.record.source.host_id == host["host_id"])]
+    return [{**encode(tombstones.build_question(tombstone, ledger, here)), "ends": ends[tombstone.record.id]} for tombstone in asked]
