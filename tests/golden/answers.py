@@ -118,7 +118,8 @@ def _verdicts(path: pathlib.Path) -> Document:
     """Return what settling the move of a state file comes to, for each pair of readings."""
     record = read_record(record_in(json.loads(path.read_text(encoding="utf-8"))))
     journal = Journal(record, None, folder=None)
-    move = Settlement(_nobody, _nobody, journal, lambda: None, lambda: 0.0, lambda _seconds: None)._move
+    # In 0.1.0 it did not count that a guest had arrived.
+    move = dataclasses.replace(Settlement(_nobody, _nobody, journal, lambda: None, lambda: 0.0, lambda _seconds: None)._move, ran_there=False)
     return {name: dataclasses.asdict(judge_outcome(source, destination, move)) for name, (source, destination) in READINGS.items()}
 
 

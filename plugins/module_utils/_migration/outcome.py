@@ -45,6 +45,7 @@ class Verdict:
 class MoveState:
     """The move itself: the guest's state before it, and its progress.
 
+    :arg ran_there: whether the guest was seen running at the destination, by this process or an earlier one.
     :arg was_at_destination: whether the destination had a definition before, or may have had one.
     """
 
@@ -99,6 +100,8 @@ def judge_foreign_job(source: DomainView, runs_elsewhere: bool, arrives_elsewher
 
 def _judge_source_off(source: DomainView, destination: DomainView, move: MoveState) -> Verdict:
     if not destination.active:
+        if move.ran_there and not move.post_copy and destination.present and destination.reason in domain_states.STOPPED_REASONS:
+            return Verdict(COMPLETED)
         # A move that never began proves nothing about a guest that its owner has shut down in the meantime.
         return Verdict(ERROR, REASON_GUEST_DIED) if move.job_started or not source.present else Verdict(NOT_MOVED)
     if destination.reason in _POST_COPY:

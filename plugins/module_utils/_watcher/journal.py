@@ -26,6 +26,8 @@ from .control_files import Intent
 
 # The act of asking libvirt for the job, as the record's acts name it.
 MIGRATE_ACT = "migrate"
+# The guest runs at its destination, with all of its memory.
+ARRIVED_NOTE = "arrived"
 
 _MAX_ANSWERS = 20
 

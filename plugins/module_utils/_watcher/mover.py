@@ -25,7 +25,7 @@ from . import control_files
 from .backups import BusyWait
 from .calls import MAX_TRIES, ArrivalEvents, MigrateCall, is_worth_another_try, retry_pause_seconds
 from .follow import Follower
-from .journal import ABORT_PREFIX, MIGRATE_ACT, Journal
+from .journal import ABORT_PREFIX, ARRIVED_NOTE, MIGRATE_ACT, Journal
 from .order_terms import limits_of, terms_of
 from .preparation import JobPreparation
 from .recover import Recovery
@@ -35,7 +35,6 @@ UNREACHABLE_SECONDS = 600.0
 # How long libvirt may take to end its call after the job: a hypervisor that hangs at the destination blocks it forever.
 CALL_OUTLIVES_SECONDS = 60.0
 
-ARRIVED_NOTE = "arrived"
 LOGIN_DROPPED_NOTE = "login_dropped"
 _INTENT_POLL_SECONDS = 0.5
 _RANDOM = random.SystemRandom()

@@ -19,7 +19,7 @@ from .._model.errors import Aborted, KvmfleetError, Unreachable
 from .._model.records import MoveRecord
 from .backups import redefine_checkpoints
 from .calls import has_made, remove_targets
-from .journal import ABORT_PREFIX, MIGRATE_ACT, SUSPEND_ACT, Journal
+from .journal import ABORT_PREFIX, ARRIVED_NOTE, MIGRATE_ACT, SUSPEND_ACT, Journal
 from .silent_hosts import DESTINATION, SOURCE, SilentHosts
 
 # Libvirt removes what it was receiving within 30 s of a cut connection.
@@ -71,6 +71,7 @@ class Settlement:
         self._move = outcome.MoveState(
             was_paused=record.before.state == domain_states.PAUSED,
             post_copy=record.has_status(s.RUNNING_POST_COPY),
+            ran_there=record.has_status(ARRIVED_NOTE),
             paused_by_us=record.has_begun(SUSPEND_ACT),
             job_started=has_job_begun(record),
             was_at_destination=self._was_at_destination,
@@ -99,6 +100,8 @@ class Settlement:
                 # Also if the guest is gone at the next query: its newer writes must not be combined with its older memory on the source.
                 self._move = dataclasses.replace(self._move, ran_there=True)
             verdict = outcome.judge_outcome(*readings, self._move) if readings else outcome.Verdict(outcome.WAIT, otherwise=outcome.REASON_UNCLEAR)
+            if verdict.act != outcome.COMPLETED:
+                self._remember_arrival()
             if readings and verdict.reason == outcome.REASON_UNREACHABLE and self._unanswered.wait_for_answer(*readings, self._move):
                 deadline, confirmed = self._clock() + WAIT_SECONDS, None
                 continue
@@ -115,6 +118,11 @@ class Settlement:
                 self._give_up(verdict, readings)
                 return True
             self._sleep(POLL_SECONDS)
+
+    def _remember_arrival(self) -> None:
+        """Note that the guest ran at its destination: a later settlement may find it off there."""
+        if self._move.ran_there and not self._move.post_copy and not self._journal.record.has_status(ARRIVED_NOTE):
+            self._journal.note_event(ARRIVED_NOTE)
 
     def give_up(self, why: str) -> None:
         """Write that post-copy could not be recovered. Both copies are left as they are."""
@@ -213,14 +221,13 @@ class Settlement:
     def _write_not_moved(self, readings: Readings, error: t.Optional[KvmfleetError], elapsed_ms: t.Optional[int]) -> None:
         source, destination = readings
         self._journal.keep_elapsed(elapsed_ms)
-        if destination.present and not self._was_at_destination:
-            self._try_act("undefine_destination", lambda: self._connect_host("destination").undefine_if_inactive(self._uuid))
-        if has_made(self._journal.record):
-            self._try_act("remove_targets", self._remove_targets)
+        if not self._move.ran_there:
+            self._remove_copy(destination)
         if source.active:
             self._restore_limits()
         cause = f"{error.message} " if error else ""
         detail = f"{cause}The guest is {source.describe()} on the source, {destination.describe()} on the destination."
+        detail += " It ran there, so nothing was removed from the destination." if self._move.ran_there else ""
         reason = self._cancel_reason(error)
         if self._journal.record.has_begun(ABORT_PREFIX + s.REASON_OPERATOR):
             self._journal.note_event(s.ABORT_END, f"The guest is {source.describe()} on the source.")
@@ -228,6 +235,13 @@ class Settlement:
             self._journal.advance_status(s.CANCELLED, detail, reason)
         else:
             self._journal.advance_status(s.FAILED, detail)
+
+    def _remove_copy(self, destination: domain_states.DomainView) -> None:
+        """Remove what the move has left at a destination where the guest never ran."""
+        if destination.present and not self._was_at_destination:
+            self._try_act("undefine_destination", lambda: self._connect_host("destination").undefine_if_inactive(self._uuid))
+        if has_made(self._journal.record):
+            self._try_act("remove_targets", self._remove_targets)
 
     @property
     def _was_at_destination(self) -> bool:

@@ -120,6 +120,12 @@ def test_a_domain_that_crashed_at_the_destination_is_not_resumed(destination: do
     assert judge_outcome(HANDED_OVER, destination, PLAIN) == Verdict(o.ERROR, o.REASON_UNCLEAR)
 
 
+@pytest.mark.parametrize(("reason", "verdict"), [("shutdown", COMPLETED), ("saved", COMPLETED), ("crashed", DIED), ("", DIED)])
+def test_a_domain_that_was_stopped_after_it_ran_at_the_destination_was_moved(reason: str, verdict: Verdict) -> None:
+    assert judge_outcome(NOT_THERE, shut_off_view(reason), RAN_THERE) == verdict
+    assert judge_outcome(NOT_THERE, shut_off_view(reason), PLAIN) == DIED
+
+
 NEW_THERE = MoveState(was_at_destination=False)
 
 
@@ -261,7 +267,8 @@ def test_a_copy_is_destroyed_or_resumed_only_under_its_conditions(
     if verdict.act == o.COMPLETED:
         assert source.answered
         assert not source.active
-        assert destination.active
+        was_stopped = move.ran_there and not move.post_copy and destination.present and destination.reason in domain_states.STOPPED_REASONS
+        assert destination.active or was_stopped
         assert destination.reason not in (domain_states.POST_COPY, domain_states.POST_COPY_FAILED)
     if verdict.act == o.NOT_MOVED:
         assert not destination.active

@@ -24,6 +24,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
     Unreachable,
 )
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Before, Checkpoint
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import read_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import record_in
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.journal import Journal
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.settle import WAIT_SECONDS, Settlement
@@ -200,6 +201,39 @@ def test_a_guest_that_may_have_run_at_the_destination_is_unclear(fleet: FakeFlee
     assert (calls(fleet.source), calls(fleet.destination)) == ([], [])
     assert "may have run on the destination" in record["history"][-1]["detail"]
     assert "virsh resume" in record["history"][-1]["detail"]
+
+
+def settle_again(fleet: FakeFleet, folder: pathlib.Path) -> Document:
+    """Settle a move that ended without an answer of a host, as a later process does."""
+    assert settlement_of(fleet, journal_of(read_record(record_in(state_in(folder))), folder)).settle_move(None, None) is True
+    return state_in(folder)
+
+
+@pytest.mark.parametrize("at_destination", [True, False])
+@pytest.mark.parametrize(
+    ("here", "reason", "expected"),
+    [
+        (HANDED_OVER, "shutdown", (s.ERROR, "unclear")),
+        (HANDED_OVER, "destroyed", (s.ERROR, "unclear")),
+        (HANDED_OVER, "failed", (s.ERROR, "unclear")),
+        (None, "shutdown", (s.COMPLETED, None)),
+        (None, "", (s.ERROR, "guest_died")),
+        (RUNNING, "shutdown", (s.FAILED, None)),
+    ],
+)
+def test_a_later_settlement_knows_that_the_guest_ran_at_its_destination(
+    fleet: FakeFleet, tmp_path: pathlib.Path, here: Where, reason: str, expected: t.Tuple[str, t.Optional[str]], at_destination: bool
+) -> None:
+    """The source was silent while it ran there; it was stopped there before the source answered again."""
+    places(fleet, here, ARRIVED)
+    fleet.source.go_dark()
+    assert settle(fleet, tmp_path, at_destination=at_destination)["reason"] == "unreachable"
+    fleet.source.come_back()
+    fleet.destination.domains[UUID].enter(domain_states.SHUTOFF, reason)
+    record = settle_again(fleet, tmp_path)
+    assert (record["status"], record["reason"]) == expected
+    assert "arrived" in [line["status"] for line in record["history"]]
+    assert (calls(fleet.source), calls(fleet.destination)) == ([], [])
 
 
 def test_a_guest_whose_start_at_the_destination_failed_is_resumed(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
