@@ -28,6 +28,11 @@ RUNG_BANDWIDTH = "bandwidth"
 RUNG_DOWNTIME = "downtime"
 RUNG_SUSPEND = "suspend"
 
+# Where a watcher that takes over continues, if the act of a rung may not have been done.
+_RUNG_BEFORE = {RUNG_DOWNTIME: RUNG_BANDWIDTH, RUNG_SUSPEND: RUNG_DOWNTIME}
+# The rungs that pause the guest, in their order.
+PAUSING_RUNGS = (RUNG_DOWNTIME, RUNG_SUSPEND)
+
 # The rate counts as measured when two polls in a row agree, or when this long has passed.
 MEASURE_SECONDS = 1.0
 _STEADY = 0.7
@@ -72,7 +77,10 @@ class ForcingTerms:
 
 @dataclass(frozen=True)
 class ForcingState:
-    """The progress of forcing. Points in time are seconds from the job's start."""
+    """The progress of forcing. Points in time are seconds from the job's start.
+
+    C(in_doubt) is true if an earlier watcher has written the act of the rung, and perhaps has not done it.
+    """
 
     began_at: float
     rung: t.Optional[str] = None
@@ -85,6 +93,7 @@ class ForcingState:
     predicted_ms: t.Optional[int] = None
     paused_at: t.Optional[float] = None
     aborted: bool = False
+    in_doubt: bool = False
 
 
 @dataclass(frozen=True)
@@ -104,6 +113,7 @@ def decide_forcing(seen: ForcingPoll, terms: ForcingTerms, forcing: ForcingState
     forcing = _measure_rate(seen, terms, forcing)
     if seen.paused:
         return _decide_while_paused(seen, terms, forcing)
+    forcing = _continue_unpaused(forcing)
     if not seen.stats.memory_total_bytes:
         # The hypervisors still connect, or disks are copied, and the memory follows. libvirt would replace a bandwidth that is set now by that of the migrate
         # call, and a guest that is suspended now would be paused until all of its memory is copied.
@@ -124,12 +134,30 @@ def decide_forcing(seen: ForcingPoll, terms: ForcingTerms, forcing: ForcingState
 
 
 def _decide_while_paused(seen: ForcingPoll, terms: ForcingTerms, forcing: ForcingState) -> t.Tuple[t.List[ForceAction], ForcingState]:
-    if forcing.paused_at is None:
+    if forcing.paused_at is None or forcing.paused_at > seen.elapsed:
         forcing = dataclasses.replace(forcing, paused_at=seen.elapsed)
-    limit = max(3 * (forcing.predicted_ms or 0) / 1000, terms.pause_max_seconds)
+    limit = pause_limit_seconds(forcing.predicted_ms, terms)
     if not forcing.aborted and seen.elapsed - t.cast(float, forcing.paused_at) > limit:
         return [Abort(REASON_PAUSE_OVERRUN)], dataclasses.replace(forcing, aborted=True)
     return [], forcing
+
+
+def pause_limit_seconds(predicted_ms: t.Optional[int], terms: ForcingTerms) -> float:
+    """Return how long the guest may be paused before the move is aborted: three times as long as predicted, or what the terms permit."""
+    return max(3 * (predicted_ms or 0) / 1000, terms.pause_max_seconds)
+
+
+def latest_rung(before: t.Optional[str], now: t.Optional[str]) -> t.Optional[str]:
+    """Return the rung that a record has to name: a rung that pauses the guest stays reached while another watcher measures the link again."""
+    if before not in PAUSING_RUNGS:
+        return now
+    return now if now in PAUSING_RUNGS[PAUSING_RUNGS.index(before) :] else before
+
+
+def _continue_unpaused(forcing: ForcingState) -> ForcingState:
+    """Return the progress of a guest that runs: an act that may not have been done is due again, each of them is safe to repeat."""
+    rung = _RUNG_BEFORE.get(forcing.rung or "") if forcing.in_doubt else forcing.rung
+    return dataclasses.replace(forcing, rung=rung, paused_at=None, in_doubt=False)
 
 
 def _measure_rate(seen: ForcingPoll, terms: ForcingTerms, forcing: ForcingState) -> ForcingState:

@@ -212,7 +212,7 @@ def read_survey(document: Json) -> Survey:
 
 
 # Keys of a state, or of what a host reports of one, that are not a part of the record.
-_BESIDE = ("watcher", "answers", "waits_for", "link_wait", "alive", "watched")
+_BESIDE = ("watcher", "answers", "waits_for", "link_wait", "forcing", "alive", "watched")
 
 
 @dataclass(frozen=True)
@@ -249,6 +249,19 @@ NO_LINK_WAIT: t.Final = LinkWait(0.0)
 
 
 @dataclass(frozen=True)
+class ForcingProgress:
+    """What another watcher needs beside the record to continue forcing a move.
+
+    :arg paused_at: since when the guest is paused, in seconds from the start of the job, without its waits for the link; null if it is not.
+    """
+
+    paused_at: t.Optional[float] = None
+
+
+NO_FORCING: t.Final = ForcingProgress()
+
+
+@dataclass(frozen=True)
 class StateFile:
     """The record of a move with its watcher.
 
@@ -256,6 +269,7 @@ class StateFile:
     :arg answers: the answers by the IDs of intents: an error, or an empty object.
     :arg waits_for: what the move waits for, a phrase.
     :arg link_wait: how long its job has waited for the link.
+    :arg forcing: the progress of forcing it.
     """
 
     record: MoveRecord
@@ -263,15 +277,18 @@ class StateFile:
     answers: t.Mapping[str, JsonObject] = dataclasses.field(default_factory=dict)
     waits_for: t.Optional[str] = None
     link_wait: LinkWait = NO_LINK_WAIT
+    forcing: ForcingProgress = NO_FORCING
 
     def as_json(self) -> t.Dict[str, Json]:
         """Return the JSON object that the file holds."""
         record = encode(self.record)
         further = {key: record.pop(key) for key in self.record.extra}
-        waits: t.Dict[str, Json] = {"waits_for": self.waits_for} if self.waits_for else {}
+        beside: t.Dict[str, Json] = {"waits_for": self.waits_for} if self.waits_for else {}
         if self.link_wait != NO_LINK_WAIT:
-            waits["link_wait"] = encode(self.link_wait)
-        return {**record, "watcher": encode(self.watcher), "answers": encode(self.answers), **waits, **further}
+            beside["link_wait"] = encode(self.link_wait)
+        if self.forcing != NO_FORCING:
+            beside["forcing"] = encode(self.forcing)
+        return {**record, "watcher": encode(self.watcher), "answers": encode(self.answers), **beside, **further}
 
 
 def read_state(document: Json) -> StateFile:
@@ -285,6 +302,7 @@ def read_state(document: Json) -> StateFile:
         {key: one for key, one in answers.items() if isinstance(one, dict)} if isinstance(answers, dict) else {},
         waits_for if isinstance(waits_for, str) else None,
         _read_link_wait(document.get("link_wait")),
+        _read_forcing(document.get("forcing")),
     )
 
 
@@ -306,6 +324,13 @@ def _read_link_wait(value: Json) -> LinkWait:
         return decode(LinkWait, value)
     except ShapeError:
         return NO_LINK_WAIT
+
+
+def _read_forcing(value: Json) -> ForcingProgress:
+    try:
+        return decode(ForcingProgress, value)
+    except ShapeError:
+        return NO_FORCING
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,6 @@ import typing as t
 from .._libvirt.interface import Host
 from .._migration.force import (
     RUNG_BANDWIDTH,
-    RUNG_DOWNTIME,
-    RUNG_SUSPEND,
     UNLIMITED_MIB,
     ForceAction,
     ForcingPoll,
@@ -52,8 +50,6 @@ MEASURING_POLL_SECONDS = 0.02
 ATTENTIVE_POLL_SECONDS = 0.05
 
 LINK_PHRASE = "waits for the link"
-
-_RUNG_BEFORE = {RUNG_DOWNTIME: RUNG_BANDWIDTH, RUNG_SUSPEND: RUNG_DOWNTIME}
 
 
 class Follower:
@@ -282,7 +278,7 @@ class Follower:
         if forcing.began_at < 0:
             forcing = dataclasses.replace(forcing, began_at=elapsed, rung_at=elapsed)
         actions, self._forcing = decide_forcing(seen, self._terms, forcing)
-        self._journal.keep_forcing(self._forcing.rung, self._forcing.predicted_ms)
+        self._journal.keep_forcing(self._forcing.rung, self._forcing.predicted_ms, self._forcing.paused_at)
         if not actions and self._undone is not None and not seen.paused:
             actions = [self._undone]
         for action in actions:
@@ -419,11 +415,15 @@ def _overdue_abort(journal: Journal) -> t.Optional[str]:
 
 
 def _forcing_of(journal: Journal) -> t.Optional[ForcingState]:
-    """Return the progress of forcing before this process adopted the move.
-
-    The last act was written and perhaps never done, so its rung is repeated: each of them is safe to repeat.
-    """
-    rungs = journal.record.reasons_of(FORCE_PREFIX)
-    if not rungs and not journal.record.has_status(s.FORCE_COMPLETE):
+    """Return the progress of forcing before this process adopted the move. The last act was written and perhaps never done."""
+    record = journal.record
+    rungs = record.reasons_of(FORCE_PREFIX)
+    if not rungs and not record.has_status(s.FORCE_COMPLETE):
         return None
-    return ForcingState(began_at=-1.0, rung=_RUNG_BEFORE.get(rungs[-1]) if rungs else None)
+    return ForcingState(
+        began_at=-1.0,
+        rung=rungs[-1] if rungs else None,
+        predicted_ms=record.result.predicted_downtime_ms,
+        paused_at=journal.forcing.paused_at,
+        in_doubt=True,
+    )

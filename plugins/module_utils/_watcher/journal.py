@@ -11,7 +11,7 @@ import dataclasses
 import typing as t
 
 from .._libvirt.interface import Host
-from .._migration.force import RUNG_DOWNTIME, RUNG_SUSPEND, ForceAction, SetBandwidth, StartPostCopy, Suspend
+from .._migration.force import PAUSING_RUNGS, ForceAction, SetBandwidth, StartPostCopy, Suspend, latest_rung
 from .._migration.monitor import Abort, Samples, SetDowntime, measure_progress
 from .._model import statuses as s
 from .._model.clock import utc_now
@@ -20,7 +20,7 @@ from .._model.domain_states import JobStats
 from .._model.errors import Internal, InvalidState, KvmfleetError, NotSupported, Unreachable
 from .._model.record_parts import Connection
 from .._model.records import WATCHER_WRITER, MoveRecord
-from .._model.watched_moves import NO_LINK_WAIT, LinkWait, StateFile, Watcher
+from .._model.watched_moves import NO_FORCING, NO_LINK_WAIT, ForcingProgress, LinkWait, StateFile, Watcher
 from .._run_folder import RUN_FOLDER, state_path, write_json
 from .control_files import Intent
 
@@ -45,7 +45,9 @@ class Journal:
 
     :arg link_wait: how long the job has waited for the link under an earlier watcher.
 
-    C(record) is the newest one, and C(link_wait) too. What is newly assigned to them is written with the next change.
+    :arg forcing: how far an earlier watcher has forced the move.
+
+    C(record), C(link_wait) and C(forcing) are the newest ones. What is newly assigned to them is written with the next change.
     """
 
     def __init__(
@@ -55,9 +57,11 @@ class Journal:
         folder: t.Optional[str] = RUN_FOLDER,
         by: t.Optional[str] = None,
         link_wait: LinkWait = NO_LINK_WAIT,
+        forcing: ForcingProgress = NO_FORCING,
     ) -> None:
         self.record = record
         self.link_wait = link_wait
+        self.forcing = forcing
         self._watcher = watcher
         self.folder = folder
         self._by = by or f"{WATCHER_WRITER} {watcher.pid if watcher else None}"
@@ -124,10 +128,12 @@ class Journal:
         """Keep the duration of a move that was not completed; written with its end."""
         self.record = dataclasses.replace(self.record, result=dataclasses.replace(self.record.result, elapsed_ms=elapsed_ms))
 
-    def keep_forcing(self, rung: t.Optional[str], predicted_ms: t.Optional[int]) -> None:
-        """Keep the current rung of forcing and the predicted downtime; written with the next figures."""
-        result = dataclasses.replace(self.record.result, rung=rung, predicted_downtime_ms=predicted_ms)
+    def keep_forcing(self, rung: t.Optional[str], predicted_ms: t.Optional[int], paused_at: t.Optional[float]) -> None:
+        """Keep the current rung of forcing, the predicted downtime, and since when the guest is paused; written with the next figures."""
+        result = self.record.result
+        result = dataclasses.replace(result, rung=latest_rung(result.rung or None, rung), predicted_downtime_ms=predicted_ms)
         self.record = dataclasses.replace(self.record, result=result)
+        self.forcing = dataclasses.replace(self.forcing, paused_at=paused_at)
 
     def keep_connection(self, **changes: t.Any) -> None:
         """Keep what has changed about the call, by the names of L(Connection); written with the next figures."""
@@ -158,13 +164,13 @@ class Journal:
         """Return how the guest was switched: in post-copy, after a forced pause, or in plain pre-copy."""
         if self.record.has_status(s.RUNNING_POST_COPY):
             return "post-copy"
-        return "paused" if self.record.result.rung in (RUNG_DOWNTIME, RUNG_SUSPEND) else "pre-copy"
+        return "paused" if self.record.result.rung in PAUSING_RUNGS else "pre-copy"
 
     def write_state(self) -> None:
         """Write the current record. If there is no space, it is written with the next change: a full disk does not stop the watching of a guest."""
         if self.folder is None:
             return
-        state = StateFile(self.record, self._watcher, self._answers, self._waits_for, self.link_wait)
+        state = StateFile(self.record, self._watcher, self._answers, self._waits_for, self.link_wait, self.forcing)
         try:
             write_json(state_path(self.record.domain.uuid, self.folder), state.as_json())
             self._trouble = None

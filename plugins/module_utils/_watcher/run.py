@@ -24,7 +24,7 @@ from .._model.codec import Json, JsonObject, encode
 from .._model.errors import KvmfleetError
 from .._model.libvirt_formats import is_local
 from .._model.records import MoveRecord
-from .._model.watched_moves import AUTO_PARALLEL, NO_LINK_WAIT, StartOrder, Watcher, read_start_order
+from .._model.watched_moves import AUTO_PARALLEL, NO_FORCING, NO_LINK_WAIT, StartOrder, Watcher, read_start_order
 from .._module import Result, require_local, require_root
 from .._run_folder import RUN_FOLDER, Ownership, log_path, prepare_run_folder, seen_path, write_json
 from .calls import ArrivalEvents
@@ -125,8 +125,9 @@ def _take_domains(
 def _open_journal(order: StartOrder, watcher: Watcher, ownership: Ownership, folder: str) -> Journal:
     """Write the first state, which names the watcher to other processes. If it cannot be written, release the domain and raise L(Internal)."""
     state = read_state_file(order.uuid, folder)
-    link_wait = state.link_wait if state and state.record.id == order.record.id else NO_LINK_WAIT
-    journal = Journal(order.record, watcher, folder, link_wait=link_wait)
+    known = state if state and state.record.id == order.record.id else None
+    link_wait, forcing = (known.link_wait, known.forcing) if known else (NO_LINK_WAIT, NO_FORCING)
+    journal = Journal(order.record, watcher, folder, link_wait=link_wait, forcing=forcing)
     journal.write_state()
     try:
         journal.require_written()

@@ -21,6 +21,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.forc
     StartPostCopy,
     Suspend,
     decide_forcing,
+    latest_rung,
 )
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.monitor import Abort, SetDowntime
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import JobStats
@@ -165,3 +166,35 @@ def test_a_watcher_that_takes_over_continues_after_the_last_rung(rung: str) -> N
     forced.poll_for(15)
     kinds = [type(action) for _at, action in forced.log]
     assert kinds == ([SetDowntime, Suspend] if rung == "bandwidth" else [Suspend])
+
+
+@pytest.mark.parametrize(("rung", "repeated"), [("downtime", [SetDowntime, Suspend]), ("suspend", [Suspend])])
+def test_an_act_that_may_not_have_been_done_is_repeated_if_the_guest_runs(rung: str, repeated: t.List[type]) -> None:
+    forced = Forced(capped_mib=32)
+    forced.forcing = ForcingState(began_at=BEGAN, rung=rung, rung_at=BEGAN, in_doubt=True)
+    forced.poll_for(15)
+    assert [type(action) for _at, action in forced.log] == repeated
+
+
+@pytest.mark.parametrize(("paused_at", "aborts"), [(BEGAN - 29, True), (BEGAN, False), (BEGAN + 100, False)])
+def test_a_pause_that_another_watcher_has_seen_counts_unless_it_cannot_be_of_this_job(paused_at: float, aborts: bool) -> None:
+    forced = Forced()
+    forced.forcing = ForcingState(began_at=BEGAN, rung="suspend", paused_at=paused_at, in_doubt=True)
+    assert [action for _at, action in forced.poll_for(2, paused=True)] == ([Abort("pause_overrun")] if aborts else [])
+    assert forced.forcing.rung == "suspend"
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "latest"),
+    [
+        (None, "bandwidth", "bandwidth"),
+        ("post_copy", None, None),
+        ("bandwidth", "downtime", "downtime"),
+        ("downtime", "bandwidth", "downtime"),
+        ("downtime", "suspend", "suspend"),
+        ("suspend", "downtime", "suspend"),
+        ("suspend", None, "suspend"),
+    ],
+)
+def test_a_record_keeps_the_last_rung_that_may_have_paused_the_guest(before: t.Optional[str], now: t.Optional[str], latest: t.Optional[str]) -> None:
+    assert latest_rung(before, now) == latest

@@ -20,7 +20,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Internal, InvalidState, KvmfleetError, NotSupported, TimedOut
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Before, Connection
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import read_state
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import ForcingProgress, read_state
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.control_files import (
     ABORT,
     BANDWIDTH,
@@ -521,6 +521,84 @@ def test_a_watcher_that_takes_over_repeats_the_last_rung(tmp_path: pathlib.Path,
     assert "force: suspend" in done
 
 
+def suspend_guest(following: Following, link_mib: int) -> t.Tuple[int, float]:
+    """Poll until forcing has suspended the guest, with a link of that bandwidth. Return the predicted pause in ms, and the time."""
+    following.fleet.source.refuse["set_max_downtime_ms"] = TimedOut("job lock")
+    following.migration.link_bytes = link_mib * MIB
+    following.poll_for(1)
+    following.follower.begin_forcing("ann")
+    while following.guest.state != "paused":
+        following.poll_for(1)
+    return following.record["result"]["predicted_downtime_ms"], following.fleet.clock()
+
+
+def test_a_watcher_that_takes_over_a_suspended_guest_grants_it_the_predicted_pause(tmp_path: pathlib.Path) -> None:
+    following = Following(tmp_path, suspend_seconds=3)
+    predicted_ms, _began = suspend_guest(following, link_mib=8)
+    assert predicted_ms > 60_000
+    adopt(following)
+    following.poll_for(1)
+    assert (following.record["result"]["rung"], following.record["result"]["predicted_downtime_ms"]) == ("suspend", predicted_ms)
+    following.poll_for(200)
+    assert (following.migration.ended.is_set(), following.migration.error) == (True, None)
+    assert acts(following.record) == ["force: downtime", "force: suspend"], "nothing was repeated, or aborted"
+
+
+@pytest.mark.parametrize("silent_seconds", [0, 20, 300])
+def test_a_pause_that_began_under_an_earlier_watcher_counts(tmp_path: pathlib.Path, silent_seconds: int) -> None:
+    following = Following(tmp_path, suspend_seconds=3)
+    predicted_ms, began = suspend_guest(following, link_mib=50)
+    following.migration.link_bytes = 0
+    following.poll_for(10)
+    following.fleet.clock.sleep(silent_seconds)
+    adopt(following)
+    while not following.migration.ended.is_set():
+        following.poll_for(1)
+    assert acts(following.record)[-1] == "abort: pause_overrun"
+    assert following.fleet.clock() - began == pytest.approx(max(3 * predicted_ms / 1000, 30, silent_seconds + 10), abs=2.5)
+
+
+def test_a_pause_that_cannot_be_of_this_job_does_not_count(tmp_path: pathlib.Path) -> None:
+    following = Following(tmp_path, suspend_seconds=3)
+    suspend_guest(following, link_mib=50)
+    following.migration.link_bytes = 0
+    following.journal.forcing = ForcingProgress(paused_at=1e9)
+    following.journal.write_state()
+    adopt(following)
+    following.poll_for(29)
+    assert not following.migration.ended.is_set()
+    following.poll_for(60)
+    assert acts(following.record)[-1] == "abort: pause_overrun"
+
+
+def test_a_guest_that_ran_between_two_pauses_was_not_paused_since_the_first(tmp_path: pathlib.Path) -> None:
+    following = Following(tmp_path, suspend_seconds=3)
+    suspend_guest(following, link_mib=50)
+    following.migration.link_bytes = 0
+    following.guest.enter("running", "unpaused")
+    following.poll_for(40)
+    assert not following.migration.ended.is_set()
+    following.guest.enter("paused", "migration")
+    following.poll_for(20)
+    assert not following.migration.ended.is_set()
+
+
+def test_a_watcher_that_takes_over_keeps_the_rung_of_a_move_that_ends_before_it_has_measured_the_link(tmp_path: pathlib.Path) -> None:
+    following = Following(tmp_path, cap_mib=50, capped=True)
+    following.poll_for(1)
+    following.ask(FORCE_COMPLETE)
+    following.poll_for(1)
+    following.migration.link_bytes = MIB
+    following.poll_for(2)
+    before = following.record["result"]
+    assert before["rung"] == "downtime"
+    adopt(following, capped=True)
+    following.follower.poll_job()
+    assert (following.record["result"]["rung"], following.record["result"]["predicted_downtime_ms"] is None) == ("downtime", False)
+    following.journal.write_completed(None, 1, "arrived", None)
+    assert following.record["result"]["mode"] == "paused"
+
+
 def test_a_watcher_that_takes_over_starts_a_requested_force(tmp_path: pathlib.Path) -> None:
     first = Following(tmp_path)
     first.follower.begin_forcing("ann")
@@ -747,12 +825,12 @@ def test_no_limit_of_a_move_acts_while_its_job_waits_for_the_link(tmp_path: path
     assert len(following.calls_of("abort")) == 1, "the time that it waited does not count"
 
 
-def adopt(following: Following, timeout: float = 30) -> Follower:
+def adopt(following: Following, timeout: float = 30, **terms: t.Any) -> Follower:
     """Return what follows the job after the death of its watcher, with what that one has written."""
     state = read_state(following.record)
-    journal = Journal(state.record, state.watcher, str(following.folder), link_wait=state.link_wait)
-    limits = Limits(SteppedSchedule(RAMP), timeout, 0)
-    following.follower = Follower(lambda: following.fleet.open(LOCAL_URI), UUID, journal, limits, TERMS, following.fleet.clock)
+    following.journal = Journal(state.record, state.watcher, str(following.folder), link_wait=state.link_wait, forcing=state.forcing)
+    limits, terms_now = Limits(SteppedSchedule(RAMP), timeout, 0), dataclasses.replace(TERMS, **terms)
+    following.follower = Follower(lambda: following.fleet.open(LOCAL_URI), UUID, following.journal, limits, terms_now, following.fleet.clock)
     return following.follower
 
 

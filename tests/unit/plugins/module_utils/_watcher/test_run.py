@@ -100,11 +100,19 @@ def test_an_adopted_move_keeps_the_time_that_its_job_waited_for_the_link(folder:
     assert wait_until_ended(folder).get("link_wait") == (written if kept else None)
 
 
+@pytest.mark.parametrize(("written", "kept"), [({"paused_at": 31.5}, True), ({"paused_at": "long"}, False)])
+def test_an_adopted_move_keeps_the_progress_of_forcing(folder: pathlib.Path, written: t.Any, kept: bool) -> None:
+    order = order_of(record_of(generation=4), adopt=True)
+    begun_and_died(folder, order, forcing=written)
+    start([order], folder, fleet_after_moves())
+    assert wait_until_ended(folder).get("forcing") == (written if kept else None)
+
+
 def test_the_time_that_the_job_of_another_record_waited_is_not_kept(folder: pathlib.Path) -> None:
     order = order_of(record_of(generation=4), adopt=True)
-    begun_and_died(folder, order, id=OTHER, link_wait={"seconds": 190})
+    begun_and_died(folder, order, id=OTHER, link_wait={"seconds": 190}, forcing={"paused_at": 7})
     start([order], folder, fleet_after_moves())
-    assert "link_wait" not in wait_until_ended(folder)
+    assert {"link_wait", "forcing"}.isdisjoint(wait_until_ended(folder))
 
 
 @pytest.mark.parametrize("changes", [{"id": OTHER}, {"generation": 3}, {"acts": "none"}])
