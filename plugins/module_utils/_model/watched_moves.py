@@ -253,9 +253,11 @@ class ForcingProgress:
     """What another watcher needs beside the record to continue forcing a move.
 
     :arg paused_at: since when the guest is paused, in seconds from the start of the job, without its waits for the link; null if it is not.
+    :arg bandwidth_mib: the cap that a person has set for the forced move, 0 for none; absent if nobody has.
     """
 
     paused_at: t.Optional[float] = None
+    bandwidth_mib: t.Union[int, Absent] = ABSENT
 
 
 NO_FORCING: t.Final = ForcingProgress()

@@ -37,6 +37,7 @@ from .._migration.monitor import (
 )
 from .._model import domain_states
 from .._model import statuses as s
+from .._model.codec import Absent
 from .._model.errors import InvalidState, KvmfleetError, NotSupported, Unreachable
 from .._model.watched_moves import LinkWait
 from . import control_files
@@ -70,7 +71,7 @@ class Follower:
         self._journal = journal
         self._pilot = JobController(uuid, journal)
         self._limits = limits
-        self._terms = terms
+        self._terms = _terms_of(journal, terms)
         self._clock = clock
         self._watched = MonitorState(downtime_ms=_allowed_before(journal))
         # Not every poll leaves a sample: after the last one, an earlier watcher may have allowed more.
@@ -370,8 +371,11 @@ class Follower:
         if intent.act == control_files.BANDWIDTH and mib is not None:
             return self._change_cap(host, mib, intent.by)
         if mib is not None:
+            kept_mib = self._journal.forcing.bandwidth_mib
+            self._journal.keep_forced_bandwidth(mib)
             refusal = self._do_force(host, SetBandwidth(mib)) if self._is_sending else None
             if refusal:
+                self._journal.keep_forced_bandwidth(kept_mib)
                 return refusal
             # The cap of the person stays. One that would be set too early is set by forcing, when memory is sent.
             rung = RUNG_BANDWIDTH if self._is_sending else None
@@ -388,6 +392,8 @@ class Follower:
             self._has_new_cap = True
             # Forcing lifts the cap, unless the person has set it for a move that is forced already. A job that connects will begin with its old cap.
             kept_mib = UNLIMITED_MIB if self._forcing is None else mib
+            if self._forcing is not None:
+                self._journal.keep_forced_bandwidth(mib)
             self._terms = dataclasses.replace(self._terms, capped=bool(mib) or not self._is_sending, bandwidth_mib=kept_mib)
             self._applied_mib = mib if self._is_sending else None
         return refusal
@@ -427,3 +433,9 @@ def _forcing_of(journal: Journal) -> t.Optional[ForcingState]:
         paused_at=journal.forcing.paused_at,
         in_doubt=True,
     )
+
+
+def _terms_of(journal: Journal, terms: ForcingTerms) -> ForcingTerms:
+    """Return the terms with the bandwidth that a person has set for the forced move before this process adopted it."""
+    mib = journal.forcing.bandwidth_mib
+    return terms if isinstance(mib, Absent) else dataclasses.replace(terms, capped=True, bandwidth_mib=mib)

@@ -15,7 +15,7 @@ from .._migration.force import PAUSING_RUNGS, ForceAction, SetBandwidth, StartPo
 from .._migration.monitor import Abort, Samples, SetDowntime, measure_progress
 from .._model import statuses as s
 from .._model.clock import utc_now
-from .._model.codec import JsonObject
+from .._model.codec import Absent, JsonObject
 from .._model.domain_states import JobStats
 from .._model.errors import Internal, InvalidState, KvmfleetError, NotSupported, Unreachable
 from .._model.record_parts import Connection
@@ -134,6 +134,10 @@ class Journal:
         result = dataclasses.replace(result, rung=latest_rung(result.rung or None, rung), predicted_downtime_ms=predicted_ms)
         self.record = dataclasses.replace(self.record, result=result)
         self.forcing = dataclasses.replace(self.forcing, paused_at=paused_at)
+
+    def keep_forced_bandwidth(self, mib: t.Union[int, Absent]) -> None:
+        """Keep the cap that a person sets for the forced move; written with the next change."""
+        self.forcing = dataclasses.replace(self.forcing, bandwidth_mib=mib)
 
     def keep_connection(self, **changes: t.Any) -> None:
         """Keep what has changed about the call, by the names of L(Connection); written with the next figures."""

@@ -599,6 +599,41 @@ def test_a_watcher_that_takes_over_keeps_the_rung_of_a_move_that_ends_before_it_
     assert following.record["result"]["mode"] == "paused"
 
 
+@pytest.mark.parametrize("connects", [False, True])
+@pytest.mark.parametrize("capped", [False, True])
+def test_a_watcher_that_takes_over_keeps_the_bandwidth_that_a_person_has_set_for_a_forced_move(tmp_path: pathlib.Path, capped: bool, connects: bool) -> None:
+    following = Following(tmp_path, cap_mib=1)
+    following.migration.is_connecting, following.migration.is_streaming = connects, not connects
+    following.ask(FORCE_COMPLETE, 7)
+    following.follower.poll_job()
+    adopt(following, capped=capped)
+    begin_to_send(following, cap_mib=1)
+    following.poll_for(1)
+    assert following.migration.cap_bytes == 7 * MIB
+    assert set(bandwidths(following)) == {7}
+
+
+def test_a_watcher_that_takes_over_keeps_the_bandwidth_that_a_person_has_set_while_the_move_was_forced(tmp_path: pathlib.Path) -> None:
+    following = Following(tmp_path, cap_mib=1, capped=True)
+    following.poll_for(1)
+    following.ask(FORCE_COMPLETE)
+    following.follower.poll_job()
+    following.ask(BANDWIDTH, 9)
+    following.follower.poll_job()
+    adopt(following, capped=True)
+    following.poll_for(1)
+    assert bandwidths(following)[-1] == 9
+
+
+def test_a_bandwidth_that_libvirt_refuses_to_a_forced_move_is_not_kept(tmp_path: pathlib.Path) -> None:
+    following = Following(tmp_path, cap_mib=1)
+    following.poll_for(1)
+    following.fleet.source.refuse["set_bandwidth_mib"] = InvalidState("not now")
+    following.ask(FORCE_COMPLETE, 7)
+    following.follower.poll_job()
+    assert "forcing" not in following.record
+
+
 def test_a_watcher_that_takes_over_starts_a_requested_force(tmp_path: pathlib.Path) -> None:
     first = Following(tmp_path)
     first.follower.begin_forcing("ann")

@@ -100,7 +100,7 @@ def test_an_adopted_move_keeps_the_time_that_its_job_waited_for_the_link(folder:
     assert wait_until_ended(folder).get("link_wait") == (written if kept else None)
 
 
-@pytest.mark.parametrize(("written", "kept"), [({"paused_at": 31.5}, True), ({"paused_at": "long"}, False)])
+@pytest.mark.parametrize(("written", "kept"), [({"paused_at": 31.5}, True), ({"paused_at": 7, "bandwidth_mib": 50}, True), ({"paused_at": "long"}, False)])
 def test_an_adopted_move_keeps_the_progress_of_forcing(folder: pathlib.Path, written: t.Any, kept: bool) -> None:
     order = order_of(record_of(generation=4), adopt=True)
     begun_and_died(folder, order, forcing=written)
