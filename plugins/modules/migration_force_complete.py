@@ -22,6 +22,9 @@ description:
     do the audit of the ledger and the notice of the end.
   - The record is closed by the task that follows the migration, and by this task if no other does so within five seconds.
   - A migration of another tool is forced too. A record of it is opened before that, and closed with the outcome. A change of its bandwidth alone leaves none.
+  - A process on the source host forces it until it has ended, also when the task or its SSH session has ended before. A guest that it has suspended is not left
+    suspended. If the pause lasts longer than three times the predicted one, and than the C(force_pause_max_seconds) of the domain's policy, the process aborts
+    the migration, and the guest runs on the source.
   - A ledger that cannot be used does not prevent the task, unless only O(id) is given. A warning states that nothing is recorded.
 options:
   name:
@@ -51,7 +54,9 @@ options:
     type: bool
     default: true
   wait_seconds:
-    description: How long to wait for the end.
+    description:
+      - How long to wait for the end. The migration is forced also after that.
+      - If the migration has not ended by then, the task fails with C(timeout). The message says whether the guest is paused.
     type: int
     aliases: [wait_timeout]
     default: 60

@@ -66,6 +66,7 @@ class ForcingTerms:
     C(link_rate_bytes) is the known capacity of the link, 0 if it has to be measured. C(bandwidth_mib) is what a person gives a capped job in place of its cap.
     """
 
+    IS_WHOLE: t.ClassVar[bool] = True
     post_copy: bool
     capped: bool
     suspend_seconds: float

@@ -5,25 +5,24 @@
 
 """The host half of C(migration_abort) and C(migration_force_complete).
 
-A move is aborted or forced through its watcher, through a new watcher, or through libvirt for a foreign job.
+A move is aborted or forced through its watcher, or through a new watcher. A foreign job is aborted through libvirt, and forced by a process of its own.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
 import typing as t
 import uuid as uuid_module
 
 from .._dataclass import dataclass
-from .._facts.own_moves import Migration, find_in_progress
+from .._facts.own_moves import Migration, find_in_progress, is_leaving
 from .._host_identity import read_host_id
 from .._libvirt.host import open_host
 from .._libvirt.interface import Host, OpenHost
 from .._live_watchers import is_alive, read_state_file
-from .._migration.downtime import SteppedSchedule
-from .._migration.force import ForcingTerms
-from .._migration.monitor import Limits
+from .._migration.force import UNLIMITED_MIB, ForcingTerms
 from .._migration.policy import merge_layers, why_no_post_copy
 from .._model import domain_states
 from .._model import statuses as s
@@ -39,22 +38,31 @@ from .._module import Phase, Result, require_local, require_root
 from .._run_folder import RUN_FOLDER, prepare_run_folder
 from . import control_files
 from .detach import SpareProcess
-from .follow import POLL_SECONDS, Follower
+from .follow import POLL_SECONDS
+from .foreign import ForcingOrder, describe_forcing, is_being_forced, read_forcing, start_forcing
 from .journal import Journal
 from .run import start_watcher
 from .silent_hosts import SETTLING
 
-Starter = t.Callable[[StartOrder], t.Dict[str, Json]]
 # The migration that a module returns: as it is found, or as the state file has it at its end.
 Found = t.Union[Migration, StateFile]
+
+
+class Starters(t.Protocol):
+    """Starts processes that outlive this one, from one that has not used libvirt; one in all."""
+
+    def start_watcher(self, order: StartOrder) -> t.Dict[str, Json]:
+        """Start a watcher for this order, and return what it reports first."""
+
+    def start_forcing(self, order: ForcingOrder) -> t.Dict[str, Json]:
+        """Start a process that forces a foreign job, and return what it reports first."""
 
 
 @dataclass
 class Intervention:
     """One request about one domain's move.
 
-    C(wait_seconds) is how long to wait for the move to be over. C(start_watcher) starts a watcher for an order, in a process that has not used libvirt.
-    C(notes) grows: messages for the operator in addition to the result.
+    C(wait_seconds) is how long to wait for the move to be over. C(notes) grows: messages for the operator in addition to the result.
 
     :arg by: the person who makes the request.
     :arg record_id: the record of the one move that is meant; null for a foreign job.
@@ -67,7 +75,7 @@ class Intervention:
     act: str
     by: str
     wait_seconds: float
-    start_watcher: Starter
+    starters: Starters
     bandwidth_mib: t.Optional[int] = None
     folder: str = RUN_FOLDER
     record_id: t.Union[str, Absent, None] = ABSENT
@@ -115,12 +123,16 @@ class Intervention:
         """Start a watcher for a move whose watcher has died."""
         state, destination_uri = self._read_state(), record.connection.destination_uri if record.connection else ""
         order = StartOrder(state.record if state else record, self.host.uri, destination_uri or "", (), {}, adopt=True, waits=False)
-        started = self.start_watcher(order)
-        if "session_warning" in started:
-            self.notes.append(str(started["session_warning"]))
+        started = self._note_warning(self.starters.start_watcher(order))
         refused = t.cast(t.Mapping[str, t.Mapping[str, str]], started["refused"]).get(self.info.uuid)
         if refused:
             raise error_for_code(refused["error_code"])(refused["msg"])
+
+    def _note_warning(self, started: t.Dict[str, Json]) -> t.Dict[str, Json]:
+        """Return what a process has reported first; note its warning if it could not leave the login session."""
+        if "session_warning" in started:
+            self.notes.append(str(started["session_warning"]))
+        return started
 
     def _ask_watcher(self, deadline: float) -> None:
         """Leave the intent and wait for its answer."""
@@ -196,10 +208,9 @@ class Intervention:
             self.host.abort_job(self.info.uuid)
             self._await_no_job(deadline)
             return dataclasses.replace(migration, record=self._end_aborted(record))
-        if self.bandwidth_mib is not None:
-            self.host.set_bandwidth_mib(self.info.uuid, self.bandwidth_mib)
         if self.act == control_files.FORCE_COMPLETE:
-            return dataclasses.replace(migration, record=self._force_foreign(record, deadline))
+            return self._force_foreign(dataclasses.replace(migration, record=record), deadline)
+        self.host.set_bandwidth_mib(self.info.uuid, self.bandwidth_mib or UNLIMITED_MIB)
         return migration
 
     def _end_aborted(self, record: MoveRecord) -> MoveRecord:
@@ -212,11 +223,49 @@ class Intervention:
         journal.advance_status(s.CANCELLED, "A job of another tool was aborted.", s.REASON_OPERATOR)
         return journal.record
 
-    def _force_foreign(self, record: MoveRecord, deadline: float) -> MoveRecord:
-        """Force a foreign job from this process; return the record with the acts.
+    def _force_foreign(self, migration: Migration, deadline: float) -> Migration:
+        """Have a foreign job forced, wait, and return it with the acts.
+
+        Raises L(TimedOut) if the wait was not long enough, and L(InvalidState) if the process that forces the job has ended before the job.
+        """
+        order = self._order_forcing(migration.record)
+        self._note_warning(self.starters.start_forcing(order))
+        while is_being_forced(self.info.uuid, self.folder):
+            if time.monotonic() >= deadline:
+                raise TimedOut(
+                    f"The migration of domain {self.info.name} has not ended within {self.wait_seconds:.0f} s. "
+                    f"{describe_forcing(order, read_forcing(self.info.uuid, self.folder))}",
+                    "Check it with migration_info; migration_abort ends it, unless it is in post-copy.",
+                    migrations=[self._add_acts(migration).as_json()],
+                )
+            time.sleep(POLL_SECONDS)
+        return self._check_forced(self._add_acts(migration))
+
+    def _check_forced(self, migration: Migration) -> Migration:
+        # The connection of this process can have been lost during the wait.
+        with contextlib.closing(self.open_host(self.host.uri)) as host:
+            view = host.view_domain(self.info.uuid)
+        if is_leaving(view):
+            raise InvalidState(
+                f"The process that forced the migration of domain {self.info.name} has ended, and the migration has not: the domain is {view.describe()} on "
+                f"{migration.record.source.label}.",
+                "Check it with migration_info. If it is not in post-copy, force it again, or let the guest run there with migration_abort.",
+                migrations=[migration.as_json()],
+            )
+        return migration
+
+    def _add_acts(self, migration: Migration) -> Migration:
+        """Return the migration with what the process that forces it has written."""
+        record, state = migration.record, read_forcing(self.info.uuid, self.folder)
+        if state is None:
+            return migration
+        return dataclasses.replace(migration, record=dataclasses.replace(state.record, id=record.id, acts=(*record.acts, *state.record.acts)))
+
+    def _order_forcing(self, record: MoveRecord) -> ForcingOrder:
+        """Return the order to force a foreign job.
 
         libvirt refuses a switch to post-copy that the job does not permit, and does not report the bandwidth cap of the job. The policy of the domain applies
-        too, and what cannot be read of it forbids post-copy.
+        too, and what cannot be read of it forbids post-copy. What earlier tasks have done to a job of the domain is not continued.
         """
         own = parse_policy(self.info.policy_xml)
         given, why_not = merge_layers([(SOURCE_DOMAIN, own.values)]), why_no_post_copy(own)
@@ -224,24 +273,18 @@ class Intervention:
             self.notes.append(f"The migration of domain {self.info.name} is not switched to post-copy: {why_not}.")
         terms = ForcingTerms(
             post_copy=not why_not,
-            capped=self.bandwidth_mib is None,
+            capped=True,
             suspend_seconds=given.force_suspend_seconds,
             pause_max_seconds=given.force_pause_max_seconds,
             downtime_ms=given.downtime_ms,
+            bandwidth_mib=self.bandwidth_mib or UNLIMITED_MIB,
         )
         view = self.info.view
         if view.state == domain_states.PAUSED and view.reason != domain_states.MIGRATION:
             # The pause of this process is not a pause of the move, and no reason to abort the move.
             record = dataclasses.replace(record, before=Before(state=domain_states.PAUSED))
-        limits = Limits(SteppedSchedule(((0.0, self.host.max_downtime_ms(self.info.uuid)),)), 0, 0)
-        journal = Journal(record, None, folder=None, by=self.by)
-        follower = Follower(lambda: self.open_host(self.host.uri), self.info.uuid, journal, limits, terms, time.monotonic)
-        follower.begin_forcing(s.REASON_OPERATOR, self.by)
-        while follower.poll_job():
-            if time.monotonic() > deadline:
-                raise TimedOut(f"The migration of domain {self.info.name} has not ended within {self.wait_seconds:.0f} s. No further measure was taken.")
-            time.sleep(follower.pause_seconds)
-        return journal.record
+        started = dataclasses.replace(record, id=record.id or str(uuid_module.uuid4()), acts=())
+        return ForcingOrder(self.host.uri, started, self.by, terms, self.host.max_downtime_ms(self.info.uuid))
 
     def _await_no_job(self, deadline: float) -> None:
         while self.host.view_domain(self.info.uuid).job != domain_states.JOB_NONE:
@@ -274,14 +317,27 @@ def find_refusal(act: str, info: domain_states.DomainInfo, migration: Migration)
     return None
 
 
-def make_early_starter(open_host: OpenHost, folder: str = RUN_FOLDER) -> Starter:
-    """Return a function that starts a watcher for one order from a process that is forked now, before this process uses libvirt."""
+class EarlyProcess:
+    """The starters of a process that is forked now, before this process uses libvirt."""
 
-    def start_one(document: Json) -> t.Dict[str, Json]:
-        return start_watcher([decode(StartOrder, document)], str(uuid_module.uuid4()), 1, open_host, folder)
+    def __init__(self, open_host: OpenHost, folder: str = RUN_FOLDER) -> None:
+        self._open_host = open_host
+        self._folder = folder
+        self._spare = SpareProcess(self._start_process)
 
-    spare = SpareProcess(start_one)
-    return lambda order: spare.call_once(encode(order))
+    def start_watcher(self, order: StartOrder) -> t.Dict[str, Json]:
+        """Start a watcher for this order, and return what it reports first."""
+        return self._spare.call_once({"watch": encode(order)})
+
+    def start_forcing(self, order: ForcingOrder) -> t.Dict[str, Json]:
+        """Start a process that forces a foreign job, and return what it reports first."""
+        return self._spare.call_once({"force": encode(order)})
+
+    def _start_process(self, argument: Json) -> t.Dict[str, Json]:
+        document = t.cast(JsonObject, argument)
+        if "force" in document:
+            return start_forcing(decode(ForcingOrder, document["force"]), self._open_host, self._folder)
+        return start_watcher([decode(StartOrder, document["watch"])], str(uuid_module.uuid4()), 1, self._open_host, self._folder)
 
 
 class _Look(t.TypedDict):
@@ -347,11 +403,11 @@ def carry_out(uri: str, work: _CarryOut, folder: str = RUN_FOLDER) -> Result:
     require_root()
     prepare_run_folder(folder)
     require_local(uri)
-    starter = make_early_starter(open_host, folder)
+    starters = EarlyProcess(open_host, folder)
     host = open_host(uri)
     info, opened = host.find_domain(uuid=work["uuid"]), work["record"]
     intervention = Intervention(
-        host, open_host, info, work["act"], work["by"], work["wait_seconds"], starter, work["bandwidth_mib"], folder, work["id"], _read_opened(opened)
+        host, open_host, info, work["act"], work["by"], work["wait_seconds"], starters, work["bandwidth_mib"], folder, work["id"], _read_opened(opened)
     )
     found = intervention.carry_out()
     return {"changed": True, "migrations": [found.as_json()], "notes": intervention.notes}

@@ -21,6 +21,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher import intervene
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.follow import Follower
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.foreign import ForcingOrder
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.journal import MIGRATE_ACT, Journal
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.mover import limits_of, terms_of
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.settle import Settlement
@@ -29,7 +30,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.source
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.domain import MIB
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI, UUID
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.task import task_vars
-from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._watcher.moves import journal_of, order_of
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._watcher.moves import ForcingInStep, journal_of, order_of
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._migrate.control import HOSTS, Control
 
 ACTIONS: t.Any = {"migration_abort": migration_abort, "migration_force_complete": migration_force_complete, "host": host}
@@ -71,6 +72,18 @@ class WatcherInStep:
             self.is_acting = False
 
 
+class EarlyProcessInStep(intervene.EarlyProcess):
+    """Starts watchers for real; what forces a foreign job acts at each step of the fake clock."""
+
+    def __init__(self, desk: Desk, *given: t.Any) -> None:
+        super().__init__(*given)
+        self._desk = desk
+
+    def start_forcing(self, order: ForcingOrder) -> Result:
+        ForcingInStep(order, self._desk.fleet, self._desk.folder)
+        return {}
+
+
 class Desk:
     """A control node whose tasks run on kvm1, where the guest is."""
 
@@ -87,6 +100,7 @@ class Desk:
         self.before_phase: t.Callable[[str], None] = lambda phase: None
         self.guest = self.fleet.guest(dirty_bytes=512 * MIB, dirty_rate_bytes=500 * MIB)
         monkeypatch.setattr(intervene, "open_host", self.fleet.open)
+        monkeypatch.setattr(intervene, "EarlyProcess", lambda *given: EarlyProcessInStep(self, *given))
         monkeypatch.setattr(intervene, "require_root", lambda: None)
         monkeypatch.setattr(intervene, "read_host_id", lambda: None)
         monkeypatch.setattr(intervene, "time", types.SimpleNamespace(monotonic=self.fleet.clock, sleep=self.fleet.clock.sleep))

@@ -7,18 +7,20 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import pathlib
 import typing as t
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._live_watchers import identify_watcher
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.flags import MoveOptions, migration_flags
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord, new_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import StartOrder
-from ansible_collections.kvmfleet.migration.plugins.module_utils._run_folder import Ownership, read_json, state_path
+from ansible_collections.kvmfleet.migration.plugins.module_utils._run_folder import Ownership, prepare_run_folder, read_json, state_path
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.calls import ArrivalEvents
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.foreign import ForcingOrder, JobForcing, forcing_folder
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.journal import Journal
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.mover import Mover
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI, UUID, FakeFleet
@@ -48,6 +50,26 @@ def mover_of(fleet: FakeFleet, order: StartOrder, folder: pathlib.Path) -> Mover
     """A mover on the fleet's clock, with the lock of its domain."""
     ownership = Ownership(order.uuid, str(folder))
     return Mover(order, journal_of(order.record, folder), ownership, fleet.open, ArrivalEvents(fleet.open), fleet.clock, fleet.clock.sleep)
+
+
+class ForcingInStep:
+    """A process that forces a foreign job, with its own code, at each step of the fake clock."""
+
+    def __init__(self, order: ForcingOrder, fleet: FakeFleet, folder: pathlib.Path) -> None:
+        self.order = decode(ForcingOrder, json.loads(json.dumps(encode(order))))
+        prepare_run_folder(forcing_folder(str(folder)))
+        self._forcing = JobForcing(self.order, identify_watcher(RUN), fleet.open, str(folder), fleet.clock)
+        self.has_ended = False
+        fleet.clock.every_step(lambda seconds: self._act())
+
+    def _act(self) -> None:
+        if not self.has_ended and not self._forcing.poll_job():
+            self.kill()
+
+    def kill(self) -> None:
+        """End the process, which releases its lock."""
+        self.has_ended = True
+        self._forcing.close()
 
 
 def carry_out(fleet: FakeFleet, folder: pathlib.Path, adopt: bool = False, status: str = s.QUEUED, persistent: bool = True, **policy: t.Any) -> Document:

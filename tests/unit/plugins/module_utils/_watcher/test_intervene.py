@@ -7,29 +7,40 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import pathlib
+import re
+import signal
 import time
 import types
 import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.force import ForcingTerms
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidState, KvmfleetError, NotFound, NotSupported, TimedOut
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import (
+    Aborted,
+    Conflict,
+    InvalidState,
+    KvmfleetError,
+    NotFound,
+    NotSupported,
+    TimedOut,
+)
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import read_record
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import StartOrder
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import StartOrder, StateFile
 from ansible_collections.kvmfleet.migration.plugins.module_utils._run_folder import state_path, write_json
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher import intervene
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.control_files import ABORT, BANDWIDTH, FORCE_COMPLETE, take_intents
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.foreign import ForcingOrder, is_being_forced, read_forcing
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.journal import Journal
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.run import start_watcher
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.domain import MIB
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI, UUID, FakeFleet
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.migration import FakeMigration
-from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._watcher.moves import RUN, acts, journal_of, record_of, state_in
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._watcher.moves import RUN, ForcingInStep, acts, journal_of, record_of, state_in
 
 TO_2 = "qemu+tcp://kvm2/system"
 DEAD = {"pid": 1, "start_ticks": -1, "run_id": "gone"}
@@ -52,10 +63,14 @@ class Scene:
     def intervention(self, act: str, wait_seconds: float = 10, bandwidth_mib: t.Optional[int] = None) -> intervene.Intervention:
         host = self.fleet.open(LOCAL_URI)
         info = host.find_domain(uuid=UUID)
-        return intervene.Intervention(host, self.fleet.open, info, act, "ann@control", wait_seconds, self.start_watcher, bandwidth_mib, str(self.folder))
+        return intervene.Intervention(host, self.fleet.open, info, act, "ann@control", wait_seconds, self, bandwidth_mib, str(self.folder))
 
     def start_watcher(self, order: StartOrder) -> t.Dict[str, t.Any]:
         return {**start_watcher([order], RUN, 1, self.fleet.open, str(self.folder)), **self.told}
+
+    def start_forcing(self, order: ForcingOrder) -> t.Dict[str, t.Any]:
+        self.forcing = ForcingInStep(order, self.fleet, self.folder)
+        return self.told
 
     def watched(self, status: str = s.RUNNING) -> Journal:
         """The move of ours, with this process as its watcher."""
@@ -75,6 +90,12 @@ class Scene:
 
     def list_intents(self) -> t.List[pathlib.Path]:
         return list(self.folder.glob("*.intent"))
+
+
+def read_forced(scene: Scene) -> StateFile:
+    state = read_forcing(UUID, str(scene.folder))
+    assert state
+    return state
 
 
 @pytest.fixture
@@ -363,20 +384,20 @@ def test_a_policy_that_does_not_forbid_post_copy_permits_it_for_a_foreign_job(sc
 
 
 @pytest.mark.parametrize(("xml", "longest"), [("", 30), ("<policy><force_pause_max_seconds>5</force_pause_max_seconds></policy>", 5)])
-def test_the_longest_forced_pause_of_the_domain_counts_for_a_foreign_job(scene: Scene, monkeypatch: pytest.MonkeyPatch, xml: str, longest: int) -> None:
-    seen: t.List[ForcingTerms] = []
-
-    class SeenFollower(intervene.Follower):
-        def __init__(self, *arguments: t.Any) -> None:
-            super().__init__(*arguments)
-            seen.append(arguments[4])
-
-    monkeypatch.setattr(intervene, "Follower", SeenFollower)
+def test_the_longest_forced_pause_of_the_domain_counts_for_a_foreign_job(scene: Scene, xml: str, longest: int) -> None:
     scene.begin("POSTCOPY")
     intervention = scene.intervention(FORCE_COMPLETE, wait_seconds=60)
     intervention.info = dataclasses.replace(intervention.info, policy_xml=xml)
     intervention.carry_out()
-    assert [terms.pause_max_seconds for terms in seen] == [longest]
+    assert scene.forcing.order.terms.pause_max_seconds == longest
+
+
+@pytest.mark.parametrize(("mib", "expected"), [(None, 0), (0, 0), (7, 7)])
+def test_a_foreign_job_is_forced_with_the_bandwidth_of_the_task(scene: Scene, mib: t.Optional[int], expected: int) -> None:
+    migration = scene.begin()
+    migration.cap_bytes = MIB
+    scene.intervention(FORCE_COMPLETE, wait_seconds=120, bandwidth_mib=mib).carry_out()
+    assert [call.split()[-1] for call in scene.fleet.source.calls if call.startswith("set_bandwidth_mib")] == [str(expected)]
 
 
 def test_forcing_a_foreign_job_of_a_paused_guest_does_not_abort_it(scene: Scene) -> None:
@@ -391,12 +412,134 @@ def test_forcing_a_foreign_job_of_a_paused_guest_does_not_abort_it(scene: Scene)
     assert scene.fleet.destination.domains[UUID].view().describe() == "paused (user)"
 
 
-def test_forcing_a_foreign_job_that_does_not_end_is_a_timeout(scene: Scene) -> None:
-    scene.begin()
+def test_forcing_a_foreign_job_that_does_not_end_is_a_timeout_and_continues(scene: Scene) -> None:
+    migration = scene.begin()
     for call in ("set_max_downtime_ms", "suspend"):
         scene.fleet.source.refuse[call] = TimedOut("job lock")
-    with pytest.raises(TimedOut, match="has not ended within 20 s"):
+    with pytest.raises(TimedOut, match=r"has not ended within 20 s\. The guest is running on kvm1\. Process \d+ continues there"):
         scene.intervention(FORCE_COMPLETE, wait_seconds=20).carry_out()
+    scene.fleet.source.refuse.clear()
+    scene.fleet.clock.sleep(60)
+    assert (migration.is_over, migration.error, scene.forcing.has_ended) == (True, None, True)
+
+
+class Suspended:
+    """A foreign job whose guest was suspended for its end, until the task has waited for its maximum time."""
+
+    def __init__(self, scene: Scene, link_mib: float) -> None:
+        self.migration = scene.begin()
+        scene.fleet.source.refuse["set_max_downtime_ms"] = TimedOut("job lock")
+        self.migration.link_bytes = int(link_mib * MIB)
+        with pytest.raises(TimedOut) as caught:
+            scene.intervention(FORCE_COMPLETE, wait_seconds=20).carry_out()
+        self.error = str(caught.value)
+        (self.document,) = caught.value.result["migrations"]
+        assert scene.guest.view().describe() == "paused (migration)"
+
+
+def test_a_timeout_while_the_guest_is_suspended_says_so_and_when_the_pause_ends(scene: Scene) -> None:
+    suspended = Suspended(scene, link_mib=10)
+    predicted, limit = (int(number) for number in re.findall(r"(\d+) s[):]", suspended.error))
+    assert 60 < predicted < 120
+    assert limit == pytest.approx(3 * predicted, abs=3)
+    assert "The guest is paused on kvm1 until the migration ends" in suspended.error
+    assert "migration_abort" in suspended.error
+    assert acts(suspended.document)[-1] == "force: suspend"
+
+
+def test_a_suspended_guest_of_a_foreign_job_arrives_after_the_task_has_ended(scene: Scene) -> None:
+    suspended = Suspended(scene, link_mib=10)
+    scene.fleet.clock.sleep(180)
+    assert (suspended.migration.is_over, suspended.migration.error, scene.forcing.has_ended) == (True, None, True)
+    assert scene.fleet.destination.domains[UUID].view().describe() == "running (migrated)"
+
+
+def test_a_suspended_guest_of_a_foreign_job_is_not_left_suspended_by_a_link_that_dies(scene: Scene) -> None:
+    suspended = Suspended(scene, link_mib=10)
+    suspended.migration.link_bytes = 0
+    scene.fleet.clock.sleep(300)
+    assert scene.guest.view().describe() == "running (migration canceled)"
+    assert isinstance(suspended.migration.error, Aborted)
+    assert acts(read_forced(scene).record)[-1] == "abort: pause_overrun"
+
+
+def test_an_abort_lets_a_suspended_guest_of_a_foreign_job_run(scene: Scene) -> None:
+    Suspended(scene, link_mib=10)
+    scene.intervention(ABORT).carry_out()
+    scene.fleet.clock.sleep(1)
+    assert scene.guest.view().describe() == "running (migration canceled)"
+    assert scene.forcing.has_ended
+
+
+def test_a_foreign_job_that_is_being_forced_is_not_forced_twice(scene: Scene) -> None:
+    Suspended(scene, link_mib=10)
+    calls = list(scene.fleet.source.calls)
+    with pytest.raises(Conflict, match="web1 on kvm1 is being forced already"):
+        scene.intervention(FORCE_COMPLETE).carry_out()
+    assert scene.fleet.source.calls == calls
+
+
+def test_a_process_that_dies_before_the_foreign_job_that_it_forces_is_reported(scene: Scene) -> None:
+    scene.begin()
+    scene.fleet.source.refuse["set_max_downtime_ms"] = TimedOut("job lock")
+    scene.after(4, lambda: scene.forcing.kill())
+    with pytest.raises(InvalidState, match=r"has ended, and the migration has not: the domain is running \(booted\) on kvm1") as caught:
+        scene.intervention(FORCE_COMPLETE, wait_seconds=60).carry_out()
+    assert "force: downtime" in acts(caught.value.result["migrations"][0])
+
+
+def test_a_foreign_job_whose_post_copy_fails_is_not_forced_further(scene: Scene) -> None:
+    migration = scene.begin("POSTCOPY")
+    migration.link_bytes = MIB
+    scene.after(3, migration.break_post_copy)
+    with pytest.raises(InvalidState, match=r"the domain is paused \(post-copy failed\)") as caught:
+        scene.intervention(FORCE_COMPLETE, wait_seconds=60).carry_out()
+    assert caught.value.result["migrations"][0]["status"] == s.RUNNING_POST_COPY
+
+
+def test_a_timeout_in_post_copy_says_where_the_guest_runs(scene: Scene) -> None:
+    scene.begin("POSTCOPY").link_bytes = MIB
+    with pytest.raises(TimedOut, match="The guest runs on its destination, in post-copy"):
+        scene.intervention(FORCE_COMPLETE, wait_seconds=20).carry_out()
+
+
+def test_a_foreign_job_is_forced_anew_whatever_earlier_tasks_have_done(scene: Scene) -> None:
+    migration = scene.begin()
+    intervention = scene.intervention(FORCE_COMPLETE, wait_seconds=60)
+    earlier = intervention.find_migration().record.intend("abort: operator").intend("force: suspend")
+    intervention = dataclasses.replace(intervention, foreign=dataclasses.replace(earlier, id=RUN))
+    found = intervention.carry_out()
+    assert (migration.is_over, migration.error) == (True, None)
+    assert acts(found.record) == ["abort: operator", "force: suspend", "force: post_copy", "force: bandwidth", "force: downtime"]
+    assert found.record.id == RUN
+
+
+def test_a_process_that_could_not_leave_the_session_is_a_warning(scene: Scene) -> None:
+    scene.told = {"session_warning": "It stays."}
+    scene.begin("POSTCOPY")
+    intervention = scene.intervention(FORCE_COMPLETE, wait_seconds=30)
+    intervention.carry_out()
+    assert intervention.notes == ["It stays."]
+
+
+def test_a_foreign_job_is_forced_by_a_process_that_does_not_end_with_its_session(scene: Scene) -> None:
+    """It is forked for real, with a fleet in which no time passes."""
+    scene.begin("POSTCOPY")
+    scene.fleet.source.refuse["start_post_copy"] = TimedOut("job lock")
+    order = dataclasses.replace(scene.intervention(FORCE_COMPLETE))._order_forcing(record_of(status=s.RUNNING))
+    intervene.EarlyProcess(scene.fleet.open, str(scene.folder)).start_forcing(order)
+    state = read_forced(scene)
+    assert state.watcher
+    try:
+        assert os.getsid(state.watcher.pid) not in (os.getsid(0), os.getsid(os.getpid()))
+        with pytest.raises(Conflict, match="is being forced already"):
+            intervene.EarlyProcess(scene.fleet.open, str(scene.folder)).start_forcing(order)
+    finally:
+        os.kill(state.watcher.pid, signal.SIGKILL)
+    limit = time.monotonic() + 20
+    while is_being_forced(UUID, str(scene.folder)):
+        assert time.monotonic() < limit
+        time.sleep(0.05)
 
 
 def test_a_foreign_job_is_described_like_a_record(scene: Scene) -> None:
