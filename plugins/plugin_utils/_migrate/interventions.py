@@ -133,7 +133,7 @@ class Intervention:
         try:
             answer = self._carry_out(found, None)
         except KvmfleetError as error:
-            self._close_record(found, t.cast("t.Sequence[JsonObject]", error.result.get("migrations", ())))
+            self._close_record(found, _migrations_of(error))
             raise
         migrations = t.cast("t.Sequence[JsonObject]", answer["migrations"])
         self._close_record(found, migrations)
@@ -217,8 +217,9 @@ class Intervention:
         return self.book.use(lambda ledger: ledger.open_record(replace(opened, ledger_id=ledger.ledger_id)))
 
     def _note_failure(self, stored: Stored, error: KvmfleetError) -> MoveRecord:
-        """Write why the act failed; settle the record if the job has ended. Return the record as it is then."""
-        noted = stored.record.note(f"{self.request.act}_failed", self.by, str(error))
+        """Write why the act failed, after what the host has done until then; settle the record if the job has ended. Return the record as it is then."""
+        known = [record for record in map(_read_record, _migrations_of(error)) if record and record.id == stored.record.id]
+        noted = (known or [stored.record])[-1].note(f"{self.request.act}_failed", self.by, str(error))
         after = self._write_record(stored, noted)
         return self._settle_if_open(after) if after and not isinstance(error, Unreachable) else noted
 
@@ -235,6 +236,10 @@ class Intervention:
         except KvmfleetError as error:
             self.warnings.append(f"The record {stored.record.id} of domain {stored.record.domain.name} is not closed. {error}")
             return stored.record
+
+
+def _migrations_of(error: KvmfleetError) -> t.Sequence[JsonObject]:
+    return t.cast("t.Sequence[JsonObject]", error.result.get("migrations", ()))
 
 
 def _read_record(document: JsonObject) -> MoveRecord | None:

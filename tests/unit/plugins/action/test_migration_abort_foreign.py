@@ -13,6 +13,7 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import errors as e
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import describe_actor
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
@@ -75,6 +76,23 @@ def test_forcing_leaves_a_record_with_the_host_where_the_guest_arrived(desk: Des
     document = FileLedger(desk.where).read_domain(UUID)
     assert document
     assert [host.host for host in document.domain.possible_hosts] == ["kvm2"]
+
+
+def test_a_force_task_that_ends_while_the_guest_is_suspended_leaves_a_record_of_that(desk: Desk) -> None:
+    migration = desk.begin()
+    desk.fleet.source.refuse["set_max_downtime_ms"] = e.TimedOut("job lock")
+    migration.link_bytes = 10 * MIB
+    with pytest.raises(e.TimedOut, match="The guest is paused on kvm1 until the migration ends") as caught:
+        desk.force(wait_seconds=20)
+    left = desk.record()
+    assert (left.status, [act.act for act in left.acts]) == (s.RUNNING, ["force: post_copy", "force: bandwidth", "force: downtime", "force: suspend"])
+    assert "The guest is paused on kvm1" in left.last_detail
+    assert caught.value.result["migrations"] == [encode(left)]
+    desk.fleet.clock.sleep(180)
+    with pytest.raises(e.NotFound):
+        desk.force()
+    assert desk.abort(missing_ok=True)["changed"]
+    assert (desk.record().id, desk.record().status, desk.record().destination.host) == (left.id, s.COMPLETED, "kvm2")
 
 
 def test_a_guest_that_arrived_on_an_unknown_host_keeps_its_possible_hosts(desk: Desk) -> None:
