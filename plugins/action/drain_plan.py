@@ -45,7 +45,7 @@ class ActionModule(FleetAction):
         return drain_plan_spec()
 
     def run_task(self, args: Result, task_vars: Result) -> JsonObject:
-        """Make the plan or check a saved one. If there is no plan, the state of hosts that were cordoned for it is restored."""
+        """Make the plan or check a saved one. If there is no plan, the state of hosts that were cordoned for it is restored, unless others have changed it."""
         settings = self.settings(task_vars)
         with readable_facts():
             task = decode(PlanTask, args)
@@ -63,7 +63,8 @@ class ActionModule(FleetAction):
             is_planned = True
         finally:
             if not is_planned and ledger and not self._task.check_mode:
-                restore_hosts(ledger, request.before, by)
+                for note in restore_hosts(ledger, request.cordons, by):
+                    Display().warning(note)
 
     def _make_plan(self, request: PlanRequest, settings: TaskSettings, ledger: Ledger | None, publish_as: str | None, host: str) -> Result:
         request.check_options()

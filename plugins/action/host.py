@@ -19,9 +19,16 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, describe_actor
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._cold.run import ColdSettlement
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.plan_request import HostVariables, read_host_variables
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.preparation import HostStatus, PreparationRequest, prepare_host, readable_facts
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.preparation import (
+    Cordon,
+    HostStatus,
+    PreparationRequest,
+    prepare_host,
+    readable_facts,
+    take_over_cordon,
+)
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.strategies import check_save_folder
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Document, Stored
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Document, HostEntry, Stored
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_decisions import check_not_discarded
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import (
     HostIdentity,
@@ -116,11 +123,15 @@ class ActionModule(FleetAction):
             identity, found = HostIdentity(name, None, None, None), find_entry_by_name(ledger, name)
         if ledger:
             warnings += list_uuid_notes(found.host if found else None, identity, list_entries(ledger))
-        before = HostStatus.from_entry(found.host if found else None)
-        wanted = _wanted_status(options, before, is_drained=drain is not None)
-        result = self._read_entry(found) if wanted is None else self._write_entry(ledger, found, identity, wanted, describe_actor(task_vars))
+        before = found.host if found else None
+        wanted = _wanted_status(options, HostStatus.from_entry(before), is_drained=drain is not None)
+        if wanted is None:
+            after, result = None, self._read_entry(found)
+        else:
+            after, result = self._write_entry(ledger, found, identity, wanted, describe_actor(task_vars), is_drained=drain is not None)
         if drain:
-            result["_drain"] = {**_prepare_drain(drain, options, before, settings, ledger), "settings": encode(variables)}
+            cordon = Cordon.from_entries(before, after) if after else None
+            result["_drain"] = {**_prepare_drain(drain, options, cordon, settings, ledger), "settings": encode(variables)}
         if work.get("ledger"):
             # A role's own actions have to use the ledger of its modules, for which module_defaults may name one.
             result["_ledger"] = options["ledger"]
@@ -183,13 +194,18 @@ class ActionModule(FleetAction):
     def _read_entry(self, found: Document | None) -> Result:
         return {"changed": False, "host": found.body if found else None}
 
-    def _write_entry(self, ledger: Ledger | None, found: Document | None, identity: HostIdentity, wanted: HostStatus, by: str) -> Result:
+    def _write_entry(
+        self, ledger: Ledger | None, found: Document | None, identity: HostIdentity, wanted: HostStatus, by: str, is_drained: bool
+    ) -> tuple[HostEntry, Result]:
         before = found.host if found else None
         if before and wanted.state == ENABLED:
             check_not_discarded(before)
         after = make_entry(before, identity, wanted.state, wanted.reason, by)
         changed = is_changed(before, after)
-        if changed and ledger and not self._task.check_mode:
+        if is_drained:
+            after = take_over_cordon(after, wanted.reason, by)
+        is_written = changed or (before is not None and after.by != before.by)
+        if is_written and ledger and not self._task.check_mode:
             after = ledger.put_host(after, found.version if found else None).host
         result: Result = {"changed": changed, "host": encode(after)}
         if self._task.diff:
@@ -199,7 +215,7 @@ class ActionModule(FleetAction):
                 "before_header": f"{after.name} in the ledger",
                 "after_header": after.name,
             }
-        return result
+        return after, result
 
 
 def _identify_by_facts(ledger: Ledger | None, name: str, facts: JsonObject | None) -> tuple[HostIdentity, Document | None] | None:
@@ -229,14 +245,13 @@ def _check_drain(request: PreparationRequest, settings: TaskSettings) -> HostVar
     return read_host_variables(request.host, settings)
 
 
-def _prepare_drain(request: PreparationRequest, options: HostOptions, before: HostStatus, settings: TaskSettings, ledger: Ledger | None) -> Result:
+def _prepare_drain(request: PreparationRequest, options: HostOptions, cordon: Cordon | None, settings: TaskSettings, ledger: Ledger | None) -> Result:
     """Return what the later tasks of a drain need about its host."""
     with readable_facts():
         survey = prepare_host(request, settings.facts, ledger, settings.is_known)
     return {
         "ledger": options["ledger"],
-        "cordoned": options["state"] is not None,
-        "before": dataclasses.asdict(before),
+        "cordon": dataclasses.asdict(cordon) if cordon else None,
         **dataclasses.asdict(survey),
     }
 

@@ -189,7 +189,7 @@ host:
       type: str
       sample: '2026-11-21T03:00:00.000Z'
     by:
-      description: Who wrote the state.
+      description: Who wrote the state, or cordoned the host for its latest drain.
       type: str
       sample: root@control
 records:

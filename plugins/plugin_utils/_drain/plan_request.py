@@ -27,8 +27,8 @@ from .drift import apply_saved_plan
 from .inputs import DrainInputs, DrainOptions
 from .plan import make_plan
 from .preparation import (
+    Cordon,
     HostQuery,
-    HostStatus,
     check_answered,
     check_rights,
     collect_facts,
@@ -62,10 +62,9 @@ class HostVariables:
 
 @dataclass(frozen=True)
 class _HostSurvey:
-    """The result of C(host) for the drain of a host: its own variables, and its status if it was cordoned."""
+    """The result of C(host) for the drain of a host: its own variables, and its cordon; null if it was not cordoned."""
 
-    cordoned: bool
-    before: HostStatus
+    cordon: t.Optional[Cordon]
     settings: Maybe[HostVariables] = ABSENT
     extra: JsonObject = field(default_factory=dict)
 
@@ -131,7 +130,7 @@ class PlanRequest:
 
     :arg given: see L(PlanTask.given_options).
     :arg only: whether only a plan is wanted, and nothing will be carried out.
-    :arg before: the status of each host that was cordoned for this drain.
+    :arg cordons: of the hosts that were cordoned for this drain, by name.
     :arg variables: by host of the play, its variables as the host's own tasks see them.
     :arg answers: the facts of hosts that were queried; None of a host that did not answer.
     :arg silence: why hosts did not answer.
@@ -145,7 +144,7 @@ class PlanRequest:
     path: str | None = None
     only: bool = False
     check_saved: bool = False
-    before: Mapping[str, HostStatus] = field(default_factory=dict)
+    cordons: Mapping[str, Cordon] = field(default_factory=dict)
     variables: Mapping[str, HostVariables] = field(default_factory=dict)
     answers: Mapping[str, JsonObject | None] = field(default_factory=dict)
     silence: Mapping[str, str] = field(default_factory=dict)
@@ -165,7 +164,7 @@ class PlanRequest:
             path=real_path(task.file),
             only=bool(task.only),
             check_saved=bool(task.check_saved),
-            before={name: survey.before for name, survey in surveys.items() if survey.cordoned},
+            cordons={name: survey.cordon for name, survey in surveys.items() if survey.cordon},
             variables={name: survey.settings for name, survey in surveys.items() if survey.settings},
             answers=read_answers(asked),
             silence=read_silence(asked),

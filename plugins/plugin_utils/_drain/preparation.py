@@ -11,13 +11,13 @@ import contextlib
 import datetime
 import typing as t
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import clock, domain_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, Json, JsonObject, Maybe, ShapeError, decode
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, InvalidArgument, Unreachable, printable_line
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, InvalidArgument, KvmfleetError, Unreachable, printable_line
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import DomainFacts, HostFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
@@ -25,7 +25,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import COMPLETED, ENABLED, FENCED, MAINTENANCE
 
 from .._ledger.documents import HostEntry
-from .._ledger.host_entries import HostIdentity, find_entry_by_name, is_changed, make_entry
+from .._ledger.host_entries import HostIdentity, find_entry_by_name, make_entry, update_entry
 from .._ledger.ledger import Ledger
 from .._ledger.query import Conditions, read_records
 from .._settings.variables import age_seconds, read_facts
@@ -229,13 +229,60 @@ class HostStatus:
         return HostStatus(FENCED if self.state == FENCED else MAINTENANCE, reason or (None if closed else CORDON_REASON))
 
 
-def restore_hosts(ledger: Ledger, before: Mapping[str, HostStatus], by: str) -> None:
-    """Restore the status that hosts had before they were cordoned. An entry that already has it is not changed."""
-    for name, status in before.items():
-        found = find_entry_by_name(ledger, name)
-        after = make_entry(found.host, HostIdentity(name, None, None, None), status.state, status.reason or "", by)
-        if is_changed(found.host, after):
-            ledger.put_host(after, found.version)
+def take_over_cordon(entry: HostEntry, reason: str | None, by: str) -> HostEntry:
+    """Return the entry of a host that is cordoned once more: C(by) is who drains it last, so that no earlier drain restores it.
+
+    The name of a person who has put the host into maintenance for another reason stays.
+
+    :arg reason: of this drain; None if none is given.
+    """
+    return replace(entry, by=by) if entry.reason == (reason or CORDON_REASON) else entry
+
+
+@dataclass(frozen=True)
+class Cordon:
+    """The cordon of a host for a drain.
+
+    :arg before: the status that the host had.
+    :arg after: the status that it has had since.
+    :arg by: who had written the entry last when it was cordoned.
+    """
+
+    before: HostStatus
+    after: HostStatus
+    by: t.Optional[str]
+
+    @classmethod
+    def from_entries(cls, before: HostEntry | None, after: HostEntry) -> Cordon:
+        """Return the cordon by which the entry became another one."""
+        return cls(HostStatus.from_entry(before), HostStatus.from_entry(after), after.by or None)
+
+    def undo(self, entry: HostEntry, by: str) -> HostEntry:
+        """Return the entry with the status of before; the same entry if somebody has changed it since the cordon, or if a person has discarded the host."""
+        is_own = HostStatus.from_entry(entry) == self.after and (entry.by or None) == self.by and not entry.discarded
+        if not is_own or self.before == self.after:
+            return entry
+        return make_entry(entry, HostIdentity(entry.name, None, None, None), self.before.state, self.before.reason or "", by)
+
+
+def restore_hosts(ledger: Ledger, cordons: Mapping[str, Cordon], by: str) -> list[str]:
+    """Restore the status that hosts had before they were cordoned. Return a sentence for each host that does not get it back.
+
+    What others have written since then stays: a host that died during the drain, and was evacuated, is fenced.
+    """
+    return [note for name, cordon in cordons.items() if (note := _restore_host(ledger, name, cordon, by))]
+
+
+def _restore_host(ledger: Ledger, name: str, cordon: Cordon, by: str) -> str:
+    try:
+        entry = update_entry(ledger, lambda: find_entry_by_name(ledger, name), lambda found: cordon.undo(t.cast(HostEntry, found), by))
+    except KvmfleetError as error:
+        return f"{name} may still be {cordon.after.state} in the ledger, and was {cordon.before.state} before this drain: {error.message}"
+    status = HostStatus.from_entry(entry)
+    if status == cordon.before:
+        return ""
+    reason = f" ({status.reason})" if status.reason else ""
+    return f"{name} stays {status.state} in the ledger{reason}: {entry.by or 'somebody'} has changed its entry since this drain cordoned it."
 
 
 # Ended moves are read from further back than facts can be fresh, because another control node with another clock may have written them.

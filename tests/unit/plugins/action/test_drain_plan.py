@@ -28,6 +28,12 @@ from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._dra
 
 Result = dict[str, t.Any]
 
+CORDON = {
+    "before": {"state": "enabled", "reason": None},
+    "after": {"state": "maintenance", "reason": "It is being drained"},
+    "by": "me",
+}
+
 
 class Node:
     """A control node that knows the facts of three hosts, of which kvm1 was put into maintenance for its drain."""
@@ -37,7 +43,7 @@ class Node:
         self.ledger.put_host(make_entry(None, HostIdentity("kvm1", uuid_of("ID"), None, None), "maintenance", "It is being drained", "me"), None)
         self.facts = {"kvm1": facts("kvm1", domain("web1", 512)), "kvm2": facts("kvm2"), "kvm3": facts("kvm3", gib=1)}
         self.variables: dict[str, Result] = {"kvm1": {}, "kvm2": {}, "kvm3": {}}
-        self.survey: Result = {"cordoned": True, "before": {"state": "enabled", "reason": None}, "settings": {"scheduler": {}, "policy": {}, "profiles": {}}}
+        self.survey: Result = {"cordon": CORDON, "settings": {"scheduler": {}, "policy": {}, "profiles": {}}}
         self.check_mode = False
         self.no_log = False
 
@@ -63,7 +69,7 @@ class Node:
 
 @pytest.fixture
 def node(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Node:
-    monkeypatch.setattr(drain_plan, "Display", lambda: types.SimpleNamespace(display=print))
+    monkeypatch.setattr(drain_plan, "Display", lambda: types.SimpleNamespace(display=print, warning=print))
     return Node(tmp_path)
 
 
@@ -115,6 +121,16 @@ def test_a_file_that_cannot_be_written_ends_the_maintenance(node: Node, tmp_path
     assert node.entry == ("enabled", None)
 
 
+def test_a_host_that_was_evacuated_while_its_drain_waited_stays_fenced(node: Node, capsys: pytest.CaptureFixture[str]) -> None:
+    found = node.ledger.list_hosts()[0]
+    evacuated = make_entry(found.host, HostIdentity("kvm1", None, None, None), "fenced", "It was off, and is evacuated", "bob")
+    node.ledger.put_host(evacuated, found.version)
+    silent = {"item": "kvm1", "unreachable": True, "msg": "No route to host"}
+    node.refused(Unreachable, "kvm1 could not be queried for its domains: No route to host", asked=[silent])
+    assert node.entry == ("fenced", "It was off, and is evacuated")
+    assert "kvm1 stays fenced in the ledger (It was off, and is evacuated): bob has changed its entry" in capsys.readouterr().out
+
+
 def test_a_source_that_was_not_queried_as_root_ends_the_maintenance(node: Node) -> None:
     node.facts["kvm1"]["unverified_reasons"] = {"paths": "libvirt withholds it"}
     node.refused(Forbidden, r"kvm1 was queried without root, and only root can act on it\. Set become: true.* Nothing was changed\.")
@@ -152,7 +168,7 @@ def test_a_plan_that_violates_n_plus_one_ends_the_maintenance(node: Node, capsys
 
 
 def test_a_failed_plan_restores_the_previous_state_of_the_host(node: Node) -> None:
-    node.survey["before"] = {"state": "maintenance", "reason": "new disk"}
+    node.survey["cordon"] = {**CORDON, "before": {"state": "maintenance", "reason": "new disk"}}
     node.refused(InvalidArgument, "no facts for kvm9", sources=["kvm1", "kvm9"])
     assert node.entry == ("maintenance", "new disk")
 
@@ -218,7 +234,7 @@ def test_a_saved_plan_is_read_from_its_file_or_its_option(node: Node, tmp_path: 
 def test_drift_of_a_saved_plan_is_refused_by_name(node: Node, tmp_path: pathlib.Path) -> None:
     path = tmp_path / "plan.json"
     saved(node, path)
-    node.survey = {"cordoned": False, "before": {"state": "enabled", "reason": None}, "settings": node.survey["settings"]}
+    node.survey = {"cordon": None, "settings": node.survey["settings"]}
     node.facts["kvm1"]["domains"].append(domain("new"))
     node.refused(Conflict, "new is active on kvm1, but was not when the plan was made", check_saved=True, file=str(path))
     node.refused(Conflict, "The option moves.timeout_seconds is 9 now", check_saved=True, file=str(path), options={"timeout_seconds": 9})

@@ -11,6 +11,7 @@ import uuid
 
 import pytest
 
+from ansible_collections.kvmfleet.migration.plugins.action import host
 from ansible_collections.kvmfleet.migration.plugins.action.host import ActionModule
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument, KvmfleetError, NotFound, NotSupported
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
@@ -143,17 +144,33 @@ def test_a_default_of_the_host_that_only_saves_memory_needs_a_folder_too(fleet: 
 def test_a_drain_keeps_the_state_fenced_and_reports_the_previous_state(fleet: Fleet) -> None:
     first = fleet.task(state="maintenance", _work={"drain": DRAIN})
     assert (first["host"]["state"], first["host"]["reason"]) == ("maintenance", "It is being drained")
-    assert (first["_drain"]["before"], first["_drain"]["cordoned"]) == ({"state": "enabled", "reason": None}, True)
+    cordon = first["_drain"]["cordon"]
+    assert (cordon["before"], cordon["after"]) == ({"state": "enabled", "reason": None}, {"state": "maintenance", "reason": "It is being drained"})
+    assert cordon["by"] == first["host"]["by"] == fleet.entries()[0]["by"]
     fleet.task(state="fenced", reason="it burns")
     again = fleet.task(state="maintenance", _work={"drain": DRAIN})
     assert (again["changed"], again["host"]["state"], again["host"]["reason"]) == (False, "fenced", "it burns")
-    assert again["_drain"]["before"] == {"state": "fenced", "reason": "it burns"}
+    assert again["_drain"]["cordon"]["before"] == again["_drain"]["cordon"]["after"] == {"state": "fenced", "reason": "it burns"}
+
+
+def test_the_entry_names_who_drains_a_host_last_unless_a_person_has_given_a_reason_of_their_own(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    drained = []
+    for name in ("ann", "bob"):
+        monkeypatch.setattr(host, "describe_actor", lambda _vars, name=name: name)
+        drained.append(fleet.task(state="maintenance", _work={"drain": DRAIN}))
+    assert [one["changed"] for one in drained] == [True, False]
+    assert [one["_drain"]["cordon"]["by"] for one in drained] == ["ann", "bob"]
+    assert (fleet.entries()[0]["by"], fleet.entries()[0]["reason"]) == ("bob", "It is being drained")
+    fleet.task(state="maintenance", reason="disk fails")
+    monkeypatch.setattr(host, "describe_actor", lambda _vars: "eve")
+    fleet.task(state="maintenance", _work={"drain": DRAIN})
+    assert (fleet.entries()[0]["by"], fleet.entries()[0]["reason"]) == ("bob", "disk fails")
 
 
 def test_a_drain_gets_the_hosts_to_ask_and_the_settings_of_the_host(fleet: Fleet) -> None:
     fleet.variables = {"kvmfleet_scheduler": {"labels": ["ssd"]}}
     told = fleet.task(_work={"drain": DRAIN}, ledger=str(fleet.folder))["_drain"]
-    assert (told["ask"], told["ask_for_all"], told["arriving"], told["cordoned"]) == (("kvm1",), ("kvm2",), (), False)
+    assert (told["ask"], told["ask_for_all"], told["arriving"], told["cordon"]) == (("kvm1",), ("kvm2",), (), None)
     assert told["settings"] == {"scheduler": {"labels": ["ssd"]}, "policy": {}, "profiles": {}}
     assert told["ledger"] == str(fleet.folder)
     assert not fleet.folder.exists()
