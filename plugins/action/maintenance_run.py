@@ -41,6 +41,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.fe
     KnownGuests,
     check_fence,
     check_guests_at_boot,
+    check_reboot,
     decide_fence,
     read_moves,
 )
@@ -248,7 +249,10 @@ class _RunWork:
 
     def _step(self) -> Result:
         host, step = str(self._task.host), str(self._task.step)
-        starts_guests = self._starts_guests(host) if step == m.REBOOT and self._task.boot_id else ABSENT
+        is_reboot = step == m.REBOOT and bool(self._task.boot_id)
+        if is_reboot:
+            check_reboot(find_entry_by_name(self._known_ledger, host).host, self._reported_guests(host))
+        starts_guests = self._starts_guests(host) if is_reboot else ABSENT
 
         def act(run: MaintenanceRun, now: Now) -> tuple[MaintenanceRun, t.Optional[str]]:
             # Requests are heeded between two steps. A step that is begun again is not at such a boundary, and must not end as if it were done.
@@ -286,6 +290,15 @@ class _RunWork:
         if what != WAIT:
             switch_on(config, before if what == FINISH else None)
         return {"changed": what != WAIT}
+
+    def _reported_guests(self, host: str) -> t.Optional[list[str]]:
+        """Return the guests that the host has reported last; None if it has not.
+
+        A role queries it right before. That may be a minute ago if another host of the batch answers slowly.
+        """
+        facts = self._settings.facts(host)
+        domains = decode(HostFacts, facts).domains if facts else ABSENT
+        return None if domains is ABSENT or domains is None else [domain.name for domain in domains if domain.active]
 
     def _active_guests(self, host: str) -> list[str]:
         return [domain.name for domain in self._read_domains(host) or () if domain.active]

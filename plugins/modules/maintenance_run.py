@@ -27,7 +27,8 @@ options:
       - V(checked) finds the run that O(hosts) continue, and checks the limits of a new one.
       - V(started) begins or continues the run.
       - V(next) decides which of O(hosts) may begin now.
-      - V(step) begins O(step) of O(host), and ends the step before it.
+      - V(step) begins O(step) of O(host), and ends the step before it. With O(boot_id), the host is about to be rebooted, which is refused if it is in service
+        in the ledger, or if guests run there by its facts.
       - V(fenced) switches O(host) off and on with its fence agent (C(kvmfleet_fencing)), in its step C(reboot). It is refused while the host is not in
         maintenance, or a guest may run there, also one that libvirt may have started at the boot of the host. The run records it before the agent is
         called. If the process is killed then, it is not repeated, unless the host still runs the boot O(boot_id) that was to end. A host that was left off

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""Whether the fence agent of a host may reboot it in a maintenance run: never while a guest may run there, and not twice without new evidence."""
+"""Whether a host may be rebooted in a maintenance run, and by its fence agent: never while a guest may run there, and not twice without new evidence."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model import m
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidState, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import HostStep, MaintenanceRun
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import COMPLETED, MAINTENANCE
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import COMPLETED, ENABLED, MAINTENANCE
 
 from .._ledger.documents import HostEntry
 from .._ledger.host_entries import recorded_grant
@@ -50,6 +50,24 @@ def _has_arrived(record: MoveRecord, host: str, since: t.Optional[str]) -> bool:
     return record.status == COMPLETED and record.destination.host == host and (since is None or record.updated_at >= since)
 
 
+def check_reboot(entry: HostEntry, active: t.Optional[Sequence[str]]) -> None:
+    """Raise L(Unsafe) for a host that must not be rebooted, whatever its drain has found: one that may get guests, or that shows some.
+
+    :arg entry: of the host in the ledger.
+    :arg active: names of its guests, as it has reported them; None if it has not.
+    """
+    if entry.state == ENABLED:
+        raise Unsafe(f"{entry.name} is not rebooted: it is enabled in the ledger, so that guests may have been placed there.", _DRAIN)
+    if active is None:
+        raise Unsafe(f"{entry.name} is not rebooted: it has not reported its guests.", "Repair its libvirt, and continue the run. The host was not touched.")
+    if active:
+        raise Unsafe(f"{entry.name} is not rebooted: {_run_there(active)}.", _DRAIN)
+
+
+def _run_there(names: Sequence[str]) -> str:
+    return f"{', '.join(sorted(names))} {'runs' if len(names) == 1 else 'run'} there"
+
+
 def check_fence(run: MaintenanceRun, entry: HostEntry, guests: KnownGuests) -> HostStep:
     """Return the step that reboots the host. Raises L(InvalidState) or L(Unsafe) unless its fence agent may switch it off.
 
@@ -63,7 +81,7 @@ def check_fence(run: MaintenanceRun, entry: HostEntry, guests: KnownGuests) -> H
     if entry.state != MAINTENANCE:
         raise Unsafe(f"{host} is not fenced: it is {entry.state} in the ledger, so that guests may have been placed there.", "Drain it. It was not touched.")
     if guests.active:
-        raise Unsafe(f"{host} is not fenced: {', '.join(sorted(guests.active))} {'runs' if len(guests.active) == 1 else 'run'} there.", _DRAIN)
+        raise Unsafe(f"{host} is not fenced: {_run_there(guests.active)}.", _DRAIN)
     if guests.moves:
         names = ", ".join(sorted({str(record.domain.name) for record in guests.moves}))
         raise Unsafe(f"{host} is not fenced: {names} may run there by the ledger.", _DRAIN)

@@ -14,7 +14,9 @@ import typing as t
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
+from ansible_collections.kvmfleet.migration.tests.simulator import facts as f
 from ansible_collections.kvmfleet.migration.tests.unit.playbooks.stage import COLLECTION, HOSTS, Outcome, Stage, build_collection
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import host_entry
 
 # The two roles that act on hosts, each as one line of the log; a host that is named in FAIL_<what> fails.
 ROLE = """\
@@ -60,7 +62,7 @@ class Desk(Stage):
 
     def __init__(self, collections: pathlib.Path, folder: pathlib.Path) -> None:
         super().__init__(collections, folder)
-        self.answers["host_facts"] = {}
+        self.report_guests(*HOSTS)
         self.answers["fleet_check"] = {host: {"losses": [], "lines": ["The fleet can lose it."]} for host in HOSTS}
         self.answers["host"] = {host: {"changed": False, "host": {"state": "enabled", "reason": None}} for host in HOSTS}
         self.log = folder / "log"
@@ -78,6 +80,16 @@ class Desk(Stage):
         given["ansible_python_interpreter"] = "/usr/bin/python3"
         self.log.write_text("")
         return self.play("rolling_maintenance", *options, **{**given, **variables})
+
+    def report_guests(self, *hosts: str, domains: tuple[dict[str, t.Any], ...] = ()) -> None:
+        """Let hosts answer that they have these domains."""
+        facts = {host: {"changed": False, "ansible_facts": {"kvmfleet_host": f.host(host, domains=domains)}} for host in hosts}
+        self.answers["host_facts"] = {**self.answers.get("host_facts", {}), **facts}
+
+    def put_into_maintenance(self, host: str) -> None:
+        """Write what the drain of a host writes, which does nothing here."""
+        host_id = f"11111111-0000-4000-8000-00000000000{host[-1]}"
+        FileLedger(str(self.ledger)).put_host(host_entry({"name": host, "host_id": host_id, "state": "maintenance"}), None)
 
     @property
     def lines(self) -> list[str]:
@@ -294,3 +306,16 @@ def test_a_host_that_was_not_rebooted_fails_and_one_that_was_is_not_rebooted_aga
     assert desk.done_to("kvm1") == ["recover"]
     assert [one["status"] for one in desk.runs[0]["hosts"]] == ["done", "failed", "waiting"]
     assert again.code != 0
+    for host in HOSTS:
+        desk.put_into_maintenance(host)
+
+
+@pytest.mark.long
+def test_a_host_that_shows_a_guest_after_its_drain_is_not_rebooted(desk: Desk) -> None:
+    desk.put_into_maintenance("kvm1")
+    desk.report_guests("kvm1", domains=(f.domain("web1"),))
+    done = desk.maintain(target="kvm1", rolling_maintenance_reboot=True, rolling_maintenance_reboot_tasks=desk.hook("reboot"))
+    assert done.code != 0
+    assert "kvm1 is not rebooted: web1 runs there" in done.text
+    assert desk.done_to("kvm1") == ["plan", "plan", "drain", "maintain", "drain"]
+    assert [host["status"] for host in desk.runs[0]["hosts"]] == ["failed"]

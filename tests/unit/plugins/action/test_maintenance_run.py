@@ -154,7 +154,8 @@ def test_a_pause_does_not_end_the_step_that_records_its_boot(node: Node) -> None
     node.task("next", hosts=["kvm1"])
     node.take_steps("kvm1", "check", "before_drain", "drain", "maintain", "reboot")
     node.task("paused")
-    recorded = node.task("step", host="kvm1", step="reboot", boot_id="boot-1")
+    put_kvm1(node)
+    recorded = record_boot(node)
     assert (recorded["waits_for"], recorded["boot_before"]) == (None, "boot-1")
     assert node.documents()[0]["hosts"][0]["steps"][-1]["ended_at"] is None
     assert "paused by" in node.task("step", host="kvm1", step="verify")["waits_for"]
@@ -265,6 +266,31 @@ def test_there_is_nothing_to_pause(node: Node) -> None:
     node.refused(NotFound, "no open maintenance run", "paused")
 
 
+REBOOT: dict[str, t.Any] = {"state": "step", "host": "kvm1", "step": "reboot", "boot_id": "boot-1"}
+
+
+def test_a_host_is_rebooted_only_if_it_is_out_of_service_and_shows_no_guest(node: Node) -> None:
+    node.task("started", hosts=HOSTS)
+    node.task("next", hosts=["kvm1"])
+    node.take_steps("kvm1", "check", "before_drain", "drain", "maintain", "reboot")
+    node.refused(NotFound, "The ledger has no host 'kvm1'", **REBOOT)
+    put_kvm1(node, "enabled")
+    report_domains(node)
+    node.refused(Unsafe, "kvm1 is not rebooted: it is enabled in the ledger, so that guests may have been placed there", **REBOOT)
+    put_kvm1(node)
+    report_domains(node, f.domain("web1"), f.domain("db1"), {**f.domain("old"), "active": False})
+    node.refused(Unsafe, "kvm1 is not rebooted: db1, web1 run there", **REBOOT)
+    for facts in ({}, {"kvmfleet_host": {}}):
+        node.variables["ansible_facts"] = facts
+        node.refused(Unsafe, "kvm1 is not rebooted: it has not reported its guests", **REBOOT)
+    # The step itself begins before the host is drained once more.
+    assert node.task("step", host="kvm1", step="reboot")["waits_for"] is None
+    report_domains(node, {**f.domain("old"), "active": False})
+    assert node.task(**REBOOT)["boot_before"] == "boot-1"
+    put_kvm1(node, "fenced")
+    assert node.task(**REBOOT)["boot_before"] == "boot-1"
+
+
 # A host with its power in a file, as the agent of the other tests, which can be switched on as well.
 AGENT = GOOD.replace("*) exit 1;;", 'on) echo on > "$0.power";;\n*) exit 1;;')
 
@@ -277,15 +303,19 @@ def agent(node: Node, tmp_path: pathlib.Path) -> Agent:
     node.task("started", hosts=HOSTS)
     node.task("next", hosts=["kvm1"])
     node.take_steps("kvm1", "check", "before_drain", "drain", "maintain")
-    record_boot(node)
     put_kvm1(node)
+    record_boot(node)
     return agent
 
 
-def record_boot(node: Node, *domains: dict[str, t.Any]) -> None:
+def record_boot(node: Node, *domains: dict[str, t.Any]) -> dict[str, t.Any]:
     """Record the boot that the reboot ends, right after kvm1 reported these domains."""
+    report_domains(node, *domains)
+    return node.task("step", host="kvm1", step="reboot", boot_id="boot-1")
+
+
+def report_domains(node: Node, *domains: dict[str, t.Any]) -> None:
     node.variables["ansible_facts"] = {"kvmfleet_host": with_receipt(f.host("kvm1", domains=domains))}
-    node.task("step", host="kvm1", step="reboot", boot_id="boot-1")
 
 
 def put_kvm1(node: Node, state: str = "maintenance") -> None:
