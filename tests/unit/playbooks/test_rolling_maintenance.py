@@ -18,28 +18,40 @@ from ansible_collections.kvmfleet.migration.tests.simulator import facts as f
 from ansible_collections.kvmfleet.migration.tests.unit.playbooks.stage import COLLECTION, HOSTS, Outcome, Stage, build_collection
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import host_entry
 
-# The two roles that act on hosts, each as one line of the log; a host that is named in FAIL_<what> fails.
+# The two roles that act on hosts, each as one line of the log; a host that is named in FAIL_<what> fails. Their defaults and variables are the real ones.
 ROLE = """\
 - name: Write down what is done
   ansible.builtin.shell: "echo '{what} {{{{ inventory_hostname }}}}' >> {{{{ stage_log }}}}"
   delegate_to: localhost
   when: not ansible_check_mode
+- name: Write down the options
+  ansible.builtin.shell: "echo {{{{ ['{what}', inventory_hostname, {options}] | to_json | quote }}}} >> {{{{ stage_log }}}}.options"
+  delegate_to: localhost
 - name: Fail where the test says so
   ansible.builtin.fail:
     msg: "{what} failed"
-  when: inventory_hostname in stage_failures.{key} | default([])
+  when: inventory_hostname in stage_failures.get({key}) | default([], true)
 - name: Return the result
   ansible.builtin.set_fact:
-    drain_host_result: "{{{{ dict(ansible_play_batch | product([{{'predicted_seconds': 30.5}}])) }}}}"
+    __drain_host_result: "{{{{ dict(ansible_play_batch | product([{{'predicted_seconds': 30.5}}])) }}}}"
 """
 PAUSE = """
 - name: Pause the run in its first drain where the test says so
   kvmfleet.migration.maintenance_run:
     state: paused
   run_once: true
-  when: stage_pauses | default(false) and not drain_host_plan_only | bool and 'drain' not in lookup('file', stage_log)
+  when: stage_pauses | default(false) and not __drain_host_plan_only | bool and 'drain' not in lookup('file', stage_log)
 """
-DRAIN = "{{ 'plan' if drain_host_plan_only | bool else 'drain' }}"
+KIND = "'plan' if __drain_host_plan_only | bool else 'drain'"
+DRAIN_OPTIONS = (
+    "{'reason': __drain_host_reason, 'apply': __drain_host_plan_apply, 'file': __drain_host_plan_file, 'n_plus_one': __drain_host_n_plus_one,"
+    " 'options': __drain_host_options}"
+)
+RECOVER_OPTIONS = "{'enable': __recover_host_enable | bool, 'bring_home': __recover_host_bring_home | bool}"
+ROLES = {
+    "drain_host": PAUSE + ROLE.format(what="{{ " + KIND + " }}", key=KIND, options=DRAIN_OPTIONS).replace("['{{ " + KIND + " }}'", f"[{KIND}"),
+    "recover_host": ROLE.format(what="recover", key="'recover'", options=RECOVER_OPTIONS),
+}
 
 
 @pytest.fixture(scope="module")
@@ -49,11 +61,11 @@ def collections(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     roles.unlink()
     roles.mkdir()
     (roles / "rolling_maintenance").symlink_to(COLLECTION / "roles/rolling_maintenance")
-    for name, what, key in (("drain_host", DRAIN, DRAIN), ("recover_host", "recover", "recover")):
+    for name, tasks in ROLES.items():
         (roles / name / "tasks").mkdir(parents=True)
-        key = "get('" + key + "')" if key == "recover" else "get('plan' if drain_host_plan_only | bool else 'drain')"
-        text = ROLE.format(what=what, key=f"{key}").replace("| default([])", "| default([], true)")
-        (roles / name / "tasks/main.yml").write_text(PAUSE + text if name == "drain_host" else text)
+        (roles / name / "tasks/main.yml").write_text(tasks)
+        for part in ("defaults", "vars"):
+            (roles / name / part).symlink_to(COLLECTION / "roles" / name / part)
     return folder
 
 
@@ -66,7 +78,18 @@ class Desk(Stage):
         self.answers["fleet_check"] = {host: {"losses": [], "lines": ["The fleet can lose it."]} for host in HOSTS}
         self.answers["host"] = {host: {"changed": False, "host": {"state": "enabled", "reason": None}} for host in HOSTS}
         self.log = folder / "log"
+        self.options_log = folder / "log.options"
         self.failures: dict[str, list[str]] = {}
+
+    def report_guests(self, *hosts: str, domains: tuple[dict[str, t.Any], ...] = ()) -> None:
+        """Let hosts answer that they have these domains."""
+        facts = {host: {"changed": False, "ansible_facts": {"kvmfleet_host": f.host(host, domains=domains)}} for host in hosts}
+        self.answers["host_facts"] = {**self.answers.get("host_facts", {}), **facts}
+
+    def put_into_maintenance(self, host: str) -> None:
+        """Write what the drain of a host writes, which does nothing here."""
+        host_id = f"11111111-0000-4000-8000-00000000000{host[-1]}"
+        FileLedger(str(self.ledger)).put_host(host_entry({"name": host, "host_id": host_id, "state": "maintenance"}), None)
 
     def hook(self, what: str, *more: dict[str, t.Any]) -> str:
         """Return a tasks file that writes a word to the log, and then does more."""
@@ -79,17 +102,8 @@ class Desk(Stage):
         given = {"target": "kvmfleet_hosts", "stage_log": str(self.log), "stage_failures": self.failures, "rolling_maintenance_tasks": self.hook("maintain")}
         given["ansible_python_interpreter"] = "/usr/bin/python3"
         self.log.write_text("")
+        self.options_log.write_text("")
         return self.play("rolling_maintenance", *options, **{**given, **variables})
-
-    def report_guests(self, *hosts: str, domains: tuple[dict[str, t.Any], ...] = ()) -> None:
-        """Let hosts answer that they have these domains."""
-        facts = {host: {"changed": False, "ansible_facts": {"kvmfleet_host": f.host(host, domains=domains)}} for host in hosts}
-        self.answers["host_facts"] = {**self.answers.get("host_facts", {}), **facts}
-
-    def put_into_maintenance(self, host: str) -> None:
-        """Write what the drain of a host writes, which does nothing here."""
-        host_id = f"11111111-0000-4000-8000-00000000000{host[-1]}"
-        FileLedger(str(self.ledger)).put_host(host_entry({"name": host, "host_id": host_id, "state": "maintenance"}), None)
 
     @property
     def lines(self) -> list[str]:
@@ -98,6 +112,11 @@ class Desk(Stage):
 
     def done_to(self, host: str) -> list[str]:
         return [line.split()[0] for line in self.lines if line.split()[1] == host]
+
+    def options_of(self, what: str, host: str) -> list[dict[str, t.Any]]:
+        """The options with which a role has acted on a host."""
+        lines = [json.loads(line) for line in self.options_log.read_text().splitlines()]
+        return [options for kind, name, options in lines if (kind, name) == (what, host)]
 
     @property
     def runs(self) -> list[dict[str, t.Any]]:
@@ -131,6 +150,39 @@ def test_hosts_of_a_batch_are_out_of_service_together(desk: Desk) -> None:
     assert acts[:3] == ["drain kvm1", "maintain kvm1", "recover kvm1"]
     assert sorted(acts[3:5]) == ["drain kvm2", "drain kvm3"]
     assert desk.runs[0]["state"] == "finished"
+
+
+def test_extra_variables_of_other_roles_do_not_change_what_the_run_decides(desk: Desk) -> None:
+    desk.answers["host"]["kvm1"] = {"changed": False, "host": {"state": "maintenance", "reason": "disk fails"}}
+    given = {
+        "drain_host_plan_file": "/nowhere/plan.json",
+        "drain_host_n_plus_one": False,
+        "drain_host_options": {"timeout_seconds": 9},
+        "drain_host_reason": "CHG1",
+        "recover_host_enable": True,
+        "recover_host_bring_home": False,
+        # As a workflow passes it on from an earlier job.
+        "drain_host_result": {"kvm9": {"predicted_seconds": 1}},
+    }
+    done = desk.maintain(target="kvm1,kvm2", rolling_maintenance_one_more=True, rolling_maintenance_home=True, **given)
+    assert done.code == 0, done.text
+    drained = {"apply": False, "file": "", "n_plus_one": True, "options": {"one_way": False, "timeout_seconds": 9}}
+    assert desk.options_of("drain", "kvm1") == [{**drained, "reason": ""}]
+    assert desk.options_of("drain", "kvm2") == [{**drained, "reason": "Rolling maintenance"}]
+    assert [{**one, "reason": ""} for one in desk.options_of("plan", "kvm2")] == [{**drained, "reason": ""}] * 2
+    # The host that somebody else has put into maintenance stays there.
+    assert desk.options_of("recover", "kvm1") == [{"enable": False, "bring_home": True}]
+    assert desk.options_of("recover", "kvm2") == [{"enable": True, "bring_home": True}]
+    assert [host["predicted_seconds"] for host in desk.runs[0]["hosts"]] == [61, 61]
+
+
+@pytest.mark.long
+def test_one_way_moves_that_an_extra_variable_permits_are_permitted(desk: Desk) -> None:
+    done = desk.maintain(target="kvm1", drain_host_options={"one_way": True}, recover_host_enable=False)
+    assert done.code == 0, done.text
+    assert desk.options_of("drain", "kvm1")[0]["options"] == {"one_way": True}
+    # A person may want a host to stay in maintenance.
+    assert desk.options_of("recover", "kvm1")[0]["enable"] is False
 
 
 LOSS = {
@@ -224,6 +276,8 @@ def test_check_mode_shows_the_plans_and_writes_nothing(desk: Desk) -> None:
         ({"rolling_maintenance_before_drain_tasks": "/nowhere.yml"}, "/nowhere.yml does not exist"),
         ({"rolling_maintenance_fence": "sometimes"}, "rolling_maintenance_fence"),
         ({"stage_failures": {"plan": ["kvm3"]}}, "plan failed"),
+        ({"drain_host_plan_only": True}, "drain_host_plan_only is true"),
+        ({"drain_host_plan_apply": "yes"}, "drain_host_plan_apply is true"),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_is_changed(desk: Desk, variables: dict[str, t.Any], text: str) -> None:
@@ -290,6 +344,8 @@ def test_a_run_whose_playbook_was_killed_continues_in_its_step(desk: Desk) -> No
 @pytest.mark.long
 def test_a_host_that_was_not_rebooted_fails_and_one_that_was_is_not_rebooted_again(desk: Desk) -> None:
     reboot = {"rolling_maintenance_reboot": True, "rolling_maintenance_reboot_tasks": desk.hook("reboot")}
+    for host in HOSTS:
+        desk.put_into_maintenance(host)
     done = desk.maintain(**reboot)
     assert done.code != 0
     assert "kvm1 was not rebooted" in done.text
@@ -306,8 +362,6 @@ def test_a_host_that_was_not_rebooted_fails_and_one_that_was_is_not_rebooted_aga
     assert desk.done_to("kvm1") == ["recover"]
     assert [one["status"] for one in desk.runs[0]["hosts"]] == ["done", "failed", "waiting"]
     assert again.code != 0
-    for host in HOSTS:
-        desk.put_into_maintenance(host)
 
 
 @pytest.mark.long
