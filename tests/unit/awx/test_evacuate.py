@@ -47,6 +47,10 @@ def evacuate(**answers: t.Any) -> str:
         ({"evacuate_domains": None, "evacuate_host_domains": ["db1"], "evacuate_host_destination": "kvm9"}, ELSEWHERE),
         ({"evacuate_domains": "web1,,db1"}, "evacuate_host_domains has no name, or an empty one."),
         ({"evacuate_domains": ","}, "evacuate_host_domains has no name, or an empty one."),
+        # A job without an answer to a question of its own.
+        ({"evacuate_domains": "web1,,db1", "evacuate_host_domains": None}, "evacuate_host_domains has no name, or an empty one."),
+        # The dead host of this playbook is its source.
+        ({"evacuate_host_source": "kvm2", "evacuate_host_destination": "kvm9"}, ELSEWHERE),
         ({"evacuate_host_domains": ""}, "evacuate_host_domains has no name, or an empty one."),
         ({"evacuate_domains": "web1", "evacuate_host_domains": ["db1"]}, "evacuate_domains and evacuate_host_domains"),
     ],
