@@ -105,3 +105,15 @@ def test_the_playbook_writes_the_report_and_publishes_the_counts(tmp_path: Path,
     assert [host["safe_to_reboot"] for host in document["hosts"] if host["name"] == "kvm1"] == [True]
     assert '"cancelled": 1' in done.stdout.split("CUSTOM STATS")[1]
     assert (tmp_path / "out/report.html").is_file()
+
+
+@pytest.mark.parametrize(("own", "is_safe"), [({"__drain_host_result": nights.DRAINS}, True), ({"unrelated": True}, False)])
+def test_the_drain_of_the_play_counts_and_not_the_one_that_a_workflow_passes_on(tmp_path: Path, night: str, own: dict[str, t.Any], is_safe: bool) -> None:
+    """The fact is set by the role drain_host."""
+    (tmp_path / "site.yml").write_text(json.dumps([{"hosts": "all", "gather_facts": False, "roles": [{"role": OURS}], "pre_tasks": [{"set_fact": own}]}]))
+    wanted = {"report_dest": str(tmp_path / "out"), "report_host": "kvm1", "report_formats": ["json"], "kvmfleet_ledger": night}
+    earlier = {"drain_host_result": {"kvm1": {"safe_to_reboot": False, "blockers": ["web1 is running here."], "moved": [], "failed": []}}}
+    done = run_playbook(tmp_path, "-i", "kvm9,", str(tmp_path / "site.yml"), "-e", json.dumps({**wanted, **earlier}))
+    assert done.returncode == 0, done.stdout + done.stderr
+    document = json.loads((tmp_path / "out/report.json").read_text())
+    assert [host["safe_to_reboot"] for host in document["hosts"] if host["name"] == "kvm1"] == [is_safe]
