@@ -148,9 +148,15 @@ class HostFollower:
     async def _hand_over(self, queue: EventQueue) -> None:
         while True:
             event = await self._backlog.get()
-            # The lock may have been lost while the rulebook was busy.
-            if event["event"] not in _EVENT_NAMES.values() or self._is_leader():
+            if self._is_still_true(event):
                 await queue.put(event)
+
+    def _is_still_true(self, event: Event) -> bool:
+        """Whether the event may be delivered: while the rulebook was busy, the lock may have been lost, and a host that was gone may have answered."""
+        if event["event"] not in _EVENT_NAMES.values():
+            return True
+        is_gone = any(host.name == event["host"] and host.detection.state == GONE for host in self._hosts)
+        return self._is_leader() and (event["event"] != HOST_GONE or is_gone)
 
     def _is_leader(self) -> bool:
         return self._services is None or self._services.is_leader

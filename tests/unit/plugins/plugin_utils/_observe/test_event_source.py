@@ -292,6 +292,45 @@ def test_what_a_leader_has_not_delivered_when_it_loses_its_lock_is_dropped() -> 
     asyncio.run(run())
 
 
+def test_a_host_that_is_no_longer_gone_when_the_rulebook_is_free_is_not_handed_over() -> None:
+    """The rulebook is busy with the evacuation of another host, or a person lets it wait."""
+
+    async def run() -> None:
+        stage = Stage(ports=["10.0.0.11:22"])
+        busy = Gate()
+        task = asyncio.create_task(stage.following.run(busy))
+        stage.queue = busy.queue
+        try:
+            await busy.entered.wait()
+            one, hanging = await stage.link("kvm1"), await stage.link("hangs")
+            hanging.reporter.connected(hanging)
+            one.reporter.connected(one)
+            one.reporter.ended(one, "it was disconnected", 0)
+            await asyncio.sleep(0.01)
+            stage.now += 31
+            while stage.following._hosts[0].detection.state != "gone":
+                await asyncio.sleep(0.01)
+            hanging.reporter.ended(hanging, "it was disconnected", 0)
+            await asyncio.sleep(0.01)
+            stage.now += 31
+            while stage.following._hosts[1].detection.state != "gone":
+                await asyncio.sleep(0.01)
+            stage.now += 10
+            while (back := stage.following._hosts[0].link) is None:
+                await asyncio.sleep(0.01)
+            back.reporter.connected(back)  # type: ignore[attr-defined]
+            while stage.following._hosts[0].detection.state != "up":
+                await asyncio.sleep(0.01)
+            busy.opened.set()
+            found = [await asyncio.wait_for(stage.next(), LIMIT_SECONDS) for _event in range(2)]
+            assert found == [("kvm2", "host_gone"), ("kvm1", "host_back")]
+        finally:
+            task.cancel()
+            await asyncio.wait({task}, timeout=LIMIT_SECONDS)
+
+    asyncio.run(run())
+
+
 def test_a_host_whose_lease_is_renewed_is_isolated_and_leases_that_are_not_read_say_nothing() -> None:
     async def story(stage: Stage) -> None:
         for revision in range(1, 32):
