@@ -21,6 +21,9 @@ description:
   - Evidence is O(fencing), or the confirmation of a person (O(force_down)). Without either, the fence agent that the inventory variable C(kvmfleet_fencing)
     of the dead host names switches the host off. If the host has an agent, the agent is asked again directly before domains are started, whatever the
     evidence is.
+  - A host that renews its lease in the etcd of the ledger after there was evidence is on, and nothing is started, whatever the evidence is. The task waits
+    until the host has not renewed its lease for as long as a renewal takes; or, if it has renewed it since the task began, until the lease has ended. A
+    lease that cannot be read prevents nothing.
   - The scheduler checks this host against the saved requests. A domain is not started if this host was not proved to see one of its disks while all hosts
     were healthy, or does not see it now. The check of a disk includes the backing and data files that its image needs.
   - Other resources of its host that a domain needs are checked like its disks. These are its firmware variables, the state of its emulated TPM, shared

@@ -28,7 +28,8 @@ options:
         needs no ledger.
       - V(assess) looks up the dead host in the ledger, tries to connect to it, over SSH, libvirt, and as Ansible does, asks all other hosts for its domains,
         and returns which of them would be started. All of this happens at the same time; a port that does not answer has 5 s. It changes no host.
-      - V(prove) does the same, switches the dead host off unless evidence is given, and waits for the locks that it still holds on images. If O(survivors) is
+      - V(prove) does the same, switches the dead host off unless evidence is given, and waits for the locks that it still holds on images, and for its lease
+        in the etcd of the ledger if the host has renewed that lately. If O(survivors) is
         given, and the facts of all of them are not older than 30 s, it also makes the plan, as V(plan) does. Otherwise there are no RV(shares).
       - V(plan) asks all other hosts again, takes the evidence of V(prove), and distributes the domains among O(survivors). It switches nothing off. Facts of
         the survivors must have been gathered after the evidence was taken. The plan is shown line by line.

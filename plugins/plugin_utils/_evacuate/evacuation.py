@@ -104,6 +104,7 @@ class Evacuation:
         question = self.question.build_question(self.open_jobs(), uris)
         is_answer = earlier is not None and earlier.is_answer_to(self.context.target_host, self._digest(question), boot_moment(), SILENCE_FRESH_SECONDS)
         asked = earlier if earlier and is_answer else self._ask_side_by_side(question, asks_agent)
+        self.proofs.renewals.note_earlier(str(self.source.host_id), asked.lease_revision)
         seen, self.silence = asked.seen, asked.silence
         self.proofs.asked_power = PowerReply.from_json(asked.power) if asked.power else None
         # When the source was last silent; the agent is queried later.
@@ -134,6 +135,8 @@ class Evacuation:
     def _ask_side_by_side(self, question: JsonObject, asks_agent: bool) -> FirstRound:
         """Try to connect to the source, as Ansible does too, while the survivor asks the fleet. Nothing is judged before all of them have ended."""
         make_probe, name = self.context.make_probe, self.source.name
+        self.proofs.renewals.read_leases()
+        lease_revision = self.proofs.renewals.revision_of(str(self.source.host_id))
         needs_agent = asks_agent and bool(self.open_jobs()) and not (self.check or self.context.options.fencing or self.context.options.force_down)
         # The probe forks a process, so it comes before the threads.
         probe = make_probe(name) if make_probe and self.settings.is_known(name) else None
@@ -147,7 +150,7 @@ class Evacuation:
                 probe.require_silence()
             reply = power.result().as_json() if power else None
         warnings = tuple(t.cast("t.Sequence[str]", seen.extra.get("warnings") or ()))
-        return FirstRound(self.context.target_host, self._digest(question), boot_moment(), replace(seen, extra={}), silent, warnings, reply)
+        return FirstRound(self.context.target_host, self._digest(question), boot_moment(), replace(seen, extra={}), silent, warnings, reply, lease_revision)
 
     def _digest(self, question: JsonObject) -> str:
         return digest_question(self.source, question)
@@ -155,7 +158,8 @@ class Evacuation:
     def prove_source_off(self, starts: bool = True) -> None:
         """Prove that the source is off. Raises what L(PowerOffEvidence.collect_evidence) does. A domain whose image is still written is not started.
 
-        :arg starts: whether this task starts domains itself. If not, the tasks that start domains prove the silence after the fencing.
+        :arg starts: whether this task starts domains itself. If not, the tasks that start domains prove the silence after the fencing, and that no lease is
+          renewed; here only a lease that is renewed is waited for.
         """
         self._collect_evidence()
         if self.proofs.given:
@@ -166,6 +170,8 @@ class Evacuation:
             self.images = self._check_locks(seen_since=True)
         else:
             self._prove_silence(starts)
+        if not self.check:
+            self.proofs.await_expiry(only_renewed=not starts)
         waited = time.monotonic() - begun
         if waited > _FRESH_SECONDS and not self.check:
             self.proofs.extend_evidence(waited)

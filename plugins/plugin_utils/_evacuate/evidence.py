@@ -36,14 +36,11 @@ from .fence_levels import PowerReply, do_at_once, query_host
 from .fencing import ask_power, check_evidence, confirm_evidence, fence_host, find_power_evidence, person_evidence, watchdog_evidence
 from .fleet_answers import SourceAnswers, list_ssh_endpoints
 from .lease_evidence import Proven, Void
+from .renewals import OpenLeases, Renewals
 from .reset_watch import ResetWatch, find_late_arrivals
 from .source import Source
 
-if t.TYPE_CHECKING:
-    from .._ledger.etcd.leases import LeaseReader  # pragma: no cover
-
 TryConnection = Callable[[str, int], str]
-OpenLeases = Callable[[], "LeaseReader | None"]
 
 
 @dataclass
@@ -69,6 +66,10 @@ class PowerOffEvidence:
     given: list[Evidence] = field(default_factory=list)
     taken: list[Evidence] = field(default_factory=list)
     asked_power: PowerReply | None = None
+    renewals: Renewals = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.renewals = Renewals(self.open_leases)
 
     @property
     def all_evidence(self) -> list[Evidence]:
@@ -139,14 +140,21 @@ class PowerOffEvidence:
         finally:
             if watch:
                 watch.cancel()
+        self.renewals.note_evidence()
 
     def confirm_all(self) -> list[Evidence]:
-        """Query every agent again. Raises L(Unsafe) or L(Unreachable) if a host is no longer certainly off."""
+        """Query every agent again, and read the leases. Raises L(Unsafe) or L(Unreachable) if a host is no longer certainly off."""
         now = datetime.datetime.now(datetime.UTC)
         known = [(one, self._fencing_config(one.host)) for one in self.all_evidence]
         confirmed = do_at_once(lambda one: confirm_evidence(one[0], one[1], now, self.open_leases), known)
         self.given, self.taken = confirmed[: len(self.given)], confirmed[len(self.given) :]
+        self.renewals.read_leases()
+        self.renewals.refuse_renewed(self.all_evidence)
         return self.all_evidence
+
+    def await_expiry(self, only_renewed: bool) -> None:
+        """Return when no host with evidence can hold a lease that it renews. Raises L(Unsafe) if one renews its lease, see L(Renewals.await_expiry)."""
+        self.renewals.await_expiry(self.all_evidence, only_renewed, self.show)
 
     def extend_evidence(self, seconds: float) -> None:
         """Extend the evidence by a wait that this task has chosen: agents are queried again, and other evidence is valid for that much longer.

@@ -109,6 +109,7 @@ class FirstRound:
     :arg silence: the silence of the source, also to Ansible.
     :arg facts_warnings: those of the facts of the survivor.
     :arg power: the power state of the source, null if its agent was not asked.
+    :arg lease_revision: of the lease of the source when the round began; null if none was read.
     """
 
     host: str
@@ -118,6 +119,7 @@ class FirstRound:
     silence: SourceSilence
     facts_warnings: tuple[str, ...]
     power: t.Optional[JsonObject] = None
+    lease_revision: t.Optional[int] = None
     extra: JsonObject = field(default_factory=dict)
 
     def is_answer_to(self, host: str, question: str, now: BootMoment, max_seconds: float) -> bool:
