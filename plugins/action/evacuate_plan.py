@@ -31,9 +31,12 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.detec
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.evacuation import Evacuation
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.job import EvacuationTask
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.plan import Shares, has_recent_facts, plan_evacuation, refuse_missing_destination
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.renewals import Renewals
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.request import EvacuationRequest
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.restart_limit import RestartLimit
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.result import plan_lines
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import list_entries
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.options import readable_results
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import with_receipt
 
@@ -66,7 +69,7 @@ class ActionModule(EvacuationAction):
         if step == EVACUATE_SURVIVORS:
             return self._list_survivors(request, task_vars)
         if step == EVACUATE_PROBE:
-            return self._probe_source(request, task_vars)
+            return self._probe_source(task, request, task_vars)
         run = self.prepare_evacuation(task, task_vars, connects_as_ansible=step in (EVACUATE_ASSESS, EVACUATE_PROVE))
         if step == EVACUATE_PROVE:
             run.context.options = dataclasses.replace(run.context.options, fencing=request.given_evidence(run.source.name, bool(self._task.check_mode)))
@@ -93,11 +96,24 @@ class ActionModule(EvacuationAction):
             done["ansible_facts"] = {**facts, FACTS_KEY: with_receipt(facts[FACTS_KEY])}
         return done
 
-    def _probe_source(self, request: EvacuationRequest, task_vars: Result) -> JsonObject:
-        """Try to connect to the source as Ansible does."""
+    def _probe_source(self, task: EvacuationTask, request: EvacuationRequest, task_vars: Result) -> JsonObject:
+        """Try to connect to the source as Ansible does, and find out whether it renews its lease."""
+        renewals, host_id = self._read_leases(task, task_vars)
         with self.make_probe(request.source, task_vars) as probe:
             probe.require_silence()
+        renewals.require_silence(request.source, host_id)
         return {"changed": False}
+
+    def _read_leases(self, task: EvacuationTask, task_vars: Result) -> tuple[Renewals, str]:
+        """Return the leases, read once, and the ID of the source. A host that the ledger does not know has none."""
+        try:
+            ledger = open_ledger(*self.settings(task_vars).ledger(self.target_host(task_vars), task.ledger), create=False)
+            ids = [str(entry.host_id) for entry in list_entries(ledger) if task.source in (entry.name, entry.host_id)]
+        except KvmfleetError:
+            return Renewals(lambda: None), ""
+        renewals = Renewals(ledger.open_leases)
+        renewals.read_leases()
+        return renewals, ids[0] if ids else ""
 
     def _list_survivors(self, request: EvacuationRequest, task_vars: Result) -> JsonObject:
         """Return the hosts that share the work, and warn of those that answered and do not."""

@@ -24,8 +24,8 @@ options:
         neither the ledger nor the inventory have changed meanwhile.
       - V(survivors) lists the hosts of the play that have answered V(query) or M(kvmfleet.migration.host_facts), and fails if there are none, or if a domain or
         an image is in use twice on them. A host that answered to a user who is not root is not among them, and is named in a warning. It asks no host.
-      - V(probe) tries to connect to the dead host as Ansible does, and fails if it answers. O(source) is its name in the inventory. It asks no other host, and
-        needs no ledger.
+      - V(probe) tries to connect to the dead host as Ansible does, and fails if it answers, or if it renews its lease in the etcd of the ledger meanwhile.
+        O(source) is its name in the inventory. It asks no other host, and needs no ledger.
       - V(assess) looks up the dead host in the ledger, tries to connect to it, over SSH, libvirt, and as Ansible does, asks all other hosts for its domains,
         and returns which of them would be started. All of this happens at the same time; a port that does not answer has 5 s. It changes no host.
       - V(prove) does the same, switches the dead host off unless evidence is given, and waits for the locks that it still holds on images, and for its lease

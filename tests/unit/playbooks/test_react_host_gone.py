@@ -71,6 +71,16 @@ def test_too_many_silent_hosts_are_an_incident_and_nobody_is_asked(control: Cont
     assert not (control.folder / "asked").exists()
 
 
+def test_a_host_that_comes_back_while_a_person_is_asked_is_not_evacuated(control: Control) -> None:
+    back, ssh = control.folder / "back", control.folder / "ssh"
+    ssh.write_text(f'#!/bin/sh\ntest -e {back} && exit 0\necho "ssh: connect to host: No route to host" >&2\nexit 255\n')
+    ssh.chmod(0o755)
+    options = {"ansible_ssh_executable": str(ssh), "kvmfleet_events_consent": ["touch", str(back)], "evacuate_host_fence_tasks": "fence.yml"}
+    code, text = control.run("react_host_gone", "-e", "source=kvm4", "-e", json.dumps(options))
+    assert (code != 0, back.exists(), "kvm4 answers Ansible" in text) == (True, True, True), text
+    assert control.slots() == []
+
+
 def test_an_isolated_host_is_noted_and_takes_no_slot(control: Control) -> None:
     code, text = control.run("react_host_isolated", "-e", "source=kvm4", "-e", json.dumps({"signals": "it stopped answering; but lease: renewed 1 s ago"}))
     assert code == 0, text

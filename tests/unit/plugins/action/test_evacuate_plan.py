@@ -16,10 +16,13 @@ import pytest
 from ansible_collections.kvmfleet.migration.plugins.action import evacuate_plan
 from ansible_collections.kvmfleet.migration.plugins.action.evacuate_plan import ActionModule
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, NotSupported, Unsafe
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.leases import HostLease, LeaseFleet
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate import action as common
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.evacuation import Evacuation
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.evidence import SILENCE_FRESH_SECONDS
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.plan import RECENT_SECONDS
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.leases import LeaseReading, SeenLease
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.tests.schemas.check import check_document
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.task import task_vars
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._evacuate.sites import Site, host_id
@@ -315,3 +318,43 @@ def test_domains_with_disks_of_the_dead_host_alone_are_lost_until_return(node: N
     done = node.task("plan", fencing=node.task("prove")["evidence"], survivors=PLAY)
     assert [one["name"] for one in done["lost_until_return"]] == ["local"]
     assert "local is lost until kvm1 returns: no other host was proved to see disk vda" in capsys.readouterr().out
+
+
+class RenewingLeases:
+    """An etcd in which the dead host renews its lease at each reading, if it C(renews)."""
+
+    def __init__(self, renews: bool) -> None:
+        self.renews = renews
+        self.revision = 7
+
+    def read_leases(self) -> LeaseReading:
+        self.revision += self.renews
+        told = (host_id("kvm1"), "kvm1", "boot 1", 1, 1, 15, 0, LeaseFleet("f", 3), "direct", "2026-11-26T20:00:00.000Z", self.revision - 1)
+        return LeaseReading(self.revision, {host_id("kvm1"): SeenLease(self.revision, HostLease(*told))})
+
+
+@pytest.mark.parametrize("renews", [True, False])
+def test_a_reaction_refuses_a_host_that_renews_its_lease(node: Node, monkeypatch: pytest.MonkeyPatch, renews: bool) -> None:
+    leases = RenewingLeases(renews)
+    monkeypatch.setattr(FileLedger, "open_leases", lambda ledger: leases)
+    if renews:
+        with pytest.raises(Unsafe, match="kvm1 renews its lease in etcd"):
+            node.task("probe")
+    else:
+        assert node.task("probe") == {"changed": False}
+
+
+def test_a_renewal_after_the_first_round_is_seen_before_the_plan(node: Node, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    leases = RenewingLeases(renews=False)
+    monkeypatch.setattr(FileLedger, "open_leases", lambda ledger: leases)
+    site.save("web")
+    asked = node.task("query", force_down={"reason": "pulled"})["first_round"]
+    assert asked["lease_revision"] == 7
+    leases.renews = True
+    with pytest.raises(Unsafe, match="kvm1 is on, although a test confirmed that it is off"):
+        node.task("prove", {"first_round": asked}, force_down={"reason": "pulled", "by": "a test"})
+
+
+def test_a_host_that_the_ledger_does_not_know_has_no_lease(node: Node, site: Site) -> None:
+    site.listed.append("kvm8")
+    assert node.task("probe", source="kvm8") == {"changed": False}
