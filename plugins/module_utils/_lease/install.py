@@ -35,7 +35,7 @@ from .._systemd import (
 from .config import CONFIG_FILE, LeaseConfig
 from .program import run_lease
 from .state import COUNT_FILE, STATE_FILE, read_reserved_count
-from .watchdog import read_watchdog
+from .watchdog import TESTED_FILE, read_watchdog
 
 PROGRAM_FILE = f"{PROGRAM_FOLDER}/kvmfleet-lease.pyz"
 SERVICE = "kvmfleet-lease.service"
@@ -79,7 +79,7 @@ def remove_lease(root: str = "/", check_mode: bool = False) -> UnitChange:
 
     Raises L(Unsafe) if a watchdog is bound to the lease: it would reset the host.
     """
-    paths = (WANTS_LINK, UNIT_FILE, _CONFIG, *TLS_FILES.values(), PROGRAM_FILE, _STATE)
+    paths = (WANTS_LINK, UNIT_FILE, _CONFIG, *TLS_FILES.values(), PROGRAM_FILE, _STATE, TESTED_FILE)
     present = [path for path in paths if os.path.lexists(os.path.join(root, path))]
     watchdog = read_watchdog(root) if present else None
     if watchdog and watchdog.bound:

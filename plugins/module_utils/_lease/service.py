@@ -26,8 +26,8 @@ from .config import LeaseConfig, describe_fleet, read_config
 from .etcd import NotAcknowledged
 from .renewal import DIRECT, Acknowledgement, Renewer
 from .state import BLOCK, LeaseState, read_lease_state, read_reserved_count, reserve_counts, write_lease_state
-from .view import OwnView, judge, needs_peers
-from .watchdog import read_watchdog
+from .view import ENDED, OwnView, judge, needs_peers
+from .watchdog import has_been_tested, read_watchdog
 
 _DISK_SECONDS = 1.0
 _ASK_EVERY_SECONDS = 1.0
@@ -179,25 +179,28 @@ class LeaseService:
 def begin_state(config: LeaseConfig) -> LeaseState:
     """Return the state with which a run of the service begins: that of the run before in this boot, else a new one with numbers that were never used.
 
+    A new one begins with a lease that has ended if the host has had one in this boot: it may have lost it long ago.
+
     Raises L(Internal) or C(OSError) if no numbers can be reserved.
     """
-    now, before = boot_moment(), _read_state_before(config)
-    if before is None:
-        least = read_reserved_count() or 0
-        return LeaseState(now, config.host_id, least, reserve_counts(least), 0.0, 0.0, 0, (), 0, "", "")
+    now, before = boot_moment(), _read_state_before()
+    if before is None or before.host_id != config.host_id:
+        was_held = before.view.was_held if before else has_been_tested()
+        runs_until, fleets = (before.runs_until, before.fleets) if before else (0.0, ())
+        least, view = read_reserved_count() or 0, ENDED if was_held else OwnView()
+        return LeaseState(now, config.host_id, least, reserve_counts(least), view.held_until, runs_until, 0, fleets, 0, "", "")
     view = before.view.shorten(now.seconds, config.lease_seconds)
     until = min(before.runs_until, now.seconds + config.lease_seconds + config.grace_seconds)
     return dataclasses.replace(before, held_until=view.held_until, runs_until=until)
 
 
-def _read_state_before(config: LeaseConfig) -> t.Optional[LeaseState]:
-    """Return the state of the run before in this boot; null if there was none for this identity of the host, or its file is damaged."""
+def _read_state_before() -> t.Optional[LeaseState]:
+    """Return the state of the run before in this boot; null if there was none, or its file is damaged."""
     try:
-        before = read_lease_state()
+        return read_lease_state()
     except Internal as error:
         log_line(str(error))
         return None
-    return before if before and before.host_id == config.host_id else None
 
 
 def _describe_watchdog(view: OwnView, grace: int) -> t.Union[LeaseWatchdog, Absent]:

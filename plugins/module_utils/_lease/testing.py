@@ -14,19 +14,18 @@ import typing as t
 
 from .._model.clock import boot_moment
 from .._model.errors import Internal
+from .._model.leases import HELD
 from .asking import ask_peers
 from .config import LeaseConfig, read_config
 from .state import read_lease_state
-from .view import OwnView, Verdict, judge, needs_peers
-from .watchdog import ASK_SECONDS
+from .view import ENDED, OwnView, Verdict, judge, needs_peers
+from .watchdog import ASK_SECONDS, has_been_tested
 
 KEEPS_RUNNING = 0
 RESET = 254
 """For the watchdog daemon of Debian: reset the host at once."""
 LIMIT_SECONDS = ASK_SECONDS
 """The test ends within this time; without an answer by then, the host is reset."""
-# Of a host whose state cannot be read: a lease that has ended.
-_ENDED = OwnView(held_until=sys.float_info.min)
 
 
 def run_test() -> int:
@@ -54,18 +53,22 @@ def decide() -> Verdict:
 
 
 def _ask(config: LeaseConfig) -> Verdict:
-    answers = ask_peers(config.peers)
-    # The service may have renewed the lease meanwhile.
+    answers = ask_peers(config.fleet)
+    # The service may have renewed the lease meanwhile, or it knows what its file has lost.
+    if answers.get(config.host_id) == HELD:
+        return Verdict(True, "The service of this host says that the lease is held.")
     own, fleets, _runs_until = _read_own()
     return judge(own, boot_moment().seconds, config.host_id, [*fleets, config.host_ids], answers)
 
 
 def _read_own() -> t.Tuple[OwnView, t.Sequence[t.Sequence[str]], float]:
+    """Return the host's own view, the lists of hosts, and until when the host runs in any case. A state that is lost counts as a lease that has ended."""
     try:
         state = read_lease_state()
     except Internal:
-        return _ENDED, (), 0.0
-    return (state.view, state.fleets, state.runs_until) if state else (OwnView(), (), 0.0)
+        return ENDED, (), 0.0
+    view, fleets, runs_until = (state.view, state.fleets, state.runs_until) if state else (OwnView(), (), 0.0)
+    return ENDED if not view.was_held and has_been_tested() else view, fleets, runs_until
 
 
 def _end_late(_number: int, _frame: object) -> t.NoReturn:

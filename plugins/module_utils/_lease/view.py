@@ -11,6 +11,7 @@ All moments are seconds of C(CLOCK_BOOTTIME) in one boot of the host.
 from __future__ import annotations
 
 import dataclasses
+import sys
 import typing as t
 
 from .._dataclass import dataclass
@@ -54,6 +55,10 @@ class OwnView:
     def shorten(self, now: float, lease_seconds: int) -> OwnView:
         """Return the view when the host begins to renew for that time: who reads such a renewal counts on no longer one, acknowledged or not."""
         return dataclasses.replace(self, held_until=min(self.held_until, now + lease_seconds)) if self.was_held else self
+
+
+ENDED = OwnView(held_until=sys.float_info.min)
+"""Of a host that has had its lease in this boot, and has lost what it knew of it."""
 
 
 @dataclass(frozen=True)

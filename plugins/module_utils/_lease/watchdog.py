@@ -155,6 +155,14 @@ def _is_tested(root: str, device: str, interval: int) -> bool:
     return _has_open(root, noted.extra.get("daemon"), device)
 
 
+def has_been_tested(root: str = "/") -> bool:
+    """Whether the test has found in this boot that the host has had its lease. A note that cannot be read counts: a boot begins without one."""
+    noted = _read_test(root)
+    if noted is None:
+        return os.path.exists(os.path.join(root, TESTED_FILE))
+    return noted.boot_id == boot_moment().boot_id
+
+
 def _read_test(root: str) -> t.Optional[BootMoment]:
     """Return when the test was run last, with the process that ran it in C(daemon) of its extra keys."""
     try:

@@ -21,6 +21,7 @@ import pytest
 from ansible_collections.kvmfleet.migration.plugins.module_utils._archive import build_archive
 from ansible_collections.kvmfleet.migration.plugins.module_utils._lease import install as m
 from ansible_collections.kvmfleet.migration.plugins.module_utils._lease.program import run_lease
+from ansible_collections.kvmfleet.migration.plugins.module_utils._lease.watchdog import TESTED_FILE
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Internal, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.leases import LeaseWatchdog
 
@@ -87,6 +88,16 @@ def test_removing_leaves_the_count_alone(tmp_path: pathlib.Path) -> None:
     assert {path.lstrip("/") for path in m.remove_lease(str(tmp_path)).files} == INSTALLED
     assert tree(tmp_path) == {COUNT}
     assert m.remove_lease(str(tmp_path)) == m.UnitChange((), systemd=False)
+
+
+def test_a_lease_that_is_removed_leaves_no_note_of_a_test(tmp_path: pathlib.Path) -> None:
+    """If it is installed again in this boot, the host has had no lease yet."""
+    install(tmp_path)
+    note = tmp_path / TESTED_FILE
+    note.parent.mkdir(parents=True)
+    note.touch()
+    assert f"/{TESTED_FILE}" in m.remove_lease(str(tmp_path)).files
+    assert not note.exists()
 
 
 def test_a_lease_to_which_a_watchdog_is_bound_is_not_removed(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,6 +48,7 @@ class Host:
         self.answers: t.List[t.Union[float, Exception, Died]] = []
         """For each attempt: how long until it is acknowledged, or how it ends."""
         self.watchdog: t.Optional[LeaseWatchdog] = None
+        self.is_tested = False
 
     def moment(self) -> BootMoment:
         return BootMoment(f"boot{self.boot}", self.now)
@@ -90,6 +91,7 @@ def placed(host: Host, patch: pytest.MonkeyPatch) -> Host:
     patch.setattr(m, "reserve_counts", functools.partial(states.reserve_counts, path=str(host.count)))
     patch.setattr(m, "read_reserved_count", functools.partial(states.read_reserved_count, str(host.count)))
     patch.setattr(m, "read_watchdog", lambda grace: host.watchdog)
+    patch.setattr(m, "has_been_tested", lambda: host.is_tested, raising=False)
     return host
 
 
@@ -245,6 +247,33 @@ def test_a_state_that_is_damaged_begins_another_block(host: Host, capfd: pytest.
     host.service().renew()
     assert (host.last.count, host.last.held_since) == (states.BLOCK + 1, 0)
     assert "cannot be read" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("text", [None, "{", '{"schema": 2}'], ids=["lost", "damaged", "of a later version"])
+def test_a_state_that_is_lost_after_a_lease_begins_with_one_that_has_ended(host: Host, text: t.Optional[str]) -> None:
+    """The test of the watchdog knows that the host has had a lease in this boot, and the host may be cut off."""
+    host.watchdog = LeaseWatchdog("/dev/watchdog0", "i6300ESB timer", 10, True, True, 30)
+    host.service().renew()
+    host.is_tested = True
+    host.state.unlink() if text is None else host.state.write_text(text)
+    service = host.service()
+    host.answers = [NotAcknowledged("cut off")]
+    service.renew()
+    state = states.read_lease_state(str(host.state))
+    assert state
+    assert (state.view.was_held, state.view.is_held(host.now), state.runs_until) == (True, False, 0.0)
+    assert host.last.watchdog
+    assert (host.last.watchdog.bound, host.last.held_since, service.answer_peer().lease) == (True, 0, NONE)
+    service.renew()
+    assert service.answer_peer().lease == HELD
+
+
+def test_another_identity_runs_on_as_long_as_the_one_before_could(host: Host) -> None:
+    """It has no lease yet, and the watchdog is the same."""
+    host.service().renew()
+    until = kept(host)["runs_until"]
+    service = host.service(make_config(host_id=PEER))
+    assert (service.state.runs_until, service.state.view.was_held, service.state.fleets) == (until, True, (make_config().host_ids,))
 
 
 # What happens at each step: a renewal that is acknowledged after so many seconds, one whose answer is lost, a process that ends when it was sent, a reboot.

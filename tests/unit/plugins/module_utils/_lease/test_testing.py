@@ -28,7 +28,7 @@ class Asked(Exception):
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> t.Dict[str, t.Any]:
     """What the files of the host and its peers say."""
-    told: t.Dict[str, t.Any] = {"states": [None], "answers": Asked(), "config": make_config()}
+    told: t.Dict[str, t.Any] = {"states": [None], "answers": Asked(), "config": make_config(), "tested": False}
 
     def answer(value: t.Any) -> t.Any:
         if isinstance(value, Exception):
@@ -38,7 +38,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> t.Dict[str, t.Any]:
     monkeypatch.setattr(m, "read_lease_state", lambda: answer(told["states"].pop(0) if len(told["states"]) > 1 else told["states"][0]))
     monkeypatch.setattr(m, "ask_peers", lambda peers: answer(told["answers"]))
     monkeypatch.setattr(m, "read_config", lambda: answer(told["config"]))
-    monkeypatch.setattr(m, "note_test", lambda: None, raising=False)
+    monkeypatch.setattr(m, "has_been_tested", lambda: told["tested"], raising=False)
     return told
 
 
@@ -89,3 +89,20 @@ def test_a_state_that_cannot_be_read_counts_as_a_lease_that_has_ended(told: t.Di
     assert not m.decide().keeps_running
     told["answers"] = {PEER: NONE, THIRD: NONE}
     assert m.decide().keeps_running
+
+
+@pytest.mark.parametrize("state", [None, make_state(fleets=FLEET)], ids=["no state", "a state without a lease"])
+def test_a_state_that_is_lost_counts_as_a_lease_that_has_ended(told: t.Dict[str, t.Any], state: t.Any) -> None:
+    """The test has found before, in this boot, that the host has had a lease."""
+    told.update(states=[state], tested=True, answers={PEER: HELD, THIRD: HELD})
+    assert not m.decide().keeps_running
+    told["answers"] = {PEER: NONE, THIRD: NONE}
+    assert m.decide().keeps_running
+
+
+def test_the_service_itself_is_asked_too(told: t.Dict[str, t.Any]) -> None:
+    """A file that is lost for a moment resets no host that has its lease."""
+    told.update(states=[None], tested=True, answers={OWN: HELD, PEER: HELD, THIRD: HELD})
+    assert m.decide().keeps_running
+    told["answers"] = {OWN: NONE, PEER: HELD, THIRD: HELD}
+    assert not m.decide().keeps_running

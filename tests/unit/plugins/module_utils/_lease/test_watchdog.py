@@ -144,6 +144,16 @@ def test_anything_that_leaves_a_doubt_unbinds(root: Root, why: str) -> None:
     assert not found.bound
 
 
+def test_a_host_has_been_tested_in_this_boot(root: Root) -> None:
+    assert m.has_been_tested(str(root.path))
+    root.write(m.TESTED_FILE, "[")
+    assert m.has_been_tested(str(root.path))
+    root.ask(boot_id="2b0c7a52-4a5f-4e0f-9a3f-8c7d1d0e5a02")
+    assert not m.has_been_tested(str(root.path))
+    root.remove(m.TESTED_FILE)
+    assert not m.has_been_tested(str(root.path))
+
+
 def test_a_unit_that_is_linked_elsewhere_is_not_masked(root: Root) -> None:
     root.remove(m.MASKED_UNITS[1])
     root.link(m.MASKED_UNITS[1], "/lib/systemd/system/wd_keepalive.service")
