@@ -21,7 +21,7 @@ import typing as t
 from collections.abc import Callable, Mapping
 
 from ansible import constants as C
-from ansible.errors import AnsibleConnectionFailure, AnsibleError
+from ansible.errors import AnsibleAuthenticationFailure, AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.loader import connection_loader
 from ansible.utils.display import Display
 
@@ -42,6 +42,8 @@ GRACE_SECONDS = 50.0
 _SSH_PLUGINS = ("ssh", "ansible.builtin.ssh", "smart")
 # SSH waits for the first line of a server behind a jump host, or of a server that hangs: then the user's own limit applies.
 _SLOW_LOGIN = "banner exchange"
+# What a server that rejects a connection says, or SSH about it; in lower case.
+_REJECTIONS = ("permission denied", "host key verification failed", "authentication fail", "unable to negotiate", "connection refused")
 _CHUNK_BYTES = 65536
 
 Connect = Callable[[float], object]
@@ -58,6 +60,8 @@ class Connector:
         name = str(settings.of(host, "ansible_connection") or task.connection or C.DEFAULT_TRANSPORT)
         self._name = "ssh" if name in _SSH_PLUGINS else name
         self._context = context.copy()
+        # What SSH says shows whether the host is silent. The result of a task without a log is not shown anyway.
+        self._context.no_log = False
         self._context.remote_addr = str(settings.of(host, "ansible_host", host))
         if any(own_variables.get(variable) is not None for variable in C.MAGIC_VARIABLE_MAPPING["password"]):
             self._context.password = None
@@ -177,20 +181,30 @@ class AnsibleProbe:
 def try_connection(connect: Connect, user_seconds: float) -> tuple[str, str]:
     """Return whether the host answers, C(SSH_ANSWERS), C(SSH_SILENT) or C(SSH_UNKNOWN), and why this is unknown.
 
+    A server that rejects the connection is that of the host or of a jump host before it, so the host is not known to be silent.
+
     A connection may take L(SSH_SECONDS) to open. If a login has begun by then, behind a jump host for example, it is repeated with the limit of the user.
     """
     try:
         try:
             connect(SSH_SECONDS)
         except AnsibleConnectionFailure as error:
-            if _SLOW_LOGIN not in str(error) or user_seconds <= SSH_SECONDS:
-                return SSH_SILENT, ""
+            if _is_rejected(error) or _SLOW_LOGIN not in str(error) or user_seconds <= SSH_SECONDS:
+                raise
             connect(user_seconds)
-    except AnsibleConnectionFailure:
-        return SSH_SILENT, ""
+    except AnsibleConnectionFailure as error:
+        return (SSH_UNKNOWN, f"it, or a jump host before it, rejects the login: {_one_line(error)}") if _is_rejected(error) else (SSH_SILENT, "")
     except (AnsibleError, OSError, ValueError) as error:
-        return SSH_UNKNOWN, printable_line(str(error).strip().rstrip("."))[:1000]
+        return SSH_UNKNOWN, _one_line(error)
     return SSH_ANSWERS, ""
+
+
+def _is_rejected(error: AnsibleConnectionFailure) -> bool:
+    return isinstance(error, AnsibleAuthenticationFailure) or any(words in str(error).lower() for words in _REJECTIONS)
+
+
+def _one_line(error: Exception) -> str:
+    return printable_line(str(error).strip().rstrip("."))[:1000]
 
 
 def _parse_answer(received: bytes) -> tuple[str, str]:

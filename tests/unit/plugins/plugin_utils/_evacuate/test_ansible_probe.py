@@ -14,7 +14,7 @@ import types
 import typing as t
 
 import pytest
-from ansible.errors import AnsibleConnectionFailure, AnsibleError
+from ansible.errors import AnsibleAuthenticationFailure, AnsibleConnectionFailure, AnsibleError
 from ansible.playbook.play_context import PlayContext
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Unsafe
@@ -53,6 +53,38 @@ class Tries:
 def test_a_login_that_has_begun_gets_the_limit_of_the_user(failures: tuple[Exception | None, ...], says: str, seconds: list[float]) -> None:
     tries = Tries(*failures)
     assert (try_connection(tries, 13.0)[0], tries.seconds) == (says, seconds)
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        AnsibleAuthenticationFailure("Invalid/incorrect password:"),
+        AnsibleConnectionFailure("Failed to connect to the host via ssh: root@192.0.2.1: Permission denied (publickey)."),
+        AnsibleConnectionFailure("Failed to connect to the host via ssh: Host key verification failed."),
+        AnsibleConnectionFailure("Failed to connect to the host via ssh: Received disconnect from 192.0.2.1 port 22:2: Too many authentication failures"),
+        AnsibleConnectionFailure("Failed to connect to the host via ssh: Unable to negotiate with 192.0.2.1 port 22: no matching host key type found."),
+        # Behind a jump host: something at the address has refused.
+        AnsibleConnectionFailure("Failed to connect to the host via ssh: channel 0: open failed: connect failed: Connection refused\nstdio forwarding failed"),
+    ],
+)
+def test_a_server_that_rejects_the_login_is_not_silent(failure: Exception) -> None:
+    """It may be that of a jump host: then nothing is known about the host."""
+    assert try_connection(Tries(failure), 13.0)[0] == "unknown"
+    tries = Tries(AnsibleConnectionFailure(SLOW_LOGIN), failure)
+    assert (try_connection(tries, 13.0)[0], tries.seconds) == ("unknown", [5.0, 13.0])
+    with AnsibleProbe("kvm1", Tries(failure), 10.0) as probe, pytest.raises(Unsafe, match="answers Ansible: it, or a jump host before it, rejects the login"):
+        probe.require_silence()
+
+
+def test_a_host_behind_a_jump_host_is_silent_if_the_jump_host_cannot_reach_it() -> None:
+    text = "Failed to connect to the host via ssh: channel 0: open failed: connect failed: No route to host\nstdio forwarding failed"
+    assert try_connection(Tries(AnsibleConnectionFailure(f"{text}\nConnection closed by UNKNOWN port 65535")), 13.0) == ("silent", "")
+
+
+def test_a_task_without_a_log_knows_what_ssh_says(tmp_path: pathlib.Path) -> None:
+    made = connector(tmp_path, context(no_log=True))
+    with pytest.raises(AnsibleConnectionFailure, match="Connection timed out"):
+        made.connect(5.0)
 
 
 def test_a_short_limit_of_the_user_is_not_tried_again() -> None:
