@@ -6,7 +6,7 @@
 """What a host answers its peers: whether it has its lease; and, if it is a relay, the bytes of etcd.
 
 A connection begins with a line. C(relay HOST:PORT) connects to that member of etcd; for any other line, or none within a second, the answer is one
-line with a L(LeaseAnswer).
+line with a L(LeaseAnswer). C(lease STORE) asks for a lease in that etcd, see L(LeaseConfig); any other line for one in any.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ _CONNECT_SECONDS = 2.0
 _IDLE_SECONDS = 120.0
 _RETRY_SECONDS = 5.0
 _CONNECTIONS = 128
-_RELAY = "relay "
+_RELAY, _LEASE = "relay ", "lease "
 
 
 class Answerer:
     """Listens in a thread of its own, and answers each connection in another.
 
-    :arg answer: what the host knows at that moment.
+    :arg answer: what the host knows at that moment; its argument is the etcd that is asked for, empty for any.
     """
 
-    def __init__(self, config: LeaseConfig, answer: t.Callable[[], LeaseAnswer]) -> None:
+    def __init__(self, config: LeaseConfig, answer: t.Callable[[str], LeaseAnswer]) -> None:
         self._config = config
         self._answer = answer
         self._free = threading.BoundedSemaphore(_CONNECTIONS)
@@ -75,7 +75,8 @@ class Answerer:
                     self._relay(connection, line[len(_RELAY) :].strip(), rest)
                 else:
                     connection.settimeout(_SEND_SECONDS)
-                    connection.sendall(json.dumps(encode(self._answer())).encode("ascii") + b"\n")
+                    store = line[len(_LEASE) :].strip() if line.startswith(_LEASE) else ""
+                    connection.sendall(json.dumps(encode(self._answer(store))).encode("ascii") + b"\n")
         finally:
             self._free.release()
 

@@ -22,29 +22,34 @@ ANSWER_SECONDS = 2.0
 _MAX_BYTES = 4096
 
 
-def ask_peers(peers: t.Sequence[LeasePeer], seconds: float = ANSWER_SECONDS) -> t.Dict[str, str]:
-    """Return by host_id what the peers answer, C(held) or C(none); those that do not answer in time are missing. All addresses are asked at once.
+Answers = t.Dict[str, t.Dict[str, str]]
+
+
+def ask_peers(peers: t.Sequence[LeasePeer], stores: t.Iterable[str], seconds: float = ANSWER_SECONDS) -> Answers:
+    """Return by etcd and by host_id what the peers answer, C(held) or C(none); those that do not answer in time are missing. All is asked at once.
 
     A peer that gives two answers is taken to have its lease if one of them says so.
+
+    :arg stores: what stands for the etcd in which they may have a lease, see L(LeaseConfig).
     """
-    asked = [(peer, PendingAnswer(_question(peer, address, seconds))) for peer in peers for address in peer.addresses]
+    answers: Answers = {store: {} for store in stores}
+    asked = [(store, peer, PendingAnswer(_question(peer, address, store, seconds))) for store in answers for peer in peers for address in peer.addresses]
     deadline = time.monotonic() + seconds
-    answers: t.Dict[str, str] = {}
-    for peer, pending in asked:
+    for store, peer, pending in asked:
         answer = pending.wait(max(deadline - time.monotonic(), 0.0))
-        if answer is not None and answers.get(peer.host_id) != HELD:
-            answers[peer.host_id] = answer
+        if answer is not None and answers[store].get(peer.host_id) != HELD:
+            answers[store][peer.host_id] = answer
     return answers
 
 
-def _question(peer: LeasePeer, address: str, seconds: float) -> t.Callable[[], t.Optional[str]]:
-    return lambda: ask_peer(peer.host_id, address, peer.port, seconds)
+def _question(peer: LeasePeer, address: str, store: str, seconds: float) -> t.Callable[[], t.Optional[str]]:
+    return lambda: ask_peer(peer.host_id, address, peer.port, store, seconds)
 
 
-def ask_peer(host_id: str, address: str, port: int, seconds: float = ANSWER_SECONDS) -> t.Optional[str]:
+def ask_peer(host_id: str, address: str, port: int, store: str, seconds: float = ANSWER_SECONDS) -> t.Optional[str]:
     """Return C(held) or C(none), as the host answers; null for another host at its address, or an answer that is none. Raises C(OSError)."""
     with socket.create_connection((address, port), seconds) as connection:
-        connection.sendall(b"lease\n")
+        connection.sendall(f"lease {store}\n".encode("ascii"))
         with connection.makefile("rb") as stream:
             line = stream.readline(_MAX_BYTES)
     with contextlib.suppress(ValueError, RecursionError, ShapeError):

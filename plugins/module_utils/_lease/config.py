@@ -77,6 +77,11 @@ class LeaseConfig:
             raise ShapeError("port", "1 to 65535")
 
     @property
+    def store(self) -> str:
+        """What stands for the etcd of this host. A host with another one renews a lease that is none for this host."""
+        return hashlib.sha256("".join(f"{one}\n" for one in (self.cluster_id, self.prefix, *sorted(set(self.endpoints)))).encode()).hexdigest()
+
+    @property
     def host_ids(self) -> t.Tuple[str, ...]:
         """The IDs of the hosts of the fleet, sorted."""
         return tuple(sorted({peer.host_id for peer in self.fleet}))
@@ -102,10 +107,10 @@ def grace_seconds(renew_seconds: int) -> int:
     return 2 * renew_seconds + 2
 
 
-def describe_fleet(host_ids: t.Iterable[str]) -> LeaseFleet:
+def describe_fleet(config: LeaseConfig) -> LeaseFleet:
     """Return the list of hosts as renewals name it."""
-    ordered = sorted(set(host_ids))
-    return LeaseFleet(hashlib.sha256("".join(f"{one}\n" for one in ordered).encode("ascii")).hexdigest(), len(ordered))
+    lines = (config.store, *config.host_ids)
+    return LeaseFleet(hashlib.sha256("".join(f"{one}\n" for one in lines).encode("ascii")).hexdigest(), len(config.host_ids))
 
 
 def read_config(path: str = CONFIG_FILE) -> LeaseConfig:

@@ -25,8 +25,8 @@ from .asking import ask_peers
 from .config import LeaseConfig, describe_fleet, read_config
 from .etcd import NotAcknowledged
 from .renewal import DIRECT, Acknowledgement, Renewer
-from .state import BLOCK, LeaseState, read_lease_state, read_reserved_count, reserve_counts, write_lease_state
-from .view import ENDED, OwnView, judge, needs_peers
+from .state import BLOCK, LeaseState, all_hosts, read_lease_state, read_reserved_count, reserve_counts, write_lease_state
+from .view import ENDED, OwnView, judge_promises, needs_peers
 from .watchdog import has_been_tested, read_watchdog
 
 _DISK_SECONDS = 1.0
@@ -54,7 +54,7 @@ class LeaseService:
 
     def __init__(self, config: LeaseConfig, renewer: Renewer) -> None:
         self._config = config
-        self._fleet = describe_fleet(config.host_ids)
+        self._fleet = describe_fleet(config)
         self._renewer = renewer
         # Two threads change the state.
         self._lock = threading.RLock()
@@ -67,11 +67,15 @@ class LeaseService:
         """The state as it was written last."""
         return self._state
 
-    def answer_peer(self) -> LeaseAnswer:
-        """Return the answer to a peer."""
+    def answer_peer(self, store: str = "") -> LeaseAnswer:
+        """Return the answer to a peer.
+
+        :arg store: the etcd of the peer: a lease in another one is none for it; empty for any.
+        """
         with self._lock:
             now = boot_moment()
-            return LeaseAnswer(self._config.host_id, now.boot_id, HELD if self._view.is_held(now.seconds) else NONE)
+            is_held = self._view.is_held(now.seconds) and store in ("", self._config.store)
+            return LeaseAnswer(self._config.host_id, now.boot_id, HELD if is_held else NONE)
 
     def keep_asking(self) -> t.NoReturn:
         """Ask the peers again and again while the host has no lease. A renewal that waits for etcd does not delay that."""
@@ -89,11 +93,11 @@ class LeaseService:
         the question was asked before that renewal was seen, and the host runs on no longer than a lease that began there.
         """
         with self._lock:
-            now, view, fleets = boot_moment().seconds, self._view, [*self._state.fleets, self._config.host_ids]
+            now, view, promises = boot_moment().seconds, self._view, self._state.promises or (all_hosts(self._config),)
         if not needs_peers(view, now):
             return
-        answers = ask_peers(self._config.peers)
-        if judge(view, now, self._config.host_id, fleets, answers).keeps_running:
+        answers = ask_peers(self._config.peers, [one.store for one in promises])
+        if judge_promises(view, now, self._config.host_id, [(one.fleets, answers[one.store]) for one in promises]).keeps_running:
             self._write(boot_moment(), runs_until=now + self._config.lease_seconds)
 
     def renew(self) -> None:
@@ -125,7 +129,8 @@ class LeaseService:
         """Note the renewal before it is sent: its number is never used again, and a host that may have promised something knows it."""
         with self._lock:
             state = self._state
-            fleets = tuple(dict.fromkeys((*state.fleets, self._config.host_ids)))
+            # Before the first lease, a renewal names no bound watchdog, and promises nothing.
+            fleets = tuple(dict.fromkeys((*state.fleets, self._config.host_ids))) if state.view.held_since else state.fleets
             sent = dataclasses.replace(state, at=boot_moment(), count=state.count + 1, fleets=fleets)
             write_lease_state(sent)
             self._state = sent
@@ -146,6 +151,7 @@ class LeaseService:
             utc_now(),
             sent.acknowledged_revision,
             _describe_watchdog(sent.view, config.grace_seconds),
+            config.cluster_id,
         )
         return json.dumps(encode(lease)).encode("utf-8")
 
@@ -153,11 +159,13 @@ class LeaseService:
         with self._lock:
             now = boot_moment()
             self._view = view = self._view.acknowledge(sent.count, sent.at.seconds, now.seconds, self._config.lease_seconds)
-        fleets = (self._config.host_ids,)
+        # A lease that would have ended before its acknowledgement gives none, and what was promised before still holds.
+        former = tuple(one for one in self._state.former or () if now.seconds < (one.until or 0.0))
+        promised = {"fleets": (self._config.host_ids,), "former": former or ABSENT} if view.held_since else {}
         if sent.problem or done.path != sent.path:
             log_line("The lease is renewed." if done.path == DIRECT else f"The lease is renewed through {done.path}.")
         runs_until = view.held_until + self._config.grace_seconds if view.was_held else 0.0
-        self._write(now, runs_until=runs_until, path=done.path, problem="", fleets=fleets, acknowledged_revision=done.revision)
+        self._write(now, runs_until=runs_until, path=done.path, problem="", acknowledged_revision=done.revision, **promised)
 
     def _note_problem(self, problem: str) -> None:
         # Which ways were tried differs from one renewal to the next.
@@ -179,19 +187,26 @@ class LeaseService:
 def begin_state(config: LeaseConfig) -> LeaseState:
     """Return the state with which a run of the service begins: that of the run before in this boot, else a new one with numbers that were never used.
 
-    A new one begins with a lease that has ended if the host has had one in this boot: it may have lost it long ago.
-
     Raises L(Internal) or C(OSError) if no numbers can be reserved.
     """
     now, before = boot_moment(), _read_state_before()
-    if before is None or before.host_id != config.host_id:
-        was_held = before.view.was_held if before else has_been_tested()
-        runs_until, fleets = (before.runs_until, before.fleets) if before else (0.0, ())
-        least, view = read_reserved_count() or 0, ENDED if was_held else OwnView()
-        return LeaseState(now, config.host_id, least, reserve_counts(least), view.held_until, runs_until, 0, fleets, 0, "", "")
-    view = before.view.shorten(now.seconds, config.lease_seconds)
+    if before is None:
+        return _make_state(now, config, has_been_tested())
+    before = before.change_store(config.store, now.seconds)
     until = min(before.runs_until, now.seconds + config.lease_seconds + config.grace_seconds)
-    return dataclasses.replace(before, held_until=view.held_until, runs_until=until)
+    if before.host_id != config.host_id:
+        new = _make_state(now, config, before.view.was_held)
+        return dataclasses.replace(new, runs_until=until, fleets=before.fleets, former=before.former)
+    return dataclasses.replace(before, held_until=before.view.shorten(now.seconds, config.lease_seconds).held_until, runs_until=until)
+
+
+def _make_state(now: BootMoment, config: LeaseConfig, was_held: bool) -> LeaseState:
+    """Return a state with numbers that were never used.
+
+    :arg was_held: whether the host has had a lease in this boot. It may have lost it long ago, so it counts as one that has ended.
+    """
+    least, view = read_reserved_count() or 0, ENDED if was_held else OwnView()
+    return LeaseState(now, config.host_id, least, reserve_counts(least), view.held_until, 0.0, 0, (), 0, "", "", config.store)
 
 
 def _read_state_before() -> t.Optional[LeaseState]:
@@ -204,8 +219,8 @@ def _read_state_before() -> t.Optional[LeaseState]:
 
 
 def _describe_watchdog(view: OwnView, grace: int) -> t.Union[LeaseWatchdog, Absent]:
-    """Return the watchdog. Before the first lease of a boot it is not bound: the watchdog's test does not end a host that never had one."""
+    """Return the watchdog. Before the first lease in an etcd it is not bound: nobody there may rely on a test that does not end a host that never had one."""
     found = read_watchdog(grace=grace)
     if found is None:
         return ABSENT
-    return found if view.was_held else dataclasses.replace(found, bound=False)
+    return found if view.held_since else dataclasses.replace(found, bound=False)

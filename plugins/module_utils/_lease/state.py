@@ -15,15 +15,31 @@ import typing as t
 from .._dataclass import dataclass
 from .._files import replace_file, replace_volatile_file
 from .._model.clock import BootMoment, boot_moment
-from .._model.codec import JsonObject, decode, encode
+from .._model.codec import ABSENT, Absent, JsonObject, decode, encode
 from .._model.errors import Internal
-from .view import OwnView
+from .config import LeaseConfig
+from .view import ENDED, OwnView
 
 STATE_FILE = "/run/kvmfleet/lease.json"
 COUNT_FILE = "/var/lib/kvmfleet/lease-count"
 _MODE = 0o600
+LATEST_SECONDS = 3600.0
+"""A renewal arrives after no longer than that: TCP gives up earlier."""
 BLOCK = 100_000
 """So many renewals are reserved on disk at once: several days of them. A boot begins with the next block, so some numbers are never used."""
+
+
+@dataclass(frozen=True)
+class Promise:
+    """Lists of hosts that renewals in one etcd may show: without a lease, the host runs on only if a majority of each has none there.
+
+    :arg store: what stands for that etcd, see L(LeaseConfig).
+    :arg until: until when one of these renewals may still arrive there, in seconds of this boot; absent for the etcd in which the host renews its lease.
+    """
+
+    store: str
+    fleets: t.Tuple[t.Tuple[str, ...], ...]
+    until: t.Union[float, Absent] = ABSENT
 
 
 @dataclass(frozen=True)
@@ -40,6 +56,8 @@ class LeaseState:
     :arg acknowledged_revision: of etcd, at which the last renewal was acknowledged; 0 for none in this boot.
     :arg path: how etcd was reached last; empty if it was not reached.
     :arg problem: why the last renewal was not acknowledged; empty if it was.
+    :arg store: what stands for the etcd of the lease; absent in the state of an earlier version.
+    :arg former: what was promised in former ones: until the first renewal in this one is acknowledged, and none of there can arrive any more.
     """
 
     at: BootMoment
@@ -53,12 +71,32 @@ class LeaseState:
     acknowledged_revision: int
     path: str
     problem: str
+    store: t.Union[str, Absent] = ABSENT
+    former: t.Union[t.Tuple[Promise, ...], Absent] = ABSENT
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
     @property
     def view(self) -> OwnView:
         """The host's own view."""
         return OwnView(self.held_until, self.held_since)
+
+    @property
+    def promises(self) -> t.Tuple[Promise, ...]:
+        """What was promised in each etcd, the present one last."""
+        return (*(self.former or ()), *((Promise(self.store or "", self.fleets),) if self.fleets else ()))
+
+    def change_store(self, store: str, now: float) -> LeaseState:
+        """Return the state of a host that is given another etcd: it has no lease there. What it has promised in the former one still holds."""
+        if self.store in (ABSENT, store):
+            return dataclasses.replace(self, store=store)
+        view = ENDED if self.view.was_held else OwnView()
+        former = tuple(dataclasses.replace(one, until=now + LATEST_SECONDS) if one.until is ABSENT else one for one in self.promises)
+        return dataclasses.replace(self, store=store, held_until=view.held_until, held_since=0, fleets=(), former=former or ABSENT, acknowledged_revision=0)
+
+
+def all_hosts(config: LeaseConfig) -> Promise:
+    """Return what a host has promised that has lost what it knew of that."""
+    return Promise(config.store, (config.host_ids,))
 
 
 def read_lease_state(path: str = STATE_FILE) -> t.Optional[LeaseState]:

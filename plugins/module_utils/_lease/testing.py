@@ -17,8 +17,8 @@ from .._model.errors import Internal
 from .._model.leases import HELD
 from .asking import ask_peers
 from .config import LeaseConfig, read_config
-from .state import read_lease_state
-from .view import ENDED, OwnView, Verdict, judge, needs_peers
+from .state import Promise, all_hosts, read_lease_state
+from .view import ENDED, OwnView, Verdict, judge, judge_promises, needs_peers
 from .watchdog import ASK_SECONDS, has_been_tested
 
 KEEPS_RUNNING = 0
@@ -39,36 +39,47 @@ def run_test() -> int:
 
 def decide() -> Verdict:
     """Return whether the host may keep running. The peers are asked only if its lease and its grace have ended, and the service has not asked them lately."""
-    own, fleets, runs_until = _read_own()
-    left = runs_until - boot_moment().seconds
-    if not needs_peers(own, boot_moment().seconds):
-        return judge(own, boot_moment().seconds, "", fleets, {})
+    own = _read_own()
+    left = own.runs_until - boot_moment().seconds
+    if not needs_peers(own.view, boot_moment().seconds):
+        return judge(own.view, boot_moment().seconds, "", (), {})
     if left > 0:
         return Verdict(True, f"The lease has ended, but the host may run on for another {left:.1f} s.")
     try:
         config = read_config()
     except Internal as error:
         return Verdict(False, f"The lease has ended, and the peers are unknown. {error}")
-    return _ask(config)
+    return _ask(config, own.promises or (all_hosts(config),))
 
 
-def _ask(config: LeaseConfig) -> Verdict:
-    answers = ask_peers(config.fleet)
+def _ask(config: LeaseConfig, promises: t.Sequence[Promise]) -> Verdict:
+    answers = ask_peers(config.fleet, [config.store, *(one.store for one in promises)])
     # The service may have renewed the lease meanwhile, or it knows what its file has lost.
-    if answers.get(config.host_id) == HELD:
+    if answers[config.store].get(config.host_id) == HELD:
         return Verdict(True, "The service of this host says that the lease is held.")
-    own, fleets, _runs_until = _read_own()
-    return judge(own, boot_moment().seconds, config.host_id, [*fleets, config.host_ids], answers)
+    told = [(one.fleets, answers[one.store]) for one in promises]
+    return judge_promises(_read_own().view, boot_moment().seconds, config.host_id, told)
 
 
-def _read_own() -> t.Tuple[OwnView, t.Sequence[t.Sequence[str]], float]:
-    """Return the host's own view, the lists of hosts, and until when the host runs in any case. A state that is lost counts as a lease that has ended."""
+class _Own(t.NamedTuple):
+    """What the host knows itself.
+
+    :arg runs_until: until when it runs in any case.
+    """
+
+    view: OwnView
+    promises: t.Tuple[Promise, ...] = ()
+    runs_until: float = 0.0
+
+
+def _read_own() -> _Own:
+    """Return what the host knows itself. A state that is lost counts as a lease that has ended."""
     try:
         state = read_lease_state()
     except Internal:
-        return ENDED, (), 0.0
-    view, fleets, runs_until = (state.view, state.fleets, state.runs_until) if state else (OwnView(), (), 0.0)
-    return ENDED if not view.was_held and has_been_tested() else view, fleets, runs_until
+        return _Own(ENDED)
+    own = _Own(state.view, state.promises, state.runs_until) if state else _Own(OwnView())
+    return own._replace(view=ENDED) if not own.view.was_held and has_been_tested() else own
 
 
 def _end_late(_number: int, _frame: object) -> t.NoReturn:

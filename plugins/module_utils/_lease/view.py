@@ -100,6 +100,15 @@ def majority(size: int) -> int:
     return size // 2 + 1
 
 
+def judge_promises(own: OwnView, now: float, host_id: str, told: t.Sequence[t.Tuple[t.Sequence[t.Sequence[str]], t.Mapping[str, str]]]) -> Verdict:
+    """Return whether the host may keep running by each of its promises, see L(judge).
+
+    :arg told: of each etcd the lists of hosts, and the answers about leases there.
+    """
+    verdicts = [judge(own, now, host_id, fleets, answers) for fleets, answers in told] or [judge(own, now, host_id, (), {})]
+    return next((one for one in verdicts if not one.keeps_running), verdicts[-1])
+
+
 def _count_without_lease(host_id: str, fleet: t.Sequence[str], answers: t.Mapping[str, str]) -> int:
     """Count the hosts of a list that have no lease; the host itself is one of them."""
     return sum(one == host_id or answers.get(one) == NONE for one in set(fleet))

@@ -29,7 +29,8 @@ HELD, NONE = "held", "none"
 class LeaseFleet:
     """The list of hosts that the host knows as its fleet, itself included.
 
-    :arg digest: the SHA-256 checksum of the sorted IDs of the hosts, one a line.
+    :arg digest: the SHA-256 checksum of what stands for the etcd of the host, and of the sorted IDs of the hosts, one a line. Hosts with another etcd are
+      another fleet: they hold no leases for each other.
     :arg size: the number of hosts.
     """
 
@@ -99,6 +100,7 @@ class HostLease:
     :arg renewed_at: when this was sent, by the clock of the host. It is for people; nothing is decided by it.
     :arg acknowledged_revision: of etcd, at which the renewal before was acknowledged: this one was sent after that, however late it arrived; 0 for none.
     :arg watchdog: absent for a host without one.
+    :arg cluster_id: of etcd, to which C(acknowledged_revision) belongs; absent in the lease of an earlier version.
     """
 
     host_id: str
@@ -113,6 +115,7 @@ class HostLease:
     renewed_at: str
     acknowledged_revision: int
     watchdog: t.Union[LeaseWatchdog, Absent] = ABSENT
+    cluster_id: t.Union[str, Absent] = ABSENT
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
@@ -120,7 +123,7 @@ class HostLease:
 class LeaseAnswer:
     """What a host answers to another one of its fleet that has lost its lease.
 
-    :arg lease: HELD or NONE, as the host itself knows.
+    :arg lease: HELD or NONE, as the host itself knows; NONE if the other one asks for a lease in another etcd.
     """
 
     host_id: str

@@ -13,7 +13,7 @@ import typing as t
 from collections.abc import Mapping
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ShapeError, decode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, ShapeError, decode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.leases import LEASES_FOLDER, HostLease
 
 from .client import Client
@@ -52,15 +52,20 @@ class _Known(t.NamedTuple):
     held: t.Union[HostLease, str]
 
 
-def _parse_lease(name: str, value: bytes) -> t.Union[HostLease, str]:
-    """Return the lease in the value of the key of that name, or why it is none."""
+def _parse_lease(name: str, value: bytes, cluster_id: t.Optional[str]) -> t.Union[HostLease, str]:
+    """Return the lease in the value of the key of that name, or why it is none.
+
+    In another cluster than that, the host got its last acknowledgement in a store whose revisions cannot be compared with those of this one: then it has none.
+    """
     try:
         lease = decode(HostLease, json.loads(value))
     except ShapeError as error:
         return f"its {error.path or 'content'} is not {error.expected}"
     except (ValueError, RecursionError):
         return "it is not JSON"
-    return lease if lease.host_id == name else f"it is the lease of {lease.host_id!r}"
+    if lease.host_id != name:
+        return f"it is the lease of {lease.host_id!r}"
+    return lease if lease.cluster_id in (ABSENT, cluster_id) else dataclasses.replace(lease, acknowledged_revision=0)
 
 
 class LeaseReader:
@@ -95,7 +100,7 @@ class LeaseReader:
         for key in present:
             name = key.key[len(self._folder) :]
             if key.key in values:
-                known[name] = _Known(key.mod_revision, _parse_lease(name, values[key.key]))
+                known[name] = _Known(key.mod_revision, _parse_lease(name, values[key.key], self._client.cluster_id))
             elif name in before and before[name].revision == key.mod_revision:
                 known[name] = before[name]
             else:

@@ -22,7 +22,7 @@ from .conftest import OWN, make_config
 LINE = {"host_id": OWN, "boot_id": "boot", "lease": "none"}
 
 
-def answer_none() -> LeaseAnswer:
+def answer_none(store: str) -> LeaseAnswer:
     return LeaseAnswer(OWN, "boot", NONE)
 
 
@@ -61,11 +61,24 @@ def test_each_connection_gets_one_line(port: int, sent: bytes) -> None:
     assert [json.loads(line) for line in ask(port, sent).splitlines()] == [LINE]
 
 
+@pytest.mark.parametrize(("sent", "store"), [(b"lease\n", ""), (b"lease 0123abc\n", "0123abc"), (b"lease \n", ""), (b"leases 0123abc\n", "")])
+def test_the_etcd_that_is_asked_for_is_passed_on(sent: bytes, store: str) -> None:
+    asked, port = list[str](), free_port()
+
+    def answer(store: str) -> LeaseAnswer:
+        asked.append(store)
+        return answer_none(store)
+
+    m.Answerer(make_config(port=port), answer).start()
+    assert json.loads(ask(port, sent)) == LINE
+    assert asked == [store]
+
+
 def test_who_says_nothing_more_is_answered_at_once(port: int) -> None:
     begun = time.monotonic()
     assert json.loads(ask(port, b"", ends=True)) == LINE
     assert time.monotonic() - begun < 0.9
-    assert ask_peer(OWN, "127.0.0.1", port) == NONE
+    assert ask_peer(OWN, "127.0.0.1", port, "store") == NONE
 
 
 def test_many_connections_that_say_nothing_do_not_keep_the_host_from_answering(port: int) -> None:

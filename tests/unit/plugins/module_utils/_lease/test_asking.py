@@ -52,7 +52,7 @@ def peer_at(port: int, host_id: str = PEER, *addresses: str) -> LeasePeer:
 
 def test_the_answers_of_peers_are_listed_by_host() -> None:
     with answering(line_of(PEER, NONE)) as one, answering(line_of(THIRD, HELD)) as other:
-        assert m.ask_peers([peer_at(one), peer_at(other, THIRD)]) == {PEER: NONE, THIRD: HELD}
+        assert m.ask_peers([peer_at(one), peer_at(other, THIRD)], ["a", "b"]) == {store: {PEER: NONE, THIRD: HELD} for store in "ab"}
 
 
 @pytest.mark.parametrize(
@@ -60,23 +60,23 @@ def test_the_answers_of_peers_are_listed_by_host() -> None:
 )
 def test_what_is_no_answer_of_that_host_does_not_count(line: bytes) -> None:
     with answering(line) as port:
-        assert m.ask_peers([peer_at(port)]) == {}
+        assert m.ask_peers([peer_at(port)], ["a"]) == {"a": {}}
 
 
 def test_peers_that_say_nothing_or_are_off_cost_the_time_limit_once() -> None:
     with answering(None) as silent, answering(line_of(THIRD, NONE)) as port:
         peers = [peer_at(silent, f"{number:08d}-0000-4000-8000-000000000000") for number in range(10, 20)]
         begun = time.monotonic()
-        assert m.ask_peers([*peers, peer_at(1), peer_at(port, THIRD)], seconds=0.5) == {THIRD: NONE}
+        assert m.ask_peers([*peers, peer_at(1), peer_at(port, THIRD)], ["a"], seconds=0.5) == {"a": {THIRD: NONE}}
         assert time.monotonic() - begun < 2
 
 
 def test_a_lease_on_one_of_two_addresses_counts() -> None:
     with answering(line_of(PEER, HELD)) as port, socket.create_server(("127.0.0.2", port)) as other:
         threading.Thread(target=lambda: other.accept()[0].sendall(line_of(PEER, NONE)), daemon=True).start()
-        assert m.ask_peers([peer_at(port, PEER, "127.0.0.2", "127.0.0.1")]) == {PEER: HELD}
+        assert m.ask_peers([peer_at(port, PEER, "127.0.0.2", "127.0.0.1")], ["a"]) == {"a": {PEER: HELD}}
 
 
 def test_a_second_address_answers_for_a_host_whose_first_one_does_not() -> None:
     with answering(line_of(PEER, NONE), "127.0.0.2") as port:
-        assert m.ask_peers([dataclasses.replace(peer_at(port), addresses=("127.0.0.1", "127.0.0.2"))]) == {PEER: NONE}
+        assert m.ask_peers([dataclasses.replace(peer_at(port), addresses=("127.0.0.1", "127.0.0.2"))], ["a"]) == {"a": {PEER: NONE}}

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import pathlib
@@ -35,9 +36,18 @@ def test_the_peers_are_the_other_hosts_and_the_key_is_below_leases() -> None:
 
 
 def test_a_list_of_hosts_is_known_by_the_checksum_of_its_sorted_lines() -> None:
-    found = m.describe_fleet([THIRD, OWN, PEER, OWN])
-    assert found.size == 3
-    assert found.digest == hashlib.sha256(f"{OWN}\n{PEER}\n{THIRD}\n".encode("ascii")).hexdigest()
+    config = make_config(cluster_id="7", endpoints=("10.0.0.2:2379", "10.0.0.1:2379"))
+    found = m.describe_fleet(config)
+    store = hashlib.sha256(b"7\n/fleet/\n10.0.0.1:2379\n10.0.0.2:2379\n").hexdigest()
+    assert (config.store, found.size) == (store, 3)
+    assert found.digest == hashlib.sha256(f"{store}\n{OWN}\n{PEER}\n{THIRD}\n".encode("ascii")).hexdigest()
+
+
+def test_another_etcd_is_another_fleet_and_the_order_of_its_members_does_not_matter() -> None:
+    config = make_config(endpoints=("10.0.0.2:2379", "10.0.0.1:2379"))
+    assert m.describe_fleet(config) == m.describe_fleet(make_config(endpoints=("10.0.0.1:2379", "10.0.0.2:2379"), fleet=config.fleet[::-1]))
+    others = [{"cluster_id": "2"}, {"endpoints": ("10.0.0.3:2379",)}, {"prefix": "/other/"}, {"fleet": config.fleet[:2]}]
+    assert len({m.describe_fleet(dataclasses.replace(config, **change)).digest for change in others} | {m.describe_fleet(config).digest}) == 5
 
 
 @pytest.mark.parametrize(

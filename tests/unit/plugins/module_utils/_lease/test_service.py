@@ -263,7 +263,7 @@ def test_a_state_that_is_lost_after_a_lease_begins_with_one_that_has_ended(host:
     assert state
     assert (state.view.was_held, state.view.is_held(host.now), state.runs_until) == (True, False, 0.0)
     assert host.last.watchdog
-    assert (host.last.watchdog.bound, host.last.held_since, service.answer_peer().lease) == (True, 0, NONE)
+    assert (host.last.watchdog.bound, host.last.held_since, service.answer_peer().lease) == (False, 0, NONE)
     service.renew()
     assert service.answer_peer().lease == HELD
 

@@ -61,9 +61,9 @@ class Host:
         assert state
         return state.runs_until - self.now
 
-    def _ask(self, _peers: object) -> dict[str, str]:
+    def _ask(self, _peers: object, stores: t.Sequence[str]) -> dict[str, dict[str, str]]:
         self.asked += 1
-        return self.answers
+        return dict.fromkeys(stores, self.answers)
 
 
 @pytest.fixture

@@ -36,7 +36,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> t.Dict[str, t.Any]:
         return value
 
     monkeypatch.setattr(m, "read_lease_state", lambda: answer(told["states"].pop(0) if len(told["states"]) > 1 else told["states"][0]))
-    monkeypatch.setattr(m, "ask_peers", lambda peers: answer(told["answers"]))
+    monkeypatch.setattr(m, "ask_peers", lambda peers, stores: {store: told.get(store, answer(told["answers"])) for store in stores})
     monkeypatch.setattr(m, "read_config", lambda: answer(told["config"]))
     monkeypatch.setattr(m, "has_been_tested", lambda: told["tested"], raising=False)
     return told

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import time
 import uuid
@@ -53,6 +54,13 @@ def test_a_revision_changes_with_each_renewal_and_with_nothing_else(store: EtcdS
     assert second.leases[TWO] == first.leases[TWO]
     # Another reader sees the same.
     assert LeaseReader(store.client).read_leases() == second
+
+
+def test_a_lease_of_another_cluster_has_no_acknowledgement_of_this_one(store: EtcdStore, reader: LeaseReader) -> None:
+    """The etcd was restored from a backup, and the host does not count its renewals there; or it has just been given this one."""
+    renew(store, dataclasses.replace(make_lease(ONE), acknowledged_revision=7000, cluster_id="1"))
+    renew(store, dataclasses.replace(make_lease(TWO), acknowledged_revision=3, cluster_id=str(store.client.cluster_id)))
+    assert {host_id: seen.lease.acknowledged_revision for host_id, seen in reader.read_leases().leases.items()} == {ONE: 0, TWO: 3}
 
 
 def test_a_key_that_is_removed_is_no_lease_any_more(store: EtcdStore, reader: LeaseReader) -> None:
