@@ -15,7 +15,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model import m
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidState, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import HostStep, MaintenanceRun
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import COMPLETED, ENABLED, MAINTENANCE
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import COMPLETED, DONE, ENABLED, MAINTENANCE
 
 from .._ledger.documents import HostEntry
 from .._ledger.host_entries import recorded_grant
@@ -31,7 +31,7 @@ class KnownGuests:
     """What is known of guests on a host that is to be fenced.
 
     :arg active: names of those that the host itself has reported within the last minute.
-    :arg moves: records of moves and evacuations from or to the host that are not settled, and of those to it that were completed since its drain began.
+    :arg moves: records of moves and evacuations from or to the host that are not settled, and of those to it that have ended there since its drain began.
     """
 
     active: Sequence[str]
@@ -47,7 +47,7 @@ def read_moves(ledger: Ledger, run: MaintenanceRun, host: str) -> list[MoveRecor
 
 
 def _has_arrived(record: MoveRecord, host: str, since: t.Optional[str]) -> bool:
-    return record.status == COMPLETED and record.destination.host == host and (since is None or record.updated_at >= since)
+    return record.status in (COMPLETED, DONE) and record.destination.host == host and (since is None or record.updated_at >= since)
 
 
 def check_reboot(entry: HostEntry, active: t.Optional[Sequence[str]]) -> None:

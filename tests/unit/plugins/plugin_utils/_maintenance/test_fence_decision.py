@@ -105,3 +105,13 @@ def test_moves_by_which_a_guest_may_be_on_the_host(
     for status in statuses:
         stored = ledger.update_record(stored, stored.record.advance(status, "ann"))
     assert [record.domain.name for record in read_moves(ledger, run_drained_at(drained_at), "kvm1")] == (["web1"] if counts else [])
+
+
+@pytest.mark.parametrize(("drained_at", "counts"), [(LONG_AGO, True), (FAR_AHEAD, False)])
+def test_a_guest_that_an_evacuation_has_started_may_be_on_the_host(tmp_path: pathlib.Path, drained_at: str, counts: bool) -> None:
+    ledger = FileLedger(str(tmp_path / "ledger"), create=True)
+    places = [HostRef(end, None, None) for end in ("kvm2", "kvm1")]
+    stored = ledger.open_record(new_record(s.EVACUATION, DomainRef(UUID, "web1"), *places, {}, "ann"))
+    for status in (s.PRE_MIGRATING, s.DONE):
+        stored = ledger.update_record(stored, stored.record.advance(status, "ann"))
+    assert [record.status for record in read_moves(ledger, run_drained_at(drained_at), "kvm1")] == ([s.DONE] if counts else [])
