@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import typing as t
 
 from ._dataclass import dataclass
@@ -22,6 +23,7 @@ INTERPRETERS = ("/usr/bin/python3", "/usr/libexec/platform-python")
 """Tried first: they stay where they are when the operating system is upgraded."""
 _OLDEST = "import sys; sys.exit(sys.version_info < (3, 9))"
 SYSTEMCTL_SECONDS = 60
+_PROGRAM_SECONDS = 60
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,15 @@ def choose_interpreter() -> str:
         if os.path.exists(path) and subprocess.run([path, "-I", "-c", _OLDEST], stdin=subprocess.DEVNULL, check=False, timeout=60).returncode == 0:
             return path
     return sys.executable
+
+
+def try_program(interpreter: str, content: Content, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    """Run a program before it is installed, from a temporary file: one that cannot run neither replaces a program that can, nor passes for an installed one."""
+    with tempfile.NamedTemporaryFile() as stream:
+        stream.write(content.encode("utf-8") if isinstance(content, str) else content)
+        stream.flush()
+        command = [interpreter, "-I", stream.name, *arguments]
+        return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=_PROGRAM_SECONDS)
 
 
 def is_systemd_running(root: str = "/") -> bool:

@@ -21,7 +21,7 @@ from .._files import replace_file, sync_folder
 from .._model.boot_guard import GrantTombstone, TokenGrant
 from .._model.codec import Json, decode, encode
 from .._model.errors import Conflict, Forbidden, Internal, InvalidArgument, Unsafe
-from .._systemd import choose_interpreter, install_file, is_systemd_running, link_unit
+from .._systemd import choose_interpreter, install_file, is_systemd_running, link_unit, try_program
 from .._time_limits import answer_within
 from . import program, status, storage_program
 
@@ -99,13 +99,13 @@ def _apply_changes(guard: program.Guard, interpreter: str, changes: t.Sequence[s
     if not guard.report_status()["ran"]:
         _decide_this_boot(guard)
     texts = status.wanted_files(interpreter)
+    if changes:
+        _require_runnable(guard, interpreter, texts[status.PROGRAM_FILE])
     for path in changes:
         if path == status.WANTS_LINK:
             link_unit(os.path.join(guard.root, path), status.UNIT)
         else:
             install_file(os.path.join(guard.root, path), texts[path], status.file_mode(path))
-        if path == status.PROGRAM_FILE:
-            _require_runnable(guard, interpreter)
     _write_grant(guard, grant, taken_back)
 
 
@@ -117,13 +117,12 @@ def _decide_this_boot(guard: program.Guard) -> None:
         guard.release_boot(program.BY_INSTALL)
 
 
-def _require_runnable(guard: program.Guard, interpreter: str) -> None:
-    """Prove that the host can run the program before its units are installed: a daemon cannot start if the program fails."""
-    path = os.path.join(guard.root, status.PROGRAM_FILE)
-    done = subprocess.run([interpreter, "-I", path, "--root", guard.root, "status"], stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=60)
+def _require_runnable(guard: program.Guard, interpreter: str, text: str) -> None:
+    """Prove that the host can run the program before any file is changed: a daemon cannot start if the installed program fails."""
+    done = try_program(interpreter, text, "--root", guard.root, "status")
     if done.returncode:
-        output = done.stderr.decode(errors="replace").strip()
-        raise Internal(f"The boot guard's program does not run on this host: {output} Nothing depends on it yet.", "Repair this and run the task again.")
+        output = done.stderr.decode(errors="replace").strip().rstrip(".")
+        raise Internal(f"The boot guard's program does not run on this host: {output}. The guard was not changed.", "Repair this and run the task again.")
 
 
 def _activate_units(reload_units: bool) -> None:

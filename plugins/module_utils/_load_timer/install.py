@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import typing as t
 
 from .._archive import build_archive
@@ -28,6 +27,7 @@ from .._systemd import (
     link_unit,
     run_systemctl,
     start_unit,
+    try_program,
 )
 from .store import store_reading
 
@@ -39,24 +39,28 @@ _MODE = 0o644
 _RUN_SECONDS = 60
 
 NOT_RUN = "systemd does not run this host: the timer is installed, but nothing runs it."
+_UNTRIED = ("The program of the load timer cannot be tried on this host", "The timer was not changed.")
 _UNWRITTEN = ("The load timer of this host cannot be written", "It may be installed in part.")
 _NOT_STARTED = "The files of the timer are in place, but systemd does not run it."
 _NOT_STOPPED = "Its files are still in place, and it may still run."
 
 
 def install_timer(seconds: int, root: str = "/", check_mode: bool = False) -> UnitChange:
-    """Install the timer, or bring it up to date. Raises L(Internal) if the host cannot run its program; then nothing has changed that runs it.
+    """Install the timer, or bring it up to date. Raises L(Internal) if the host cannot run its program; then nothing has changed.
 
     :arg seconds: the interval.
     """
-    contents = _list_contents(choose_interpreter(), seconds)
+    interpreter = choose_interpreter()
+    contents = _list_contents(interpreter, seconds)
     changes = [path for path, content in contents.items() if not has_content(os.path.join(root, path), content, _MODE)]
     is_on = is_linked(os.path.join(root, WANTS_LINK), TIMER)
+    files = [*changes, *([] if is_on else [WANTS_LINK])]
     if not check_mode:
+        if files and root == "/":
+            attempt_write(lambda: _require_runnable(interpreter, contents[PROGRAM_FILE]), *_UNTRIED)
         attempt_write(lambda: _write_files(root, {path: contents[path] for path in changes}, is_on), *_UNWRITTEN)
         if is_systemd_running(root):
             start_unit(TIMER, bool(changes), _NOT_STARTED)
-    files = [*changes, *([] if is_on else [WANTS_LINK])]
     return UnitChange(tuple(f"/{path}" for path in files), is_systemd_running(root))
 
 
@@ -112,16 +116,13 @@ WantedBy=timers.target
 def _write_files(root: str, contents: t.Mapping[str, Content], is_on: bool) -> None:
     for path, content in contents.items():
         install_file(os.path.join(root, path), content, _MODE)
-        if path == PROGRAM_FILE and root == "/":
-            _require_runnable()
     if not is_on:
         link_unit(os.path.join(root, WANTS_LINK), TIMER)
 
 
-def _require_runnable() -> None:
+def _require_runnable(interpreter: str, archive: Content) -> None:
     """Prove that the host can run the program, before anything runs it at intervals; this stores the first reading."""
-    command = [choose_interpreter(), "-I", f"/{PROGRAM_FILE}"]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=_RUN_SECONDS)
+    done = try_program(interpreter, archive)
     if done.returncode:
-        output = done.stderr.decode(errors="replace").strip()
-        raise Internal(f"The program of the load timer does not run on this host: {output} The timer is not installed.", "Repair this and run the task again.")
+        output = done.stderr.decode(errors="replace").strip().rstrip(".")
+        raise Internal(f"The program of the load timer does not run on this host: {output}. The timer was not changed.", "Repair this and run the task again.")

@@ -103,9 +103,23 @@ def test_changed_modes_and_links_are_repaired(machine: Machine) -> None:
 
 def test_no_unit_is_installed_if_the_program_does_not_run(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(status, "read_program", lambda *_given: "raise SystemExit('no such module')\n")
-    with pytest.raises(Internal, match="does not run on this host"):
-        install.install_guard(str(machine.root))
-    assert not (machine.root / UNIT_FOLDER).exists()
+    for _try in range(2):
+        with pytest.raises(Internal, match="does not run on this host"):
+            install.install_guard(str(machine.root))
+        assert not (machine.root / UNIT_FOLDER).exists()
+
+
+def test_a_program_that_does_not_run_replaces_no_installed_one(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The daemons of an installed guard start only if its program runs."""
+    root = str(machine.root)
+    install.install_guard(root)
+    before = _files(machine)
+    with monkeypatch.context() as patch:
+        patch.setattr(status, "read_program", lambda *_given: "raise SystemExit('no such module')\n")
+        for _try in range(2):
+            with pytest.raises(Internal, match=r"no such module\. The guard was not changed"):
+                install.install_guard(root)
+    assert _files(machine) == before
 
 
 def test_an_interrupted_installation_is_completed_by_the_next_one(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:

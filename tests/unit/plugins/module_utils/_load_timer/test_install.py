@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import pathlib
+import subprocess
+import typing as t
 
 import pytest
 
@@ -111,3 +113,46 @@ def test_a_timer_that_cannot_be_stopped_keeps_its_files(tmp_path: pathlib.Path, 
     with pytest.raises(Internal, match="still in place"):
         m.remove_timer(str(tmp_path))
     assert tree(tmp_path) == ALL
+
+
+class Disk:
+    """The files below the real root, so that none of them is written."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, t.Any] = {}
+
+    def has_content(self, path: str, content: t.Any, _mode: int) -> bool:
+        return bool(self.files.get(path) == content)
+
+    def write(self, path: str, content: t.Any, *_mode: int) -> None:
+        self.files[path] = content
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
+    disk = Disk()
+    monkeypatch.setattr(m, "is_systemd_running", lambda _root: False)
+    monkeypatch.setattr(m, "choose_interpreter", lambda: "/usr/bin/python3")
+    monkeypatch.setattr(m, "is_linked", lambda path, unit: disk.files.get(path) == unit)
+    for name, replacement in (("has_content", disk.has_content), ("install_file", disk.write), ("link_unit", disk.write)):
+        monkeypatch.setattr(m, name, replacement)
+    return disk
+
+
+def answer_with(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    """Let every program end with that code."""
+    monkeypatch.setattr(subprocess, "run", lambda command, **_options: subprocess.CompletedProcess(command, code, b"", b"no libvirt\n"))
+
+
+def test_a_program_that_does_not_run_is_not_installed_also_by_the_next_task(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer_with(monkeypatch, 1)
+    for _try in range(2):
+        with pytest.raises(Internal, match=r"does not run on this host: no libvirt\. The timer was not changed"):
+            m.install_timer(300)
+    assert disk.files == {}
+    answer_with(monkeypatch, 0)
+    assert set(m.install_timer(300).files) == ALL == set(disk.files)
+    answer_with(monkeypatch, 1)
+    assert m.install_timer(300).files == ()
+    with pytest.raises(Internal, match="does not run on this host"):
+        m.install_timer(420)
