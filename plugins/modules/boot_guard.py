@@ -15,7 +15,8 @@ description:
   - A host is released only if the ledger knows its identity, and every evacuation from it is closed. Otherwise the task fails with C(unsafe), names these
     records, and the host stays held.
   - A release starts no guest. The domains that the boot would have started are first noted on the host. The notes survive reboots, and are returned in
-    RV(to_start) until M(kvmfleet.migration.domain_start) has started the domains. A run that dies in between therefore loses none of them.
+    RV(to_start) until M(kvmfleet.migration.domain_start) has started the domains, or M(kvmfleet.migration.protect) has found them active. A run that dies in
+    between therefore loses none of them.
   - Before the release, what M(kvmfleet.migration.protect) saw of the watchdog of the host in an earlier boot is removed from the ledger, because a reset of
     that boot says nothing about the guests of this one. Protect the host after its release.
   - Without O(state) and O(forget), nothing is changed.
@@ -104,6 +105,7 @@ to_start:
   description:
     - Domains that are to be started on this host again, and were not yet. They may have moved since; this is not checked.
     - C(why) has V(drain) for a domain that a drain has shut down, and V(autostart), V(once) or V(libvirt-guests) for one that a held boot would have started.
+    - C(boot_id) is the boot in which a drain has shut the domain down last. It is missing if none has.
   returned: success
   type: list
   elements: dict

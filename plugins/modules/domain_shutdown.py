@@ -31,6 +31,7 @@ options:
     description:
       - Note on the host that the domain is to be started again, before it is asked to shut down. M(kvmfleet.migration.boot_guard) returns these notes, and
         M(kvmfleet.migration.domain_start) removes the note. A drain sets this option, and P(kvmfleet.migration.recover_host#role) starts the domain.
+      - M(kvmfleet.migration.protect) removes the note of a domain that is active on a host in service, because it has been started since, or did not shut down.
     type: bool
     default: false
 extends_documentation_fragment:

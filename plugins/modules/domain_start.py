@@ -15,7 +15,7 @@ description:
   - The module checks only this host. The caller must ensure that the domain does not run on another host; the role P(kvmfleet.migration.recover_host#role)
     asks the ledger and all hosts first.
   - M(kvmfleet.migration.domain_shutdown), or the release of a held boot, may have left a note on the host that the domain is to be started again. This note
-    is removed once the domain is active.
+    is removed once the domain is active. M(kvmfleet.migration.protect) removes that of a domain that was started without this module.
 options:
   paused:
     description: Start the domain with its CPUs paused, as C(virsh start --paused) does. A domain that is active already is not paused.

@@ -19,6 +19,8 @@ description:
     C(protect_host) first lets all hosts leave their tokens.
   - For a persistent domain the inactive definition is saved, and for a transient domain the live one, both with passwords. The module returns and shows no
     definitions.
+  - A domain that is active on a host in service need not be started again by a recovery. If a drain or the release of a held boot has left such a note on the
+    host (RV(kvmfleet.migration.boot_guard#module:to_start)), it is removed. This does not count as a change.
   - A domain that has left the host keeps its document, and is returned in RV(missing) until the ledger knows where it went.
   - The host is authoritative about a domain that is active on it, unless an unsettled record or an evacuation that is C(done) gives that domain to another
     host. Such a domain is returned in RV(conflicts), with a warning, and is not saved; all others are saved.

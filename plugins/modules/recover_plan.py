@@ -137,7 +137,10 @@ start:
   elements: dict
   sample: [{uuid: 5f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a11, name: web1, reason: It is to be started again (autostart).}]
 forget:
-  description: Domains that are on another host now, in the form of RV(start). Their notes on the host can be removed.
+  description:
+    - Domains that are on another host now, or that somebody has started since and switched off again, in the form of RV(start). Their notes on the host can be
+      removed.
+    - With O(start=none), also domains that are active on the host.
   returned: success with O(step=start)
   type: list
   elements: dict

@@ -16,13 +16,15 @@ from .._libvirt.host import open_host
 from .._libvirt.interface import Host
 from .._live_watchers import is_alive
 from .._model import domain_states
+from .._model.boot_guard import NOTED_BY_DRAIN
+from .._model.clock import boot_moment
 from .._model.errors import InvalidArgument, InvalidState, KvmfleetError, TimedOut, Unreachable, error_for_code
 from .._model.references import canonical_uuid
 from .._model.statuses import FINAL
 from .._model.watched_moves import read_watcher
 from .._module import Result, check_domain_name, require_local, require_root
 from .._run_folder import RUN_FOLDER, AlreadyWatched, Ownership, note_own_act, prepare_run_folder, read_json, state_path
-from .starting import NOTED_BY_DRAIN, NOTES_FOLDER, note_start
+from .starting import NOTES_FOLDER, note_start
 
 POLL_SECONDS = 0.5
 # Guests ignore the power button while they boot.
@@ -118,7 +120,7 @@ class DomainShutdown:
         try:
             self.host.listen_for_stop(self.info.uuid)
             if self.start_again and self.info.view.persistent:
-                note_start(self.info.uuid, self.info.name, [NOTED_BY_DRAIN], self.notes_folder)
+                note_start(self.info.uuid, self.info.name, [NOTED_BY_DRAIN], self.notes_folder, boot_moment().boot_id)
             note_own_act(self.info.uuid, self.folder)
             self._started = self._asked = self.clock()
             self.host.shut_down(self.info.uuid)

@@ -5,7 +5,8 @@
 
 """Starts a domain that is defined on this host. It never starts a domain that moves, and never starts one twice.
 
-Notes on the host name the domains that are to be started again because a drain has shut them down, or a boot was held. They survive boots.
+Notes on the host name the domains that are to be started again because a drain has shut them down, or a boot was held. They survive boots, and are removed when
+the domain has been started, by whomever: a domain that somebody switches off afterwards stays off.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from .._live_watchers import is_alive
 from .._model import domain_states
 from .._model.boot_guard import StartNote
 from .._model.clock import utc_now
-from .._model.codec import ShapeError, decode, encode
+from .._model.codec import ABSENT, Maybe, ShapeError, decode, encode
 from .._model.errors import Forbidden, InvalidArgument, InvalidState, KvmfleetError
 from .._model.references import canonical_uuid, parse_uuid
 from .._model.statuses import FINAL
@@ -33,20 +34,23 @@ from .._module import check_domain_name, require_local, require_root
 from .._run_folder import RUN_FOLDER, AlreadyWatched, Ownership, note_own_act, prepare_run_folder, read_json, state_path
 
 NOTES_FOLDER = "/var/lib/kvmfleet/start-again"
-NOTED_BY_DRAIN = "drain"
 
 
-def note_start(uuid: str, name: t.Optional[str], why: t.Sequence[str], folder: str = NOTES_FOLDER) -> bool:
-    """Note on disk that the domain is to be started again; return whether that was new. Reasons are added to those of an earlier note."""
+def note_start(uuid: str, name: t.Optional[str], why: t.Sequence[str], folder: str = NOTES_FOLDER, boot_id: Maybe[str] = ABSENT) -> bool:
+    """Note on disk that the domain is to be started again; return whether that was new. Reasons are added to those of an earlier note.
+
+    :arg boot_id: the present boot, if the domain is about to be shut down in it.
+    """
     path = _note_path(uuid, folder)
     try:
         before = _read_note(path, uuid)
         whys = tuple(sorted({*(before.why if before else ()), *why}))
-        if before and before.why == whys:
-            return False
         noted = before or StartNote(parse_uuid(uuid), name, whys, utc_now())
+        noted = dataclasses.replace(noted, why=whys, boot_id=boot_id or noted.boot_id)
+        if noted == before:
+            return False
         os.makedirs(folder, mode=0o700, exist_ok=True)
-        replace_file(path, f"{json.dumps(encode(dataclasses.replace(noted, name=name, why=whys)))}\n", 0o600)
+        replace_file(path, f"{json.dumps(encode(dataclasses.replace(noted, name=name)))}\n", 0o600)
         return True
     except OSError as error:
         raise Forbidden(f"Cannot record in {folder} that domain {name} is to be started again: {error.strerror}.", "Set become: true.") from error
@@ -62,6 +66,21 @@ def forget_note(uuid: str, folder: str = NOTES_FOLDER) -> bool:
         raise Forbidden(f"The note of domain {uuid} in {folder} cannot be removed: {error.strerror}.", "Set become: true.") from error
     sync_folder(folder)
     return True
+
+
+def forget_started(host: Host, folder: str = RUN_FOLDER, notes_folder: str = NOTES_FOLDER) -> None:
+    """Remove the notes of domains that are active on this host. One that is being moved or shut down keeps its note.
+
+    A note that cannot be removed now is left to the next time.
+    """
+    for noted in list_notes(notes_folder)[0]:
+        with contextlib.suppress(KvmfleetError):
+            ownership = Ownership(noted.uuid, prepare_run_folder(folder))
+            try:
+                if host.view_domain(noted.uuid).active:
+                    forget_note(noted.uuid, notes_folder)
+            finally:
+                ownership.release_lock()
 
 
 def is_noted(uuid: str, folder: str = NOTES_FOLDER) -> bool:

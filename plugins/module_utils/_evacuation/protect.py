@@ -14,6 +14,7 @@ import typing as t
 
 from .._boot_guard.install import NOT_HELD, install_guard, is_withdrawn, list_revoking_folders, read_grant
 from .._boot_guard.status import read_guard_state
+from .._domains.starting import forget_started
 from .._facts.identity import read_identity
 from .._facts.mounts import LocalStores
 from .._facts.own_moves import list_remembered
@@ -65,6 +66,7 @@ class _SaveDomains(t.TypedDict):
 
     host_id: t.Optional[str]
     uuids: t.Optional[t.Sequence[str]]
+    forget_started: bool
 
 
 class _InstallGuard(t.TypedDict):
@@ -129,11 +131,14 @@ def report_domains(uri: str, work: _SaveDomains) -> Result:
 
     Beside them C(remembered), what this host remembers of moves.
 
-    :arg work: C(host_id) that this host has to have; C(uuids), the requested domains, null for all.
+    :arg work: C(host_id) that this host has to have; C(uuids), the requested domains, null for all; C(forget_started), whether domains that are active need not
+        be started again by a recovery.
     """
     require_root()
     _check_identity(work["host_id"])
     with _OpenHost(uri) as host:
+        if work.get("forget_started"):
+            forget_started(host)
         return {"changed": False, **encode(_read_domains(host, work["uuids"], read_guard_state().boot)), "remembered": list_remembered()}
 
 

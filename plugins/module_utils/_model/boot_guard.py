@@ -14,7 +14,7 @@ import dataclasses
 import typing as t
 
 from .._dataclass import dataclass
-from .codec import ABSENT, Absent, JsonObject
+from .codec import ABSENT, Absent, JsonObject, Maybe
 
 
 @dataclass(frozen=True)
@@ -102,18 +102,23 @@ class TokenGrant:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
+NOTED_BY_DRAIN = "drain"
+
+
 @dataclass(frozen=True)
 class StartNote:
     """A domain that a drain has shut down, or that a held boot has not started.
 
     :arg why: the reasons, sorted.
     :arg at: when the first reason was noted.
+    :arg boot_id: the boot in which a drain has shut it down last.
     """
 
     uuid: str
     name: t.Optional[str]
     why: t.Tuple[str, ...]
     at: str
+    boot_id: Maybe[str] = ABSENT
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 

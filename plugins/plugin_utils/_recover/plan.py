@@ -16,6 +16,7 @@ from ansible.module_utils.parsing.convert_bool import boolean
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.boot_guard import NOTED_BY_DRAIN
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject, decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, KvmfleetError, NotFound, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
@@ -25,7 +26,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.referenc
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import RAN, EarlierState
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import COMPLETED, DONE, ENABLED, EVACUATION, FENCED
 
-from .._drain.preparation import FactsOf, collect_facts, read_answers, read_unsettled, readable_facts
+from .._drain.preparation import FactsOf, active_uuids, collect_facts, read_answers, read_unsettled, readable_facts
 from .._drain.shares import build_moves
 from .._ledger.documents import Document, DomainEntry, HostEntry
 from .._ledger.host_decisions import check_not_discarded
@@ -61,6 +62,7 @@ def sort_starts(
     records: Iterable[MoveRecord],
     entries: Iterable[HostEntry],
     accepted: Collection[str],
+    boot_id: t.Optional[str] = None,
 ) -> StartPlan:
     """Return the decision about each of the domains.
 
@@ -68,6 +70,7 @@ def sort_starts(
     :arg domains: all domains of the ledger.
     :arg entries: the ledger's hosts. One that is fenced need not answer.
     :arg accepted: silent hosts for which a person confirms that none of these domains runs there.
+    :arg boot_id: the present boot of the host; null if it is not known.
     """
     host_facts = facts[host]
     silent = list_silent_hosts(facts, entries, accepted)
@@ -77,7 +80,8 @@ def sort_starts(
     for noted in to_start:
         if host_facts is None:
             raise InvalidArgument(f"There are no facts of {host}.", "Run kvmfleet.migration.host_facts there first. Nothing was started.")
-        verdict, reason = _judge_start(noted, host, host_facts, facts, by_uuid.get(noted.uuid), held.get(noted.uuid), silent)
+        stopped = _judge_stop(noted, host_facts, boot_id)
+        verdict, reason = stopped or _judge_start(noted, host, host_facts, facts, by_uuid.get(noted.uuid), held.get(noted.uuid), silent)
         result[verdict].append(DomainVerdict(noted.uuid, noted.name or noted.uuid, reason))
     return StartPlan(**{verdict: tuple(domains) for verdict, domains in result.items()}, stayed_off=())
 
@@ -89,6 +93,18 @@ def list_silent_hosts(facts: Facts, entries: Iterable[HostEntry], accepted: Coll
     renamed = {entry.name for entry in entries if entry.host_id in answering}
     unheard = {name for name in [*facts, *states] if not facts.get(name)} - renamed
     return sorted(name for name in unheard if states.get(name) != FENCED and name not in accepted)
+
+
+def _judge_stop(noted: NotedDomain, host_facts: HostFacts, boot_id: t.Optional[str]) -> t.Optional[tuple[str, str]]:
+    """Return the verdict on a domain that somebody has started and stopped since it was noted; None if that is not proved.
+
+    libvirt forgets why a domain is off when its host goes down. In the boot of a drain, it is off because of the drain.
+    """
+    domain = host_facts.find_domain(noted.uuid)
+    if domain is None or domain.active or domain.reason not in domain_states.STOPPED_REASONS:
+        return None
+    is_of_earlier_boot = bool(boot_id and noted.boot_id) and noted.boot_id != boot_id
+    return ("forget", f"It was started and stopped again ({domain.reason}).") if is_of_earlier_boot or NOTED_BY_DRAIN not in noted.why else None
 
 
 def _judge_start(
@@ -294,14 +310,23 @@ def plan_starts(request: RecoverRequest, ledger: Ledger | None) -> StartPlan:
     noted = request.to_start if request.start != NO_START else ()
 
     def sort(wanted: Iterable[NotedDomain]) -> StartPlan:
-        return sort_starts(request.host, wanted, request.facts, domains, unsettled, entries, request.accept_silent)
+        return sort_starts(request.host, wanted, request.facts, domains, unsettled, entries, request.accept_silent, request.boot_id)
 
     with readable_facts():
         find_arrival = _make_arrivals(ledger, next((entry for entry in entries if entry.name == request.name), None))
         found = find_recorded(request.host, request.facts, domains, request.boot_id, find_arrival)
         recorded = [one for one in found if one.uuid not in {domain.uuid for domain in noted}]
         verdicts = sort([one.as_noted for one in recorded if one.is_defined])
-        return with_recorded(sort(noted), verdicts, recorded, request.host, request.start)
+        plan = sort(noted) if request.start != NO_START else _forget_active(request)
+        return with_recorded(plan, verdicts, recorded, request.host, request.start)
+
+
+def _forget_active(request: RecoverRequest) -> StartPlan:
+    """Return a plan that starts nothing, and by which domains that are active are not started by a later recovery either."""
+    host_facts = request.facts[request.host]
+    active = active_uuids(host_facts) if host_facts else set()
+    forget = (DomainVerdict(noted.uuid, noted.name or noted.uuid, "It is active already.") for noted in request.to_start if noted.uuid in active)
+    return StartPlan((), tuple(forget), (), ())
 
 
 def _make_arrivals(ledger: Ledger | None, own: HostEntry | None) -> FindArrival:

@@ -211,9 +211,11 @@ class ProtectSteps:
         host_id = own.host_id if own else None
         protected_host = HostRef(self.name, host_id, own.host_uuid if own else None)
         remembered: list[t.Optional[t.Sequence[JsonObject]]] = []
+        # During a drain, a domain is noted before it is asked to shut down, while it is still active.
+        forgets = not self.check and own is not None and own.state == ENABLED
 
         def ask(uuids: t.Optional[list[str]]) -> SaveAnswer:
-            answer = decode(SaveAnswer, self.phase("save", {"host_id": host_id, "uuids": uuids}))
+            answer = decode(SaveAnswer, self.phase("save", {"host_id": host_id, "uuids": uuids, "forget_started": forgets}))
             remembered.append(answer.remembered or None)
             return answer
 

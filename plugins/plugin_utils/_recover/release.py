@@ -234,11 +234,13 @@ class NotedDomain:
     """A domain that is to be started again, as C(boot_guard) returns it.
 
     :arg why: the reasons.
+    :arg boot_id: the boot in which a drain has shut it down last.
     """
 
     uuid: str
     name: t.Optional[str]
     why: tuple[str, ...]
+    boot_id: Maybe[str] = ABSENT
     extra: JsonObject = field(default_factory=dict)
 
 

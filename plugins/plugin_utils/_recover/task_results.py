@@ -39,7 +39,7 @@ class DomainVerdict:
 class StartPlan:
     """The decision about each domain that is to be started again.
 
-    :arg forget: domains that are elsewhere now.
+    :arg forget: domains that are elsewhere now, or that somebody has started since.
     :arg refuse: domains that may be elsewhere.
     :arg stayed_off: domains that ran before the host went down and that nothing starts, with what to do.
     """

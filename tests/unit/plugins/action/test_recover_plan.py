@@ -192,6 +192,23 @@ def test_a_guest_that_ran_before_the_host_went_down_is_named_or_started(node: No
     assert done["stayed_off"] == []
 
 
+def test_a_guest_that_is_active_is_noted_no_longer_although_nothing_is_started(node: Node) -> None:
+    node.ledger()
+    node.facts["kvm1"] = known("kvm1", guest("web1"), guest("off1", active=False))
+    done = node.task("start", start="none", to_start=[noted("web1", "drain"), noted("off1", "drain")])
+    assert [(entry["name"], entry["reason"]) for entry in done["forget"]] == [("web1", "It is active already.")]
+    assert (done["start"], done["refuse"], done["stayed_off"]) == ([], [], [])
+
+
+def test_a_guest_that_was_switched_off_in_this_boot_is_not_started_again(node: Node) -> None:
+    node.ledger()
+    node.facts["kvm1"] = known("kvm1", {**guest("web1", active=False), "reason": "shutdown"})
+    drained = {**noted("web1", "drain"), "boot_id": "boot A"}
+    for boot_id, verdict in (("boot A", "start"), ("boot B", "forget")):
+        done = node.task("start", to_start=[drained], _work={"boot_id": boot_id})
+        assert {name: [entry["name"] for entry in done[name]] for name in ("start", "forget", "refuse") if done[name]} == {verdict: ["web1"]}
+
+
 def test_a_recorded_guest_that_may_run_elsewhere_is_never_started(node: Node) -> None:
     ledger = node.ledger(protected={"at": "then"})
     for name in ("there1", "busy1", "web1"):

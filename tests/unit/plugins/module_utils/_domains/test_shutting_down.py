@@ -15,8 +15,10 @@ import pytest
 from ansible_collections.kvmfleet.migration.plugins.module_utils import _module
 from ansible_collections.kvmfleet.migration.plugins.module_utils._domains import shutting_down
 from ansible_collections.kvmfleet.migration.plugins.module_utils._domains.shutting_down import DomainShutdown, shutdown_of
+from ansible_collections.kvmfleet.migration.plugins.module_utils._domains.starting import list_notes
 from ansible_collections.kvmfleet.migration.plugins.module_utils._live_watchers import identify_watcher
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import boot_moment
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import (
     Forbidden,
@@ -231,3 +233,10 @@ def test_a_shutdown_is_noted_before_the_guest_is_asked(fleet: FakeFleet, tmp_pat
     shutdown(fleet, PoliteHost(fleet, press), tmp_path).carry_out()
     assert noted[0]
     assert read_own_act(UUID, str(tmp_path)) == noted[0]
+
+
+def test_a_guest_that_is_to_be_started_again_is_noted_with_the_boot_of_its_shutdown(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    host, notes = PoliteHost(fleet, enter_shut_off(fleet.guest())), str(tmp_path / "notes")
+    DomainShutdown(host, host.find_domain(uuid=UUID), 180, str(tmp_path), fleet.clock, fleet.clock.sleep, start_again=True, notes_folder=notes).carry_out()
+    (note,), _damaged = list_notes(notes)
+    assert (note.name, note.why, note.boot_id) == ("web1", ("drain",), boot_moment().boot_id)

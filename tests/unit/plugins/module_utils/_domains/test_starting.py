@@ -14,9 +14,10 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils import _module
 from ansible_collections.kvmfleet.migration.plugins.module_utils._domains import starting
-from ansible_collections.kvmfleet.migration.plugins.module_utils._domains.starting import NOTED_BY_DRAIN, DomainStart, is_noted, note_start, start_of
+from ansible_collections.kvmfleet.migration.plugins.module_utils._domains.starting import DomainStart, is_noted, note_start, start_of
 from ansible_collections.kvmfleet.migration.plugins.module_utils._live_watchers import identify_watcher
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.boot_guard import NOTED_BY_DRAIN
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import (
     Forbidden,

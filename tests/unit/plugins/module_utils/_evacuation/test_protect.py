@@ -238,3 +238,11 @@ def test_every_phase_without_root_is_forbidden(fleet: FakeFleet, monkeypatch: py
     monkeypatch.setattr(_module.os, "geteuid", lambda: 1000)
     with pytest.raises(Forbidden, match="become"):
         protect.PHASES[phase](LOCAL_URI, {})
+
+
+@pytest.mark.parametrize("work", [{}, {"forget_started": False}, {"forget_started": True}])
+def test_notes_of_starts_are_given_up_only_on_request(fleet: FakeFleet, monkeypatch: pytest.MonkeyPatch, work: Json) -> None:
+    asked: t.List[str] = []
+    monkeypatch.setattr(protect, "forget_started", lambda host: asked.append(host.uri))
+    save(**work)
+    assert asked == ([LOCAL_URI] if work.get("forget_started") else [])

@@ -30,10 +30,13 @@ def verdict(
     records: t.Sequence[MoveRecord] = (),
     kvm2: str = "enabled",
     accepted: t.Sequence[str] = (),
+    note: t.Mapping[str, t.Any] = {},
+    boot_id: str | None = None,
 ) -> tuple[str, str]:
     known = {"kvm1": facts("kvm1", *here), "kvm2": {} if there is None else facts("kvm2", *there)}
     entries = [host_entry(host("kvm1")), host_entry(host("kvm2", kvm2))]
-    result = sort_starts("kvm1", [decode(NotedDomain, noted("web1"))], known, map(domain_entry, documents), records, entries, accepted)
+    wanted = [decode(NotedDomain, {**noted("web1"), **note})]
+    result = sort_starts("kvm1", wanted, known, map(domain_entry, documents), records, entries, accepted, boot_id)
     found = [(kind, entry.reason) for kind, entries in vars(result).items() for entry in entries]
     assert len(found) == 1
     return found[0]
@@ -62,6 +65,30 @@ def verdict(
 def test_a_domain_is_started_only_if_it_cannot_be_on_another_host(arguments: dict[str, t.Any], kind: str, why: str) -> None:
     found, reason = verdict(**arguments)
     assert (found, why in reason) == (kind, True), reason
+
+
+def by_drain(boot_id: str | None) -> dict[str, t.Any]:
+    return {"why": ["autostart", "drain"], **({"boot_id": boot_id} if boot_id else {})}
+
+
+@pytest.mark.parametrize(
+    ("reason", "note", "boot_id", "kind"),
+    [
+        ("shutdown", {"why": ["autostart"]}, "boot B", "forget"),
+        ("destroyed", {"why": ["libvirt-guests"]}, None, "forget"),
+        ("unknown", {"why": ["autostart"]}, "boot B", "start"),
+        ("crashed", {"why": ["autostart"]}, "boot B", "start"),
+        ("shutdown", by_drain("boot B"), "boot B", "start"),
+        ("shutdown", by_drain("boot A"), "boot B", "forget"),
+        ("unknown", by_drain("boot A"), "boot B", "start"),
+        ("shutdown", by_drain("boot A"), None, "start"),
+        ("shutdown", by_drain(None), "boot B", "start"),
+    ],
+)
+def test_a_guest_that_was_switched_off_since_it_was_noted_stays_off(reason: str, note: dict[str, t.Any], boot_id: str | None, kind: str) -> None:
+    """A drain switches a guest off, too: in the boot of the drain, libvirt's reason does not tell who has done it."""
+    found, why = verdict(here=({**WEB, "state": "shut off", "reason": reason},), note=note, boot_id=boot_id)
+    assert (found, f"It was started and stopped again ({reason})" in why) == (kind, kind == "forget"), why
 
 
 def test_a_host_known_only_to_the_ledger_is_silent_unless_it_was_renamed() -> None:

@@ -499,3 +499,14 @@ def test_an_entry_of_another_host_with_the_same_name_is_a_conflict(ledger: FileL
     ledger.put_host(host_entry({"name": "kvm1", "host_id": OTHER, "host_uuid": None, "state": "enabled", "reason": None}), None)
     with pytest.raises(Conflict, match="identity"):
         steps.leave_tokens({})
+
+
+@pytest.mark.parametrize(("state", "check", "forgets"), [("enabled", False, True), ("enabled", True, False), ("maintenance", False, False)])
+def test_notes_of_starts_are_given_up_only_on_hosts_in_service(ledger: FileLedger, host: Host, state: str, check: bool, forgets: bool) -> None:
+    """In a drain, an active domain may have been noted because it is about to be shut down."""
+    steps_of(ledger, host).leave_tokens({})
+    found = ledger.find_host(name="kvm1")
+    assert found
+    ledger.put_host(dataclasses.replace(found.host, state=state), found.version)
+    steps_of(ledger, host, check).save_domains()
+    assert [work["forget_started"] for phase, work in host.asked if phase == "save"] == [forgets]
