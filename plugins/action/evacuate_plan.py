@@ -116,15 +116,13 @@ class ActionModule(EvacuationAction):
         return renewals, ids[0] if ids else ""
 
     def _list_survivors(self, request: EvacuationRequest, task_vars: Result) -> JsonObject:
-        """Return the hosts that share the work, and warn of those that answered and do not."""
+        """Return the hosts that share the work, and warn of those that answered and do not. Or have the role ask some of them again first."""
         found = request.find_survivors(self.settings(task_vars).facts)
+        result: JsonObject = {"changed": False, "survivors": list(found.hosts), "excluded": {**found.earlier, **found.excluded}}
+        if found.ask_again:
+            return {**result, "_ask_again": list(found.ask_again)}
         warnings = found.list_warnings(request.source)
-        return {
-            "changed": False,
-            "survivors": list(found.hosts),
-            "excluded": {**found.earlier, **found.excluded},
-            **({"warnings": warnings} if warnings else {}),
-        }
+        return {**result, "warnings": warnings} if warnings else result
 
     def _take_evidence(self, run: Evacuation, task: EvacuationTask, request: EvacuationRequest) -> JsonObject:
         """Collect the evidence, and make the plan unless the survivors have to be asked again first. A host is fenced only if that is necessary."""

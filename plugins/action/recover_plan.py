@@ -59,9 +59,12 @@ class ActionModule(FleetAction):
         return {"changed": False, **encode(plan_return(request, can_check))}
 
     def _check_host(self, request: RecoverRequest, ledger: Ledger | None) -> JsonObject:
-        """Keep in the ledger which domains were displaced from the host, and refuse it if a domain or image is in use twice, or the user is not root there."""
+        """Keep in the ledger which domains were displaced from the host, and refuse it if a domain or image is in use twice, or the user is not root there.
+
+        If hosts contradict each other, have the role ask them again first.
+        """
         check_rights([request.host], request.facts)
         known, entry = find_host(request, ledger)
         away = keep_origins(known, entry.host, write=not self._task.check_mode)
-        check_nothing_twice(request)
-        return {**encode(away), "is_protected": bool(entry.host.protected)}
+        ask_again = check_nothing_twice(request)
+        return {**encode(away), "is_protected": bool(entry.host.protected), **({"_ask_again": list(ask_again)} if ask_again else {})}

@@ -106,6 +106,7 @@ class EvacuationWork:
     :arg excluded: hosts that an earlier step has excluded, with the reason.
     :arg twice: two variables that both name domains.
     :arg first_round: what the step C(query) has returned, see L(FirstRound).
+    :arg may_ask_again: whether hosts that contradict each other can be asked again.
     """
 
     play: Maybe[tuple[str, ...]] = ABSENT
@@ -115,6 +116,7 @@ class EvacuationWork:
     excluded: Maybe[Mapping[str, str]] = ABSENT
     twice: Maybe[tuple[str, ...]] = ABSENT
     first_round: Maybe[JsonObject] = ABSENT
+    may_ask_again: Maybe[bool] = ABSENT
     extra: JsonObject = field(default_factory=dict)
 
 

@@ -16,7 +16,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, InvalidArgument, Unreachable, Unsafe
 
 from .._drain.preparation import FactsOf, readable_facts
-from .._observe.fleet_scan import scan_fleet
+from .._observe.fleet_scan import list_contradicting, scan_fleet
 from .._settings.variables import read_facts
 from .fleet_answers import FirstRound
 from .job import AskedHost, EvacuationTask, EvacuationWork
@@ -27,11 +27,15 @@ NOT_ROOT = "the user is not root there, and only root can start domains"
 
 @dataclass(frozen=True)
 class Survivors:
-    """The hosts of a play that share the work, and those that answered and were excluded, with the reason: now, and earlier."""
+    """The hosts of a play that share the work, and those that answered and were excluded, with the reason: now, and earlier.
+
+    :arg ask_again: hosts that contradict each other, and that have to be asked again before any of this counts.
+    """
 
     hosts: tuple[str, ...]
     excluded: Mapping[str, str]
     earlier: Mapping[str, str]
+    ask_again: tuple[str, ...] = ()
 
     def list_warnings(self, source: str) -> list[str]:
         """Return a warning of each host that was excluded now."""
@@ -54,6 +58,7 @@ class EvacuationRequest:
     :arg excluded: hosts that were excluded earlier, with the reason.
     :arg twice: two variables that both name domains; empty if only one does.
     :arg first_round: what the source and the fleet have answered while the facts of the survivors were gathered; None for a step that has to ask itself.
+    :arg may_ask_again: whether hosts that contradict each other can be asked again.
     """
 
     source: str
@@ -70,6 +75,7 @@ class EvacuationRequest:
     excluded: Mapping[str, str] = field(default_factory=dict)
     twice: tuple[str, ...] = ()
     first_round: FirstRound | None = None
+    may_ask_again: bool = False
 
     @classmethod
     def from_task(cls, task: EvacuationTask) -> EvacuationRequest:
@@ -89,6 +95,7 @@ class EvacuationRequest:
             force=task.force,
             excluded=work.excluded or {},
             twice=work.twice or (),
+            may_ask_again=bool(work.may_ask_again),
             # What was asked before tasks of the user have fenced the source shows nothing afterwards.
             first_round=decode(FirstRound, work.first_round) if work.first_round and (not work.fence_tasks or task.step == EVACUATE_ASSESS) else None,
         )
@@ -128,7 +135,8 @@ class EvacuationRequest:
     def find_survivors(self, facts_of: FactsOf) -> Survivors:
         """Return the hosts of the play that answered to root, which share the work, and those that answered to another user.
 
-        Raises L(Unreachable) if none answered, L(Forbidden) if none did to root, L(Unsafe) if a domain or an image is in use twice on them.
+        Raises L(Unreachable) if none answered, L(Forbidden) if none did to root, L(Unsafe) if a domain or an image is in use twice on them and they cannot be
+        asked again.
         """
         asked = self.asked or {}
         found = [host for host in self.play if (answer := asked.get(host)) and answer.ansible_facts is not ABSENT]
@@ -138,12 +146,12 @@ class EvacuationRequest:
             known = {host: read_facts(facts) for host in found if (facts := facts_of(host))}
             able = [host for host in found if host not in known or known[host].is_read_by_root]
             findings = scan_fleet(known).findings
-        if findings:
+        if findings and not self.may_ask_again:
             raise Unsafe(" ".join(one.msg for one in findings), _NOTHING_STARTED)
         if not able:
             raise Forbidden(f"The user is root on none of {', '.join(found)}, and only root can start domains.", f"Set become: true. {_NOTHING_STARTED}")
         earlier = {host: why for host, why in self.excluded.items() if host not in self.play}
-        return Survivors(tuple(able), {host: NOT_ROOT for host in found if host not in able}, earlier)
+        return Survivors(tuple(able), {host: NOT_ROOT for host in found if host not in able}, earlier, list_contradicting(findings))
 
     @property
     def must_assess_first(self) -> bool:

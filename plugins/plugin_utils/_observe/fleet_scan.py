@@ -92,6 +92,11 @@ def scan_fleet(facts: Mapping[str, HostFacts | None]) -> FleetScan:
     return FleetScan(findings, tuple(sorted(host for host, known in facts.items() if known is None)))
 
 
+def list_contradicting(findings: Iterable[FleetFinding]) -> tuple[str, ...]:
+    """Return the hosts whose facts have to be gathered again before the findings are believed: facts are of different moments, and a domain may have moved."""
+    return tuple(dict.fromkeys(host for finding in findings for host in finding.hosts))
+
+
 def _running_domains(facts: Mapping[str, HostFacts | None]) -> Iterable[RunningDomain]:
     seen: list[HostRef] = []
     for host, known in sorted(facts.items()):

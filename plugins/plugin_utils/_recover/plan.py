@@ -32,7 +32,7 @@ from .._ledger.documents import Document, DomainEntry, HostEntry
 from .._ledger.host_decisions import check_not_discarded
 from .._ledger.host_entries import list_entries
 from .._ledger.ledger import Ledger
-from .._observe.fleet_scan import scan_fleet
+from .._observe.fleet_scan import list_contradicting, scan_fleet
 from .._settings.variables import read_facts
 from .release import DisplacedDomain, NotedDomain
 from .task_results import DomainVerdict, MoveBack, RecoverTask, RecoverWork, ReturnPlan, StartPlan
@@ -248,6 +248,7 @@ class RecoverRequest:
     :arg state: the state of the host in the ledger, in check mode as predicted.
     :arg start: which domains are started.
     :arg boot_id: the present boot of the host; null if it is not known.
+    :arg may_ask_again: whether hosts that contradict each other can be asked again.
     """
 
     host: str
@@ -260,6 +261,7 @@ class RecoverRequest:
     state: str = ENABLED
     start: str = AUTOSTART
     boot_id: str | None = None
+    may_ask_again: bool = False
 
     @classmethod
     def from_task(cls, host: str, task: RecoverTask, facts_of: FactsOf) -> RecoverRequest:
@@ -278,6 +280,7 @@ class RecoverRequest:
             state=work.state or ENABLED,
             start=read_start_mode(task.start),
             boot_id=work.boot_id or None,
+            may_ask_again=bool(work.may_ask_again),
         )
 
 
@@ -293,14 +296,15 @@ def find_host(request: RecoverRequest, ledger: Ledger | None) -> tuple[Ledger, D
     return ledger, found
 
 
-def check_nothing_twice(request: RecoverRequest) -> None:
-    """Raise L(Unsafe) if a domain or an image of this host is in use twice."""
+def check_nothing_twice(request: RecoverRequest) -> tuple[str, ...]:
+    """Return the hosts by whose facts a domain or an image of this host is in use twice, to be asked again. Raises L(Unsafe) if they cannot be."""
     with readable_facts():
         facts = request.facts[request.host]
         defined = {domain.uuid for domain in facts.domains or ()} if facts else set()
         findings = [one for one in scan_fleet(request.facts).findings if request.host in one.hosts or one.domains[0] in defined]
-    if findings:
+    if findings and not request.may_ask_again:
         raise Unsafe(" ".join(one.msg for one in findings), f"Nothing was cleaned, released or started on {request.host}.")
+    return list_contradicting(findings)
 
 
 def plan_starts(request: RecoverRequest, ledger: Ledger | None) -> StartPlan:

@@ -84,11 +84,13 @@ class RecoverWork:
     :arg asked: the results of the loop that gathered facts of hosts.
     :arg state: of the host in the ledger, in check mode as predicted.
     :arg boot_id: its present boot.
+    :arg may_ask_again: whether hosts that contradict each other can be asked again.
     """
 
     asked: Maybe[tuple[HostQuery, ...]] = ABSENT
     state: Maybe[str] = ABSENT
     boot_id: Maybe[str] = ABSENT
+    may_ask_again: Maybe[bool] = ABSENT
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,11 @@ def guest(name: str, active: bool = True, path: str = "") -> Body:
     return f.domain(name, uuid=uid(name), active=active, state="running" if active else "shut off", disks=disks)
 
 
+def answered(name: str, *domains: Body) -> Body:
+    """Return what the role's loop over the fleet has of a host."""
+    return {"item": name, "ansible_facts": {"kvmfleet_host": known(name, *domains)}}
+
+
 class Node:
     """A control node that knows the facts of three hosts; the task runs on kvm1, which was drained."""
 
@@ -100,6 +105,18 @@ def test_a_host_that_the_ledger_does_not_know_is_refused(node: Node) -> None:
     node.ledger(host_id=None)
     node.refused(NotFound, words, "check")
     node.refused(NotFound, words, "bring_home")
+
+
+def test_hosts_that_contradict_each_other_are_named_to_be_asked_again(node: Node) -> None:
+    """A domain that moved between two answers is active in both."""
+    node.ledger()
+    first: Body = {"asked": [answered("kvm2", guest("web1")), answered("kvm1", guest("web1"))]}
+    done = node.task("check", _work={**first, "may_ask_again": True})
+    assert (done["_ask_again"], done["displaced"], done["is_protected"]) == (["kvm1", "kvm2"], [], False)
+    node.refused(Unsafe, r"web1 .*active on kvm1 and kvm2", "check", _work=first)
+    second = {"asked": [*first["asked"], answered("kvm1", guest("web1")), answered("kvm2")]}
+    assert "_ask_again" not in node.task("check", _work={**second, "may_ask_again": True})
+    assert "_ask_again" not in node.task("check", _work=second)
 
 
 def test_a_host_that_was_discarded_is_refused(node: Node) -> None:

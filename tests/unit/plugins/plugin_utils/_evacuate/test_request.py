@@ -130,6 +130,15 @@ def test_a_domain_that_runs_twice_on_survivors_is_unsafe() -> None:
     assert request(asked(kvm2=facts["kvm2"], kvm3=None)).find_survivors(facts.get).hosts == ("kvm2",)
 
 
+def test_survivors_that_contradict_each_other_are_named_to_be_asked_again() -> None:
+    """A domain that moved between two answers is active in both."""
+    facts: Body = {name: f.host(name, domains=[f.domain("web1")]) for name in PLAY}
+    found = request({**asked(**facts), "may_ask_again": True}).find_survivors(facts.get)
+    assert (found.hosts, found.ask_again) == (tuple(PLAY), tuple(PLAY))
+    facts["kvm2"] = f.host("kvm2")
+    assert request({**asked(**facts), "may_ask_again": True}).find_survivors(facts.get).ask_again == ()
+
+
 def test_facts_of_an_unexpected_form_are_refused() -> None:
     with pytest.raises(InvalidArgument, match="expected form"):
         request(asked(kvm2=f.host("kvm2"))).find_survivors(lambda dummy: {"domains": 5})
