@@ -122,6 +122,19 @@ def test_a_foreign_job_is_forced(lab: Lab, control: Session, endless: str, forei
 
 
 @pytest.mark.long
+def test_the_pause_of_a_foreign_job_ends_without_the_task_that_began_it(lab: Lab, control: Session, endless: str, foreign: subprocess.Popen[str]) -> None:
+    """The last pages take longer than the task waits, because the task keeps a cap."""
+    forced = control.force(endless, bandwidth_mib=2, wait_seconds=20)
+    assert (forced.code, forced.refused()) == (2, "timed_out"), forced.text
+    assert "paused" in forced.msg
+    assert lab.places(endless)[1] == "paused"
+    foreign.communicate(timeout=LIMIT_SECONDS)
+    assert foreign.returncode == 0
+    assert lab.places(endless) == {2: "running"}
+    assert lab.check(endless)["intact"]
+
+
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("policy", "rung", "why"),
     [
