@@ -102,11 +102,36 @@ def link_unit(path: str, unit: str) -> None:
     sync_folder(os.path.dirname(path))
 
 
-def start_unit(unit: str, is_changed: bool, state: str) -> None:
-    """Start a unit, or start it anew if its files have changed. Raises L(Internal), see L(run_systemctl)."""
+def restart_note(unit: str) -> str:
+    """Return the path below the root of a file that is there from before the files of a unit change until the unit was started anew, or until the next boot."""
+    return f"run/kvmfleet/{unit}.changed"
+
+
+def note_restart(unit: str, root: str) -> None:
+    """Note that the unit has to be started anew, also by another task if this one dies."""
+    path = os.path.join(root, restart_note(unit))
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    with open(path, "wb"):
+        pass
+
+
+def is_restart_noted(unit: str, root: str) -> bool:
+    """Whether files of the unit have changed since it was started."""
+    return os.path.lexists(os.path.join(root, restart_note(unit)))
+
+
+def forget_restart(unit: str, root: str) -> None:
+    """Forget it, after the unit was started anew."""
+    delete_files(root, [restart_note(unit)])
+
+
+def start_unit(unit: str, root: str, state: str) -> None:
+    """Start a unit, or start it anew if L(note_restart) was called since. Raises L(Internal), see L(run_systemctl)."""
+    is_changed = is_restart_noted(unit, root)
     if is_changed:
         run_systemctl("daemon-reload", state=state)
     run_systemctl("restart" if is_changed else "start", unit, state=state)
+    forget_restart(unit, root)
 
 
 def delete_files(root: str, paths: t.Iterable[str]) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import subprocess
 import typing as t
 
 from .._archive import build_archive
@@ -27,10 +26,14 @@ from .._systemd import (
     has_content,
     install_file,
     is_linked,
+    is_restart_noted,
     is_systemd_running,
     link_unit,
+    note_restart,
+    restart_note,
     run_systemctl,
     start_unit,
+    try_program,
 )
 from .config import CONFIG_FILE, LeaseConfig
 from .program import run_lease
@@ -45,9 +48,9 @@ TLS_FILES = {"ca_file": "etc/kvmfleet/lease-ca.pem", "cert_file": "etc/kvmfleet/
 _CONFIG = CONFIG_FILE.lstrip("/")
 _STATE = STATE_FILE.lstrip("/")
 _MODE, _SECRET = 0o644, 0o600
-_RUN_SECONDS = 60
 
 NOT_RUN = "systemd does not run this host: the service of the lease is installed, but nothing runs it."
+_UNTRIED = ("The program of the lease cannot be tried on this host", "The service was not changed.")
 _UNWRITTEN = ("The service of the lease of this host cannot be written", "It may be installed in part.")
 _NOT_STARTED = "The files of the service are in place, but systemd does not run it: this host has no lease."
 _NOT_STOPPED = "Its files are still in place, and it may still renew the lease."
@@ -61,16 +64,23 @@ def install_lease(config: LeaseConfig, tls: t.Mapping[str, str], least_count: in
     :arg least_count: the number of the last renewal in etcd; used if the host has lost its own count.
     :raises Internal: the host cannot run the program; then nothing has changed that runs it.
     """
-    contents = _list_contents(choose_interpreter(), _name_files(config, tls), tls)
+    interpreter = choose_interpreter()
+    contents = _list_contents(interpreter, _name_files(config, tls), tls)
     changes = [path for path, (content, mode) in contents.items() if not has_content(os.path.join(root, path), content, mode)]
     surplus = [path for name, path in TLS_FILES.items() if name not in tls and os.path.lexists(os.path.join(root, path))]
     is_on, is_counted = is_linked(os.path.join(root, WANTS_LINK), SERVICE), _is_count_known(root)
+    is_pending = is_restart_noted(SERVICE, root)
     if not check_mode:
+        if root == "/" and (changes or surplus or is_pending or not is_on):
+            attempt_write(lambda: _require_runnable(interpreter, contents[PROGRAM_FILE][0]), *_UNTRIED)
+        if is_systemd_running(root) and (changes or surplus):
+            attempt_write(lambda: note_restart(SERVICE, root), *_UNWRITTEN)
         to_write, new_count = {path: contents[path] for path in changes}, None if is_counted else least_count
         attempt_write(lambda: _write_files(root, to_write, surplus, is_on, new_count), *_UNWRITTEN)
         if is_systemd_running(root):
-            start_unit(SERVICE, bool(changes or surplus), _NOT_STARTED)
+            start_unit(SERVICE, root, _NOT_STARTED)
     files = [*changes, *surplus, *([] if is_on else [WANTS_LINK]), *([] if is_counted else [COUNT_FILE.lstrip("/")])]
+    files += [restart_note(SERVICE)] if is_pending else []
     return UnitChange(tuple(f"/{path}" for path in files), is_systemd_running(root))
 
 
@@ -147,17 +157,14 @@ def _write_files(root: str, contents: t.Mapping[str, t.Tuple[Content, int]], sur
         install_file(os.path.join(root, COUNT_FILE.lstrip("/")), f"{least_count}\n", _MODE)
     for path, (content, mode) in contents.items():
         install_file(os.path.join(root, path), content, mode)
-        if path == PROGRAM_FILE and root == "/":
-            _require_runnable()
     delete_files(root, surplus)
     if not is_on:
         link_unit(os.path.join(root, WANTS_LINK), SERVICE)
 
 
-def _require_runnable() -> None:
+def _require_runnable(interpreter: str, archive: Content) -> None:
     """Prove that the host can run the program, before anything depends on it; it ends with its usage."""
-    command = [choose_interpreter(), "-I", f"/{PROGRAM_FILE}"]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=_RUN_SECONDS)
-    output = done.stderr.decode(errors="replace").strip()
+    output = try_program(interpreter, archive).stderr.decode(errors="replace").strip()
     if not output.startswith("usage: "):
-        raise Internal(f"The program of the lease does not run on this host: {output} The service is not installed.", "Repair this and run the task again.")
+        why = output.rstrip(".")
+        raise Internal(f"The program of the lease does not run on this host: {why}. The service was not changed.", "Repair this and run the task again.")

@@ -23,8 +23,11 @@ from .._systemd import (
     has_content,
     install_file,
     is_linked,
+    is_restart_noted,
     is_systemd_running,
     link_unit,
+    note_restart,
+    restart_note,
     run_systemctl,
     start_unit,
     try_program,
@@ -54,13 +57,15 @@ def install_timer(seconds: int, root: str = "/", check_mode: bool = False) -> Un
     contents = _list_contents(interpreter, seconds)
     changes = [path for path, content in contents.items() if not has_content(os.path.join(root, path), content, _MODE)]
     is_on = is_linked(os.path.join(root, WANTS_LINK), TIMER)
-    files = [*changes, *([] if is_on else [WANTS_LINK])]
+    files = [*changes, *([] if is_on else [WANTS_LINK]), *([restart_note(TIMER)] if is_restart_noted(TIMER, root) else [])]
     if not check_mode:
         if files and root == "/":
             attempt_write(lambda: _require_runnable(interpreter, contents[PROGRAM_FILE]), *_UNTRIED)
+        if is_systemd_running(root) and changes:
+            attempt_write(lambda: note_restart(TIMER, root), *_UNWRITTEN)
         attempt_write(lambda: _write_files(root, {path: contents[path] for path in changes}, is_on), *_UNWRITTEN)
         if is_systemd_running(root):
-            start_unit(TIMER, bool(changes), _NOT_STARTED)
+            start_unit(TIMER, root, _NOT_STARTED)
     return UnitChange(tuple(f"/{path}" for path in files), is_systemd_running(root))
 
 

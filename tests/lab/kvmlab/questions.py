@@ -55,8 +55,12 @@ def remove(connection: libvirt.virConnect, name: str) -> None:
     domain = connection.lookupByName(name)
     with contextlib.suppress(libvirt.libvirtError):
         domain.destroy()
-    what_remains = libvirt.VIR_DOMAIN_UNDEFINE_NVRAM | libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE | libvirt.VIR_DOMAIN_UNDEFINE_CHECKPOINTS_METADATA
-    domain.undefineFlags(what_remains)
+    domain.undefineFlags(
+        libvirt.VIR_DOMAIN_UNDEFINE_NVRAM
+        | libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE
+        | libvirt.VIR_DOMAIN_UNDEFINE_CHECKPOINTS_METADATA
+        | libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
+    )
 
 
 def has_job(connection: libvirt.virConnect, name: str) -> bool:

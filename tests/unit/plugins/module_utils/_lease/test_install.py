@@ -18,6 +18,7 @@ import zipfile
 
 import pytest
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils import _systemd
 from ansible_collections.kvmfleet.migration.plugins.module_utils._archive import build_archive
 from ansible_collections.kvmfleet.migration.plugins.module_utils._lease import install as m
 from ansible_collections.kvmfleet.migration.plugins.module_utils._lease.program import run_lease
@@ -45,6 +46,47 @@ def test_a_second_installation_changes_nothing(tmp_path: pathlib.Path) -> None:
     assert install(tmp_path) == tree(tmp_path) == INSTALLED | {COUNT}
     assert install(tmp_path) == set()
     assert os.readlink(tmp_path / m.WANTS_LINK) == f"/{m.UNIT_FILE}"
+
+
+def test_a_service_whose_task_died_after_its_files_had_changed_is_started_anew(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would keep its old password, which may be withdrawn later."""
+    calls: t.List[str] = []
+
+    def systemctl(*words: str, state: str) -> None:
+        calls.append(words[0])
+        if len(calls) == 3:
+            raise Internal(f"failed. {state}")
+
+    monkeypatch.setattr(m, "is_systemd_running", lambda _root: True)
+    monkeypatch.setattr(_systemd, "run_systemctl", systemctl)
+    install(tmp_path)
+    with pytest.raises(Internal, match="in place"):
+        install(tmp_path, password="another")
+    assert install(tmp_path, password="another") == {_systemd.restart_note(m.SERVICE)}
+    assert install(tmp_path, password="another") == set()
+    assert calls == ["daemon-reload", "restart", "daemon-reload", "daemon-reload", "restart", "start"]
+
+
+def test_a_program_that_does_not_run_is_not_installed_also_by_the_next_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of the real root is written."""
+    answers = iter([b"no ssl\n", b"no ssl\n", b"usage: lease\n"])
+    files: t.Dict[str, t.Any] = {}
+    for name, instead in (
+        ("try_program", lambda _interpreter, _content: subprocess.CompletedProcess([], 2, b"", next(answers))),
+        ("is_systemd_running", lambda _root: False),
+        ("has_content", lambda path, content, _mode: files.get(path) == content),
+        ("is_linked", lambda path, unit: files.get(path) == unit),
+        ("is_restart_noted", lambda _unit, _root: False),
+        ("install_file", lambda path, content, _mode: files.update({path: content})),
+        ("link_unit", lambda path, unit: files.update({path: unit})),
+    ):
+        monkeypatch.setattr(m, name, instead)
+    for _try in range(2):
+        with pytest.raises(Internal, match=r"does not run on this host: no ssl\. The service was not changed"):
+            m.install_lease(make_config(), TLS)
+    assert files == {}
+    m.install_lease(make_config(), TLS)
+    assert files.keys() >= {f"/{path}" for path in INSTALLED}
 
 
 def test_secrets_are_for_root_only_and_the_files_are_named(tmp_path: pathlib.Path) -> None:

@@ -19,7 +19,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._lease.state im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._lease.watchdog_install import WatchdogOptions
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import BootMoment, boot_moment
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidState, KvmfleetError, NotSupported
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Internal, InvalidState, KvmfleetError, NotSupported
 
 PROGRAM = "usr/local/lib/kvmfleet/kvmfleet-lease.pyz"
 FILES = (*watchdog.MASKED_UNITS, watchdog.TEST_FILE, watchdog.CONFIG_FILE, watchdog_install.UNIT_FILE, watchdog_install.WANTS_LINK)
@@ -160,6 +160,22 @@ def test_an_unbound_host_has_nothing_left(tree: Tree) -> None:
     assert set(tree.unbind().files) == {f"/{name}" for name in FILES}
     assert tree.list_there() == []
     assert tree.unbind().files == ()
+
+
+def test_a_daemon_whose_task_died_after_its_files_had_changed_is_started_anew(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    anew: list[bool] = []
+
+    def start(_root: str, _device: str, is_changed: bool, _is_masked_now: bool) -> None:
+        anew.append(is_changed)
+        if len(anew) == 1:
+            raise Internal("systemctl did not answer.")
+
+    monkeypatch.setattr(watchdog_install, "is_systemd_running", lambda _root: True)
+    monkeypatch.setattr(watchdog_install, "_start_daemon", start)
+    with pytest.raises(Internal):
+        tree.install()
+    assert [bool(tree.install()), bool(tree.install())] == [True, False]
+    assert anew == [True, True, False]
 
 
 def test_masks_of_a_person_stay(tree: Tree) -> None:

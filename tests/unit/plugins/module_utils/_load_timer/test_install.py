@@ -96,6 +96,23 @@ def test_systemd_starts_the_timer_also_if_an_earlier_task_died_before_it(tmp_pat
     assert systemd.calls == [("daemon-reload",), ("restart", m.TIMER), ("start", m.TIMER)]
 
 
+def test_a_timer_whose_task_died_after_its_files_had_changed_is_started_anew(tmp_path: pathlib.Path, systemd: Systemd, monkeypatch: pytest.MonkeyPatch) -> None:
+    m.install_timer(300, str(tmp_path))
+
+    def refuse(*arguments: str, state: str) -> None:
+        raise Internal(f"failed. {state}")
+
+    with monkeypatch.context() as context:
+        context.setattr(_systemd, "run_systemctl", refuse)
+        with pytest.raises(Internal, match="in place"):
+            m.install_timer(60, str(tmp_path))
+    systemd.calls.clear()
+    assert m.install_timer(60, str(tmp_path), check_mode=True).files == m.install_timer(60, str(tmp_path)).files != ()
+    assert systemd.calls == [("daemon-reload",), ("restart", m.TIMER)]
+    assert m.install_timer(60, str(tmp_path)).files == ()
+    assert tree(tmp_path) == ALL
+
+
 def test_systemd_stops_the_timer_before_its_files_are_gone(tmp_path: pathlib.Path, systemd: Systemd) -> None:
     m.install_timer(300, str(tmp_path))
     systemd.calls.clear()
