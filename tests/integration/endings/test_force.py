@@ -122,16 +122,17 @@ def test_a_foreign_job_is_forced(lab: Lab, control: Session, endless: str, forei
 
 
 @pytest.mark.long
-def test_the_pause_of_a_foreign_job_ends_without_the_task_that_began_it(lab: Lab, control: Session, endless: str, foreign: subprocess.Popen[str]) -> None:
-    """The last pages take longer than the task waits, because the task keeps a cap."""
-    forced = control.force(endless, bandwidth_mib=2, wait_seconds=20)
-    assert (forced.code, forced.refused()) == (2, "timed_out"), forced.text
-    assert "paused" in forced.msg
-    assert lab.places(endless)[1] == "paused"
-    foreign.communicate(timeout=LIMIT_SECONDS)
-    assert foreign.returncode == 0
-    assert lab.places(endless) == {2: "running"}
-    assert lab.check(endless)["intact"]
+def test_a_foreign_job_is_forced_on_after_its_task_has_ended(lab: Lab, control: Session, mended: None, guest: Make) -> None:
+    name = guest("web", "--mib", "128", "--dirty-mib", "48", "--rate", "8100")
+    lab("slow", lab.host(1), "--mbit", "16")
+    with migrate_by_virsh(lab, name) as foreign:
+        forced = control.force(name, wait_seconds=5)
+        assert (forced.code != 0, forced.result["error_code"]) == (True, "timeout"), forced.text
+        assert "continues there to force the migration" in forced.msg
+        foreign.communicate(timeout=LIMIT_SECONDS)
+        assert foreign.returncode == 0
+    assert lab.places(name) == {2: "running"}
+    assert lab.check(name)["intact"]
 
 
 @pytest.mark.long
