@@ -205,9 +205,9 @@ def find_withholding(records: Iterable[MoveRecord], identity: HostIdentity) -> l
 
 
 def _withholds(record: MoveRecord, host: HostRef) -> bool:
-    if record.type == s.EVACUATION and record.status in s.UNSETTLED | s.TOMBSTONE and record.source.may_be(host):
-        return True
-    return is_superseded(record) and any(where.may_be(host) for where in list_uncleaned_hosts(record))
+    if is_superseded(record):
+        return any(where.may_be(host) for where in list_uncleaned_hosts(record))
+    return record.type == s.EVACUATION and record.status in s.UNSETTLED | s.TOMBSTONE and record.source.may_be(host)
 
 
 def find_keeping_out(records: Iterable[MoveRecord], identity: HostIdentity) -> list[MoveRecord]:

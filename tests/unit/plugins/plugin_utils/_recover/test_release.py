@@ -55,8 +55,9 @@ def test_a_superseded_record_withholds_the_hosts_that_it_may_have_left_a_copy_on
     assert find_withholding([coming.note(s.DESTINATION_CLEANED, "me"), coming.advance(s.FAILED, "me")], KVM1) == []
 
 
-def test_a_superseded_move_does_not_withhold_its_source_once_that_was_cleaned() -> None:
-    one = dataclasses.replace(record("web1", "kvm1", "kvm3", s.RUNNING), superseded_by="newer").note(s.SOURCE_CLEANED, "me")
+@pytest.mark.parametrize("kind", [s.LIVE_MIGRATION, s.COLD_MIGRATION, s.EVACUATION])
+def test_a_superseded_record_does_not_withhold_its_source_once_that_was_cleaned(kind: str) -> None:
+    one = dataclasses.replace(record("web1", "kvm1", "kvm3", s.ERROR, kind=kind), superseded_by="newer").note(s.SOURCE_CLEANED, "me")
     assert find_withholding([one], KVM1) == []
     assert find_withholding([one], HostIdentity("kvm3", uid("id kvm3"), uid("libvirt kvm3"), "m3")) == [one]
 
