@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import pathlib
 import typing as t
 from collections.abc import Iterator
 
@@ -25,23 +26,29 @@ HARMLESS = {
 }
 
 
-def list_passed(node: t.Any) -> Iterator[str]:
-    """Yield the names of the variables that a play, a block or a task passes on."""
+def list_vars(node: t.Any) -> Iterator[dict[str, t.Any]]:
+    """Yield the variables that a play, a block or a task passes on, each time that it does."""
     if isinstance(node, list):
         for one in node:
-            yield from list_passed(one)
+            yield from list_vars(one)
     elif isinstance(node, dict):
         if INCLUDES & set(node) or "role" in node:
-            yield from node.get("vars", {})
+            yield node.get("vars", {})
         for key in ("roles", "tasks", "pre_tasks", "post_tasks", "block", "rescue", "always"):
-            yield from list_passed(node.get(key))
+            yield from list_vars(node.get(key))
+
+
+def read_passed(path: pathlib.Path) -> list[dict[str, t.Any]]:
+    return list(list_vars(yaml.safe_load(path.read_text(encoding="utf-8"))))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(COLLECTION)))
-def test_what_is_passed_on_has_an_internal_name(path: t.Any) -> None:
-    passed = list_passed(yaml.safe_load(path.read_text(encoding="utf-8")))
-    assert [name for name in passed if not name.startswith("__") and name not in HARMLESS] == []
+def test_what_is_passed_on_has_an_internal_name(path: pathlib.Path) -> None:
+    passed = read_passed(path)
+    assert [name for one in passed for name in one if not name.startswith("__") and name not in HARMLESS] == []
+    for one in passed:
+        assert one.get("__evacuate_host_source") == one.get("evacuate_host_source")
 
 
 def test_the_harmless_ones_are_passed() -> None:
-    assert {name for path in FILES for name in list_passed(yaml.safe_load(path.read_text(encoding="utf-8")))} >= set(HARMLESS)
+    assert {name for path in FILES for one in read_passed(path) for name in one} >= set(HARMLESS)
