@@ -12,6 +12,8 @@ import typing as t
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from ansible.errors import AnsibleError
+
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
@@ -243,7 +245,7 @@ def _read_survivors(run: Evacuation, names: Sequence[str], since: t.Optional[Boo
 def _read_profile(settings: Settings, host: str, name: str) -> JsonObject:
     try:
         return settings.profile(host, name)
-    except InvalidArgument:
+    except (InvalidArgument, AnsibleError):
         # A guest of a survivor, whose own move will report the error.
         return {}
 

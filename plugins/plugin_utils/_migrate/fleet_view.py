@@ -14,6 +14,8 @@ import typing as t
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 
+from ansible.errors import AnsibleError
+
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, decode
@@ -250,7 +252,7 @@ class FleetView:
     def _read_profile(self, host: str, name: str) -> JsonObject:
         try:
             return self.settings.profile(host, name)
-        except InvalidArgument:
+        except (InvalidArgument, AnsibleError):
             # Another domain, whose own move will report the error.
             return {}
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 
 import pytest
+from ansible.errors import AnsibleUndefinedVariable
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import BootMoment, boot_moment, utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
@@ -19,6 +20,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.actio
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.evacuation import Evacuation
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.plan import Shares, plan_evacuation, refuse_missing_destination
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.request import NOT_ROOT
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import Settings
 from ansible_collections.kvmfleet.migration.tests.simulator import facts as f
 from ansible_collections.kvmfleet.migration.tests.simulator.facts import uuid_of
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._evacuate.sites import WORD, Site, host_id
@@ -101,6 +103,20 @@ def test_a_running_guest_has_the_group_of_its_profile(site: Site) -> None:
     uuid = site.save("db2", policy={"profile": "db"})
     dummy, shares = plan(site)
     assert shares.by_host == {"kvm2": [], "kvm3": [uuid]}
+
+
+@pytest.mark.parametrize("error", [InvalidArgument("wrong"), AnsibleUndefinedVariable("'region' is undefined")])
+def test_a_profile_that_cannot_be_read_prevents_no_evacuation(site: Site, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def refuse(*_args: t.Any) -> None:
+        raise error
+
+    monkeypatch.setattr(Settings, "profile", refuse)
+    site.own_facts["kvm2"] = {"domains": [f.domain("db1", policy={"profile": "db"})]}
+    uuid = site.save("db2", policy={"profile": "db"})
+    dummy, shares = plan(site)
+    assert [uuid] in shares.by_host.values()
+    site.evacuate()
+    assert site.running()["kvm2"] == ["db2"]
 
 
 def test_a_domain_is_started_where_the_labels_of_its_profile_are(site: Site) -> None:
