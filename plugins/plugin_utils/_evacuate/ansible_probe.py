@@ -43,7 +43,12 @@ _SSH_PLUGINS = ("ssh", "ansible.builtin.ssh", "smart")
 # SSH waits for the first line of a server behind a jump host, or of a server that hangs: then the user's own limit applies.
 _SLOW_LOGIN = "banner exchange"
 # What a server that rejects a connection says, or SSH about it; in lower case.
-_REJECTIONS = ("permission denied", "host key verification failed", "authentication fail", "unable to negotiate", "connection refused")
+_REJECTIONS = (
+    *("permission denied", "host key verification failed", "authentication fail", "unable to negotiate", "connection refused"),
+    "administratively prohibited",
+)
+# SSH says this of a key of its user that it cannot read, and goes on without it.
+_UNREADABLE_KEY = "load key "
 _CHUNK_BYTES = 65536
 
 Connect = Callable[[float], object]
@@ -200,7 +205,8 @@ def try_connection(connect: Connect, user_seconds: float) -> tuple[str, str]:
 
 
 def _is_rejected(error: AnsibleConnectionFailure) -> bool:
-    return isinstance(error, AnsibleAuthenticationFailure) or any(words in str(error).lower() for words in _REJECTIONS)
+    lines = [line for line in str(error).lower().splitlines() if _UNREADABLE_KEY not in line]
+    return isinstance(error, AnsibleAuthenticationFailure) or any(words in line for line in lines for words in _REJECTIONS)
 
 
 def _one_line(error: Exception) -> str:

@@ -63,6 +63,7 @@ def test_a_login_that_has_begun_gets_the_limit_of_the_user(failures: tuple[Excep
         AnsibleConnectionFailure("Failed to connect to the host via ssh: Host key verification failed."),
         AnsibleConnectionFailure("Failed to connect to the host via ssh: Received disconnect from 192.0.2.1 port 22:2: Too many authentication failures"),
         AnsibleConnectionFailure("Failed to connect to the host via ssh: Unable to negotiate with 192.0.2.1 port 22: no matching host key type found."),
+        AnsibleConnectionFailure("Failed to connect to the host via ssh: channel 0: open failed: administratively prohibited: open failed"),
         # Behind a jump host: something at the address has refused.
         AnsibleConnectionFailure("Failed to connect to the host via ssh: channel 0: open failed: connect failed: Connection refused\nstdio forwarding failed"),
     ],
@@ -74,6 +75,11 @@ def test_a_server_that_rejects_the_login_is_not_silent(failure: Exception) -> No
     assert (try_connection(tries, 13.0)[0], tries.seconds) == ("unknown", [5.0, 13.0])
     with AnsibleProbe("kvm1", Tries(failure), 10.0) as probe, pytest.raises(Unsafe, match="answers Ansible: it, or a jump host before it, rejects the login"):
         probe.require_silence()
+
+
+def test_a_key_that_ssh_cannot_read_is_no_rejection() -> None:
+    text = 'Failed to connect to the host via ssh: Load key "/home/op/.ssh/old": Permission denied\nchannel 0: open failed: connect failed: No route to host'
+    assert try_connection(Tries(AnsibleConnectionFailure(text)), 13.0)[0] == "silent"
 
 
 def test_a_host_behind_a_jump_host_is_silent_if_the_jump_host_cannot_reach_it() -> None:
