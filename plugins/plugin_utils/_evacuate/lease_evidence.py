@@ -183,6 +183,8 @@ def _judge_silence(case: WatchdogCase, lease: HostLease, readings: Sequence[Time
     if len(candidates) >= needed:
         return _judge_window(case, fleet, start, candidates)
     why = f"only {len(candidates)} of the {needed} other hosts that are needed in a fleet of {lease.fleet.size} hold leases"
+    strangers = fleet.count_strangers()
+    why += f"; {strangers} more know another fleet or another etcd (run host_lease for all hosts)" if strangers else ""
     if fleet.steady_seconds > lease.lease_seconds + 2 * lease.renew_seconds:
         return Void(f"{why}: {case.host} keeps running while a majority has none")
     return Waiting(_wait_seconds(case, lease), why)
@@ -241,6 +243,10 @@ class _Fleet:
                 break
             begun = one
         return last.begun - begun.ended
+
+    def count_strangers(self) -> int:
+        """Return how many other hosts renew leases of another fleet, or in another etcd."""
+        return sum(not self._is_of_fleet(seen.lease) for host_id, seen in self.readings[-1].reading.leases.items() if host_id != self.lease.host_id)
 
     def list_candidates(self, start: int) -> list[str]:
         """Return the hosts that may have held their leases since that reading."""

@@ -164,6 +164,17 @@ def test_without_a_majority_that_holds_leases_there_is_no_proof() -> None:
     verdict = etcd.judge()
     assert isinstance(verdict, Void)
     assert "only 1 of the 2 other hosts that are needed in a fleet of 3 hold leases" in verdict.why
+    assert "know another fleet" not in verdict.why
+
+
+def test_hosts_that_know_another_fleet_are_counted() -> None:
+    """As those that were configured by an earlier version."""
+    etcd = Etcd()
+    etcd.renew(TWO, fleet=LeaseFleet("e" * 64, 3))
+    etcd.read(1.0)
+    verdict = judge_reset(CASE, etcd.readings)
+    assert isinstance(verdict, Void | Waiting)
+    assert "1 more know another fleet or another etcd (run host_lease for all hosts)" in verdict.why
 
 
 def test_a_host_of_another_list_of_hosts_does_not_count() -> None:
