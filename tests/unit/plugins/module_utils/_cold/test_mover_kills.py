@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
 import random
 import typing as t
@@ -205,6 +206,22 @@ def test_memory_that_may_be_restored_at_a_silent_destination_is_not_restored_by_
     pair.destination.come_back()
     pair.run()
     check_end(pair, ("save", {}), "once the destination answers")
+
+
+def test_a_state_file_that_an_earlier_version_wrote_for_a_lost_one_proves_nothing(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It did not write that the acts before were lost."""
+    pair = make_pair(tmp_path, monkeypatch, ("save", {}), "pair")
+    cut_power_once_restored(pair)
+    pair.destination.go_dark()
+    pair.run()
+    (path,) = (tmp_path / "pair/run").glob("*.json")
+    state = json.loads(path.read_text())
+    assert [one["act"] for one in state["acts"]] == ["state_lost"]
+    path.write_text(json.dumps({**state, "acts": []}))
+    answer = pair.run()
+    assert answer is not None
+    assert answer.record is not None
+    assert (answer.record.status, pair.guest.state, pair.images()) == (s.ERROR, ds.SHUTOFF, [""])
 
 
 def test_a_guest_stays_paused_if_a_silent_destination_may_have_its_memory(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
