@@ -25,7 +25,6 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.preparat
     PreparationRequest,
     prepare_host,
     readable_facts,
-    take_over_cordon,
 )
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.strategies import check_save_folder
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Document, HostEntry, Stored
@@ -39,6 +38,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_en
     list_uuid_notes,
     make_entry,
     shown_entry,
+    update_entry,
 )
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_if_any, open_ledger
@@ -202,11 +202,14 @@ class ActionModule(FleetAction):
             check_not_discarded(before)
         after = make_entry(before, identity, wanted.state, wanted.reason, by)
         changed = is_changed(before, after)
-        if is_drained:
-            after = take_over_cordon(after, wanted.reason, by)
-        is_written = changed or (before is not None and after.by != before.by)
-        if is_written and ledger and not self._task.check_mode:
-            after = ledger.put_host(after, found.version if found else None).host
+        after = dataclasses.replace(after, drained_by=by) if is_drained else after
+        if ledger and not self._task.check_mode:
+            if changed:
+                after = ledger.put_host(after, found.version if found else None).host
+            elif is_drained:
+                after = update_entry(
+                    ledger, lambda: find_host_entry(ledger, identity), lambda entry: dataclasses.replace(t.cast(HostEntry, entry), drained_by=by)
+                )
         result: Result = {"changed": changed, "host": encode(after)}
         if self._task.diff:
             result["diff"] = {

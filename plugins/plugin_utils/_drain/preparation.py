@@ -11,7 +11,7 @@ import contextlib
 import datetime
 import typing as t
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import clock, domain_states
@@ -229,37 +229,29 @@ class HostStatus:
         return HostStatus(FENCED if self.state == FENCED else MAINTENANCE, reason or (None if closed else CORDON_REASON))
 
 
-def take_over_cordon(entry: HostEntry, reason: str | None, by: str) -> HostEntry:
-    """Return the entry of a host that is cordoned once more: C(by) is who drains it last, so that no earlier drain restores it.
-
-    The name of a person who has put the host into maintenance for another reason stays.
-
-    :arg reason: of this drain; None if none is given.
-    """
-    return replace(entry, by=by) if entry.reason == (reason or CORDON_REASON) else entry
-
-
 @dataclass(frozen=True)
 class Cordon:
     """The cordon of a host for a drain.
 
     :arg before: the status that the host had.
     :arg after: the status that it has had since.
-    :arg by: who had written the entry last when it was cordoned.
+    :arg by: who had written the status last when it was cordoned; C(drained_by) is who has cordoned it.
     """
 
     before: HostStatus
     after: HostStatus
     by: t.Optional[str]
+    drained_by: t.Optional[str]
 
     @classmethod
     def from_entries(cls, before: HostEntry | None, after: HostEntry) -> Cordon:
         """Return the cordon by which the entry became another one."""
-        return cls(HostStatus.from_entry(before), HostStatus.from_entry(after), after.by or None)
+        return cls(HostStatus.from_entry(before), HostStatus.from_entry(after), after.by or None, after.drained_by or None)
 
     def undo(self, entry: HostEntry, by: str) -> HostEntry:
         """Return the entry with the status of before; the same entry if somebody has changed it since the cordon, or if a person has discarded the host."""
-        is_own = HostStatus.from_entry(entry) == self.after and (entry.by or None) == self.by and not entry.discarded
+        writers = (entry.by or None, entry.drained_by or None)
+        is_own = HostStatus.from_entry(entry) == self.after and writers == (self.by, self.drained_by) and not entry.discarded
         if not is_own or self.before == self.after:
             return entry
         return make_entry(entry, HostIdentity(entry.name, None, None, None), self.before.state, self.before.reason or "", by)
@@ -282,7 +274,13 @@ def _restore_host(ledger: Ledger, name: str, cordon: Cordon, by: str) -> str:
     if status == cordon.before:
         return ""
     reason = f" ({status.reason})" if status.reason else ""
-    return f"{name} stays {status.state} in the ledger{reason}: {entry.by or 'somebody'} has changed its entry since this drain cordoned it."
+    return f"{name} stays {status.state} in the ledger{reason}: {_name_changer(entry, cordon)} has changed its entry since this drain cordoned it."
+
+
+def _name_changer(entry: HostEntry, cordon: Cordon) -> str:
+    """Return who has changed the entry since the cordon."""
+    is_drained_again = (entry.by or None) == cordon.by and not entry.discarded
+    return (entry.drained_by if is_drained_again else entry.by) or "somebody"
 
 
 # Ended moves are read from further back than facts can be fresh, because another control node with another clock may have written them.

@@ -108,7 +108,7 @@ class HostEntry:
     """The document of a host.
 
     :arg host_key: the key of the document: the host ID, or libvirt's UUID while no host ID is known. The ledger sets it, as C(schema) and C(ledger_id).
-    :arg by: who wrote the state or the identity last, or cordoned the host for its latest drain.
+    :arg by: who wrote the state or the identity last; C(drained_by) is who cordoned the host for its latest drain.
     :arg since: when the host was enabled, or taken out of service; it stays if the state changes between C(maintenance) and C(fenced).
     :arg addresses: at which the host was reached when it was protected.
     :arg folders: path to nonce of the tokens that the host has left in folders of images; C(unwritable) are the others, with the reason.
@@ -130,6 +130,7 @@ class HostEntry:
     reason: Maybe[str] = ABSENT
     since: Maybe[str] = ABSENT
     by: Maybe[str] = ABSENT
+    drained_by: Maybe[str] = ABSENT
     fencing: Maybe[HostFencing] = ABSENT
     addresses: Maybe[JsonObject] = ABSENT
     protected: Maybe[HostProtection] = ABSENT

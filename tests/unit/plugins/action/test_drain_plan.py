@@ -32,6 +32,7 @@ CORDON = {
     "before": {"state": "enabled", "reason": None},
     "after": {"state": "maintenance", "reason": "It is being drained"},
     "by": "me",
+    "drained_by": None,
 }
 
 

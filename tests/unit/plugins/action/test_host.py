@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 import types
 import typing as t
@@ -14,6 +15,7 @@ import pytest
 from ansible_collections.kvmfleet.migration.plugins.action import host
 from ansible_collections.kvmfleet.migration.plugins.action.host import ActionModule
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument, KvmfleetError, NotFound, NotSupported
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import HostEntry
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import with_receipt
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.task import task_vars
@@ -153,18 +155,36 @@ def test_a_drain_keeps_the_state_fenced_and_reports_the_previous_state(fleet: Fl
     assert again["_drain"]["cordon"]["before"] == again["_drain"]["cordon"]["after"] == {"state": "fenced", "reason": "it burns"}
 
 
-def test_the_entry_names_who_drains_a_host_last_unless_a_person_has_given_a_reason_of_their_own(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_entry_names_who_drains_a_host_last(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     drained = []
     for name in ("ann", "bob"):
         monkeypatch.setattr(host, "describe_actor", lambda _vars, name=name: name)
         drained.append(fleet.task(state="maintenance", _work={"drain": DRAIN}))
     assert [one["changed"] for one in drained] == [True, False]
-    assert [one["_drain"]["cordon"]["by"] for one in drained] == ["ann", "bob"]
-    assert (fleet.entries()[0]["by"], fleet.entries()[0]["reason"]) == ("bob", "It is being drained")
+    assert [(one["_drain"]["cordon"]["by"], one["_drain"]["cordon"]["drained_by"]) for one in drained] == [("ann", "ann"), ("ann", "bob")]
     fleet.task(state="maintenance", reason="disk fails")
     monkeypatch.setattr(host, "describe_actor", lambda _vars: "eve")
     fleet.task(state="maintenance", _work={"drain": DRAIN})
-    assert (fleet.entries()[0]["by"], fleet.entries()[0]["reason"]) == ("bob", "disk fails")
+    entry = fleet.entries()[0]
+    assert (entry["by"], entry["reason"], entry["drained_by"]) == ("bob", "disk fails", "eve")
+
+
+def test_a_host_that_is_cordoned_again_while_its_entry_is_written_is_no_conflict(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet.task(state="maintenance", _work={"drain": DRAIN})
+    put, others = FileLedger.put_host, [1]
+
+    def put_after_another(ledger: FileLedger, entry: HostEntry, version: int | None) -> t.Any:
+        while others:
+            others.pop()
+            (found,) = ledger.list_hosts()
+            put(ledger, dataclasses.replace(found.host, addresses={"a": 1}), found.version)
+        return put(ledger, entry, version)
+
+    monkeypatch.setattr(FileLedger, "put_host", put_after_another)
+    monkeypatch.setattr(host, "describe_actor", lambda _vars: "bob")
+    fleet.task(state="maintenance", _work={"drain": DRAIN})
+    entry = fleet.entries()[0]
+    assert (entry["drained_by"], entry["addresses"]) == ("bob", {"a": 1})
 
 
 def test_a_drain_gets_the_hosts_to_ask_and_the_settings_of_the_host(fleet: Fleet) -> None:

@@ -16,7 +16,6 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.preparat
     Cordon,
     HostStatus,
     restore_hosts,
-    take_over_cordon,
 )
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import DiscardDecision, Document, HostEntry
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
@@ -50,7 +49,7 @@ def cordon(ledger: FileLedger, name: str, reason: str | None = None, by: str = "
     found = ledger.find_host(name=name)
     before = found.host if found else None
     wanted = HostStatus.from_entry(before).with_cordon(reason)
-    after = take_over_cordon(make_entry(before, identity_of(name), wanted.state, wanted.reason, by), reason, by)
+    after = replace(make_entry(before, identity_of(name), wanted.state, wanted.reason, by), drained_by=by)
     ledger.put_host(after, found.version if found else None)
     return Cordon.from_entries(before, after)
 
@@ -99,20 +98,22 @@ def test_what_others_have_written_since_the_cordon_stays(ledger: FileLedger, sta
     assert (status_of(ledger, "kvm1"), status_of(ledger, "kvm2")) == ((state, reason), ("enabled", None))
 
 
-def test_a_drain_does_not_release_a_host_that_a_later_drain_has_cordoned_as_well(ledger: FileLedger) -> None:
-    first, second = cordon(ledger, "kvm1", by="ann"), cordon(ledger, "kvm1", by="bob")
+@pytest.mark.parametrize(("reason", "later"), [(None, None), ("firmware", None), ("firmware", "firmware"), (None, CORDON_REASON)])
+def test_a_drain_does_not_release_a_host_that_a_later_drain_has_cordoned_as_well(ledger: FileLedger, reason: str | None, later: str | None) -> None:
+    first, second = cordon(ledger, "kvm1", reason, by="ann"), cordon(ledger, "kvm1", later, by="bob")
+    there = ("maintenance", reason or CORDON_REASON)
     assert "bob has changed" in restore_hosts(ledger, {"kvm1": first}, "ann")[0]
-    assert status_of(ledger, "kvm1") == ("maintenance", CORDON_REASON)
+    assert status_of(ledger, "kvm1") == there
     assert restore_hosts(ledger, {"kvm1": second}, "bob") == []
-    assert status_of(ledger, "kvm1") == ("maintenance", CORDON_REASON)
+    assert status_of(ledger, "kvm1") == there
 
 
 def test_a_drain_of_a_host_that_a_person_has_put_into_maintenance_keeps_that_person(ledger: FileLedger) -> None:
     set_status(ledger, "kvm1", "maintenance", "new disk", "ann")
-    cordon(ledger, "kvm1", by="bob")
-    assert find_entry_by_name(ledger, "kvm1").host.by == "ann"
-    cordon(ledger, "kvm1", "new disk", by="bob")
-    assert find_entry_by_name(ledger, "kvm1").host.by == "bob"
+    for reason in (None, "new disk"):
+        cordon(ledger, "kvm1", reason, by="bob")
+        entry = find_entry_by_name(ledger, "kvm1").host
+        assert (entry.by, entry.drained_by) == ("ann", "bob")
 
 
 def test_the_state_of_a_discarded_host_is_never_restored(ledger: FileLedger) -> None:
