@@ -55,6 +55,15 @@ def try_program(interpreter: str, content: Content, *arguments: str) -> subproce
         return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=_PROGRAM_SECONDS)
 
 
+def not_runnable_error(program: str, done: subprocess.CompletedProcess[bytes], state: str) -> Internal:
+    """Return the error for a program that L(try_program) has run in vain.
+
+    :arg state: that nothing was changed, as a sentence.
+    """
+    output = done.stderr.decode(errors="replace").strip().rstrip(".")
+    return Internal(f"{program} does not run on this host: {output}. {state}", "Repair this and run the task again.")
+
+
 def is_systemd_running(root: str = "/") -> bool:
     """Return whether systemd runs this host. For another root than the host's own the answer is no."""
     return root == "/" and os.path.isdir("/run/systemd/system")
@@ -102,36 +111,44 @@ def link_unit(path: str, unit: str) -> None:
     sync_folder(os.path.dirname(path))
 
 
-def restart_note(unit: str) -> str:
-    """Return the path below the root of a file that is there from before the files of a unit change until the unit was started anew, or until the next boot."""
-    return f"run/kvmfleet/{unit}.changed"
+@dataclass(frozen=True)
+class RestartNote:
+    """A file that is there from before the files of a unit change until the unit was started anew, or until the next boot.
+
+    If the task dies in between, the next one starts the unit anew.
+    """
+
+    unit: str
+    root: str
+
+    @property
+    def path(self) -> str:
+        """The path of the note below the root."""
+        return f"run/kvmfleet/{self.unit}.changed"
+
+    @property
+    def exists(self) -> bool:
+        """Whether files of the unit have changed since it was started."""
+        return os.path.lexists(os.path.join(self.root, self.path))
+
+    def write(self) -> None:
+        """Write the note."""
+        path = os.path.join(self.root, self.path)
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        replace_file(path, "", 0o600)
+
+    def remove(self) -> None:
+        """Remove the note, after the unit was started anew."""
+        delete_files(self.root, [self.path])
 
 
-def note_restart(unit: str, root: str) -> None:
-    """Note that the unit has to be started anew, also by another task if this one dies."""
-    path = os.path.join(root, restart_note(unit))
-    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-    with open(path, "wb"):
-        pass
-
-
-def is_restart_noted(unit: str, root: str) -> bool:
-    """Whether files of the unit have changed since it was started."""
-    return os.path.lexists(os.path.join(root, restart_note(unit)))
-
-
-def forget_restart(unit: str, root: str) -> None:
-    """Forget it, after the unit was started anew."""
-    delete_files(root, [restart_note(unit)])
-
-
-def start_unit(unit: str, root: str, state: str) -> None:
-    """Start a unit, or start it anew if L(note_restart) was called since. Raises L(Internal), see L(run_systemctl)."""
-    is_changed = is_restart_noted(unit, root)
+def start_unit(note: RestartNote, state: str) -> None:
+    """Start the unit of a note, or start it anew if the note exists. Raises L(Internal), see L(run_systemctl)."""
+    is_changed = note.exists
     if is_changed:
         run_systemctl("daemon-reload", state=state)
-    run_systemctl("restart" if is_changed else "start", unit, state=state)
-    forget_restart(unit, root)
+    run_systemctl("restart" if is_changed else "start", note.unit, state=state)
+    note.remove()
 
 
 def delete_files(root: str, paths: t.Iterable[str]) -> None:

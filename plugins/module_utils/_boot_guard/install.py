@@ -21,7 +21,7 @@ from .._files import replace_file, sync_folder
 from .._model.boot_guard import GrantTombstone, TokenGrant
 from .._model.codec import Json, decode, encode
 from .._model.errors import Conflict, Forbidden, Internal, InvalidArgument, Unsafe
-from .._systemd import choose_interpreter, install_file, is_systemd_running, link_unit, try_program
+from .._systemd import choose_interpreter, install_file, is_systemd_running, link_unit, not_runnable_error, try_program
 from .._time_limits import answer_within
 from . import program, status, storage_program
 
@@ -121,8 +121,7 @@ def _require_runnable(guard: program.Guard, interpreter: str, text: str) -> None
     """Prove that the host can run the program before any file is changed: a daemon cannot start if the installed program fails."""
     done = try_program(interpreter, text, "--root", guard.root, "status")
     if done.returncode:
-        output = done.stderr.decode(errors="replace").strip().rstrip(".")
-        raise Internal(f"The boot guard's program does not run on this host: {output}. The guard was not changed.", "Repair this and run the task again.")
+        raise not_runnable_error("The boot guard's program", done, "The guard was not changed.")
 
 
 def _activate_units(reload_units: bool) -> None:

@@ -19,6 +19,7 @@ from .._model.errors import Internal, Unsafe
 from .._systemd import (
     PROGRAM_FOLDER,
     UNIT_FOLDER,
+    RestartNote,
     UnitChange,
     attempt_write,
     choose_interpreter,
@@ -26,11 +27,9 @@ from .._systemd import (
     has_content,
     install_file,
     is_linked,
-    is_restart_noted,
     is_systemd_running,
     link_unit,
-    note_restart,
-    restart_note,
+    not_runnable_error,
     run_systemctl,
     start_unit,
     try_program,
@@ -69,18 +68,19 @@ def install_lease(config: LeaseConfig, tls: t.Mapping[str, str], least_count: in
     changes = [path for path, (content, mode) in contents.items() if not has_content(os.path.join(root, path), content, mode)]
     surplus = [path for name, path in TLS_FILES.items() if name not in tls and os.path.lexists(os.path.join(root, path))]
     is_on, is_counted = is_linked(os.path.join(root, WANTS_LINK), SERVICE), _is_count_known(root)
-    is_pending = is_restart_noted(SERVICE, root)
+    note = RestartNote(SERVICE, root)
+    is_pending = note.exists
     if not check_mode:
         if root == "/" and (changes or surplus or is_pending or not is_on):
             attempt_write(lambda: _require_runnable(interpreter, contents[PROGRAM_FILE][0]), *_UNTRIED)
         if is_systemd_running(root) and (changes or surplus):
-            attempt_write(lambda: note_restart(SERVICE, root), *_UNWRITTEN)
+            attempt_write(note.write, *_UNWRITTEN)
         to_write, new_count = {path: contents[path] for path in changes}, None if is_counted else least_count
         attempt_write(lambda: _write_files(root, to_write, surplus, is_on, new_count), *_UNWRITTEN)
         if is_systemd_running(root):
-            start_unit(SERVICE, root, _NOT_STARTED)
+            start_unit(note, _NOT_STARTED)
     files = [*changes, *surplus, *([] if is_on else [WANTS_LINK]), *([] if is_counted else [COUNT_FILE.lstrip("/")])]
-    files += [restart_note(SERVICE)] if is_pending else []
+    files += [note.path] if is_pending else []
     return UnitChange(tuple(f"/{path}" for path in files), is_systemd_running(root))
 
 
@@ -164,7 +164,6 @@ def _write_files(root: str, contents: t.Mapping[str, t.Tuple[Content, int]], sur
 
 def _require_runnable(interpreter: str, archive: Content) -> None:
     """Prove that the host can run the program, before anything depends on it; it ends with its usage."""
-    output = try_program(interpreter, archive).stderr.decode(errors="replace").strip()
-    if not output.startswith("usage: "):
-        why = output.rstrip(".")
-        raise Internal(f"The program of the lease does not run on this host: {why}. The service was not changed.", "Repair this and run the task again.")
+    done = try_program(interpreter, archive)
+    if not done.stderr.startswith(b"usage: "):
+        raise not_runnable_error("The program of the lease", done, "The service was not changed.")

@@ -18,17 +18,14 @@ from .._dataclass import dataclass
 from .._model.errors import Internal, InvalidState, NotSupported
 from .._systemd import (
     UNIT_FOLDER,
+    RestartNote,
     attempt_write,
     delete_files,
-    forget_restart,
     has_content,
     install_file,
     is_linked,
-    is_restart_noted,
     is_systemd_running,
     link_unit,
-    note_restart,
-    restart_note,
     run_systemctl,
 )
 from .watchdog import (
@@ -95,16 +92,17 @@ def install_watchdog(options: WatchdogOptions, interpreter: str, program: str, r
     contents = list_contents(device, options.seconds, interpreter, program)
     changes = [path for path, (text, mode) in contents.items() if not has_content(os.path.join(root, path), text, mode)]
     unmasked = [unit for unit in MASKED_UNITS if not is_masked(root, unit)]
-    is_on, is_pending = is_linked(os.path.join(root, WANTS_LINK), SERVICE), is_restart_noted(SERVICE, root)
+    is_on, note = is_linked(os.path.join(root, WANTS_LINK), SERVICE), RestartNote(SERVICE, root)
+    is_pending = note.exists
     if not check_mode:
         if is_systemd_running(root) and changes:
-            attempt_write(lambda: note_restart(SERVICE, root), *_UNBOUND)
+            attempt_write(note.write, *_UNBOUND)
         attempt_write(lambda: _mask_units(root, unmasked), *_UNBOUND)
         attempt_write(lambda: _write_files(root, {path: contents[path] for path in changes}, is_on), *_UNBOUND)
         if is_systemd_running(root):
             _start_daemon(root, device, bool(changes) or is_pending, bool(unmasked))
-            forget_restart(SERVICE, root)
-    files = [*unmasked, *changes, *([] if is_on else [WANTS_LINK]), *([restart_note(SERVICE)] if is_pending else [])]
+            note.remove()
+    files = [*unmasked, *changes, *([] if is_on else [WANTS_LINK]), *([note.path] if is_pending else [])]
     return WatchdogChange(tuple(f"/{path}" for path in files))
 
 

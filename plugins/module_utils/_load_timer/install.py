@@ -12,10 +12,10 @@ import typing as t
 
 from .._archive import build_archive
 from .._files import Content
-from .._model.errors import Internal
 from .._systemd import (
     PROGRAM_FOLDER,
     UNIT_FOLDER,
+    RestartNote,
     UnitChange,
     attempt_write,
     choose_interpreter,
@@ -23,11 +23,9 @@ from .._systemd import (
     has_content,
     install_file,
     is_linked,
-    is_restart_noted,
     is_systemd_running,
     link_unit,
-    note_restart,
-    restart_note,
+    not_runnable_error,
     run_systemctl,
     start_unit,
     try_program,
@@ -57,15 +55,16 @@ def install_timer(seconds: int, root: str = "/", check_mode: bool = False) -> Un
     contents = _list_contents(interpreter, seconds)
     changes = [path for path, content in contents.items() if not has_content(os.path.join(root, path), content, _MODE)]
     is_on = is_linked(os.path.join(root, WANTS_LINK), TIMER)
-    files = [*changes, *([] if is_on else [WANTS_LINK]), *([restart_note(TIMER)] if is_restart_noted(TIMER, root) else [])]
+    note = RestartNote(TIMER, root)
+    files = [*changes, *([] if is_on else [WANTS_LINK]), *([note.path] if note.exists else [])]
     if not check_mode:
         if files and root == "/":
             attempt_write(lambda: _require_runnable(interpreter, contents[PROGRAM_FILE]), *_UNTRIED)
         if is_systemd_running(root) and changes:
-            attempt_write(lambda: note_restart(TIMER, root), *_UNWRITTEN)
+            attempt_write(note.write, *_UNWRITTEN)
         attempt_write(lambda: _write_files(root, {path: contents[path] for path in changes}, is_on), *_UNWRITTEN)
         if is_systemd_running(root):
-            start_unit(TIMER, root, _NOT_STARTED)
+            start_unit(note, _NOT_STARTED)
     return UnitChange(tuple(f"/{path}" for path in files), is_systemd_running(root))
 
 
@@ -129,5 +128,4 @@ def _require_runnable(interpreter: str, archive: Content) -> None:
     """Prove that the host can run the program, before anything runs it at intervals; this stores the first reading."""
     done = try_program(interpreter, archive)
     if done.returncode:
-        output = done.stderr.decode(errors="replace").strip().rstrip(".")
-        raise Internal(f"The program of the load timer does not run on this host: {output}. The timer was not changed.", "Repair this and run the task again.")
+        raise not_runnable_error("The program of the load timer", done, "The timer was not changed.")

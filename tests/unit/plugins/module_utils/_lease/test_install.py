@@ -62,7 +62,7 @@ def test_a_service_whose_task_died_after_its_files_had_changed_is_started_anew(t
     install(tmp_path)
     with pytest.raises(Internal, match="in place"):
         install(tmp_path, password="another")
-    assert install(tmp_path, password="another") == {_systemd.restart_note(m.SERVICE)}
+    assert install(tmp_path, password="another") == {_systemd.RestartNote(m.SERVICE, "/").path}
     assert install(tmp_path, password="another") == set()
     assert calls == ["daemon-reload", "restart", "daemon-reload", "daemon-reload", "restart", "start"]
 
@@ -76,7 +76,6 @@ def test_a_program_that_does_not_run_is_not_installed_also_by_the_next_task(monk
         ("is_systemd_running", lambda _root: False),
         ("has_content", lambda path, content, _mode: files.get(path) == content),
         ("is_linked", lambda path, unit: files.get(path) == unit),
-        ("is_restart_noted", lambda _unit, _root: False),
         ("install_file", lambda path, content, _mode: files.update({path: content})),
         ("link_unit", lambda path, unit: files.update({path: unit})),
     ):
