@@ -7,18 +7,15 @@
 
 from __future__ import annotations
 
-import functools
 import typing as t
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-
-from ansible.errors import AnsibleError
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import BootMoment, boot_moment
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, JsonObject
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, InvalidArgument, KvmfleetError, Unreachable, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
@@ -26,14 +23,14 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource
 
 from .._ledger.documents import HostEntry, pause_collector
 from .._ledger.host_entries import find_host_id
-from .._migrate.known_facts import add_profile_groups
+from .._migrate.known_facts import add_profile_groups, readable_profiles
 from .._scheduler import fleet as scheduler_fleet
 from .._scheduler.filters.base import PASS, Finding, Rule
 from .._scheduler.fleet import HostState, find_entry
 from .._scheduler.planner import plan_placements
 from .._scheduler.request import Request
 from .._scheduler.verdicts import check_host
-from .._settings.variables import Settings, read_facts
+from .._settings.variables import read_facts
 from . import start_checks
 from .evacuation import Evacuation
 from .job import EvacuationJob
@@ -224,7 +221,7 @@ def _read_survivors(run: Evacuation, names: Sequence[str], since: t.Optional[Boo
         raise InvalidArgument(f"The facts that a plan needs are missing: {', '.join(silent)}.", "Run kvmfleet.migration.host_facts there first.")
     known = {name: gathered for name, gathered in facts.items() if gathered}
     records = list(run.context.ledger.list_records(unsettled_only=True))
-    all_facts = {name: add_profile_groups(read_facts(gathered), functools.partial(_read_profile, run.settings, name)) for name, gathered in known.items()}
+    all_facts = {name: add_profile_groups(read_facts(gathered), readable_profiles(run.settings, name)) for name, gathered in known.items()}
     states = {
         name: HostState.from_facts(
             name,
@@ -240,14 +237,6 @@ def _read_survivors(run: Evacuation, names: Sequence[str], since: t.Optional[Boo
     ids = {name: _host_id_of(entries, name, host) for name, host in hosts.items()}
     present = {name: {domain.name: domain.uuid for domain in host.domains or ()} for name, host in hosts.items()}
     return SurvivingHosts(states, ids, present, {job.uuid: name for job in run.jobs for name, host in hosts.items() if _has_begun(job, host, ids[name])})
-
-
-def _read_profile(settings: Settings, host: str, name: str) -> JsonObject:
-    try:
-        return settings.profile(host, name)
-    except (InvalidArgument, AnsibleError):
-        # A guest of a survivor, whose own move will report the error.
-        return {}
 
 
 def _host_id_of(entries: Sequence[HostEntry], name: str, facts: HostFacts) -> str:

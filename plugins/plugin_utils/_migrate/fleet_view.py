@@ -14,19 +14,23 @@ import typing as t
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 
-from ansible.errors import AnsibleError
-
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, decode
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, NotFound, NotSupported
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import NotFound, NotSupported
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import DomainFacts, HostFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import CpuVerdict, Survey, SurveyedDomain
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import DomainEntry, HostEntry
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import list_entries
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.known_facts import SeenStorage, add_profile_groups, fill_facts, find_seen_devices
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.known_facts import (
+    SeenStorage,
+    add_profile_groups,
+    fill_facts,
+    find_seen_devices,
+    readable_profiles,
+)
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.fleet import Fleet, HostState, find_entry
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.fleet_guests import FleetGuests, collect_guests
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.scheduler import SchedulerSettings, check_failover_hosts, count_failover_hosts
@@ -196,7 +200,7 @@ class FleetView:
         own = self._fresh_facts(host)
         requests = {domain.uuid: domain.request for domain in (own.domains if own else ()) or () if domain.request}
         domains = tuple(replace(domain, request=requests.get(domain.uuid, domain.request)) for domain in facts.domains or ())
-        return add_profile_groups(replace(facts, domains=domains), lambda name: self._read_profile(host, name)).domains or ()
+        return add_profile_groups(replace(facts, domains=domains), readable_profiles(self.settings, host)).domains or ()
 
     def _read_entries(self, is_binding: bool) -> list[HostEntry]:
         """Return the entries of all hosts."""
@@ -239,7 +243,7 @@ class FleetView:
         cpu_verdicts: Mapping[str, CpuVerdict] | None = None,
     ) -> HostState:
         entry = find_entry(entries, host, facts.host_uuid or None, facts.host_id or None)
-        known = add_profile_groups(facts, lambda name: self._read_profile(host, name))
+        known = add_profile_groups(facts, readable_profiles(self.settings, host))
         maps = self.settings.resource_maps(host)
         return HostState.from_facts(host, known, records=records, entry=entry, settings=settings, paths=paths, cpu_verdicts=cpu_verdicts, resource_maps=maps)
 
@@ -248,13 +252,6 @@ class FleetView:
         if host not in self._facts_by_host:
             self._facts_by_host[host] = _read_facts(self.settings.fresh_facts(host))
         return self._facts_by_host[host]
-
-    def _read_profile(self, host: str, name: str) -> JsonObject:
-        try:
-            return self.settings.profile(host, name)
-        except (InvalidArgument, AnsibleError):
-            # Another domain, whose own move will report the error.
-            return {}
 
     def _current_records(self) -> list[MoveRecord]:
         """Return the unsettled records, and those of domains that have arrived since the hosts were queried: the answers may lack their guests."""

@@ -10,8 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 
+from ansible.errors import AnsibleError
+
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, JsonObject, Maybe, ShapeError
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import PARTS, PLATFORM_CPUS, DomainFacts, HostFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import PROFILE
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
@@ -21,6 +24,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documen
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import list_entries
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.sights import Sights, list_sights_of
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import Settings
 
 _FACT_NAMES = tuple(fact.name for fact in fields(HostFacts) if fact.name != "extra")
 _STORE_FACTS = ("shared", "store", "bytes")
@@ -65,6 +69,18 @@ def _keep_reasons(seen: HostFacts, own: HostFacts, unverified: Sequence[str]) ->
 
 def _is_known(facts: HostFacts | DiskNeed, name: str) -> bool:
     return getattr(facts, name, None) not in (None, ABSENT)
+
+
+def readable_profiles(settings: Settings, host: str) -> ProfileOf:
+    """Return what L(add_profile_groups) needs. A profile that cannot be read is not available: the error is reported by the domain's own move."""
+
+    def profile_of(name: str) -> JsonObject:
+        try:
+            return settings.profile(host, name)
+        except (InvalidArgument, AnsibleError):
+            return {}
+
+    return profile_of
 
 
 def add_profile_groups(facts: HostFacts, profile_of: ProfileOf) -> HostFacts:
