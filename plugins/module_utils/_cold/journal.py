@@ -43,11 +43,11 @@ class ColdJournal:
 
     def _continue(self, record: MoveRecord) -> MoveRecord:
         """Return the record with what an earlier process has written down."""
-        known = read_state_file(record.domain.uuid, self._folder)
+        state = read_state_file(record.domain.uuid, self._folder)
+        known = state.record if state and state.record.id == record.id else None
         # An error without acts may be all that was written after an earlier state file had been lost.
-        is_whole = known is not None and known.record.id == record.id and (known.record.acts or known.record.status != s.ERROR)
-        if known is not None and is_whole:
-            return dataclasses.replace(record, acts=known.record.acts, cold=known.record.cold)
+        if known and (known.acts or known.status != s.ERROR):
+            return dataclasses.replace(record, acts=known.acts, cold=known.cold)
         return record if record.has_begun(STATE_LOST) else record.intend(STATE_LOST)
 
     def may_have_begun(self, act: str) -> bool:
