@@ -413,34 +413,23 @@ def test_a_discarded_host_does_not_count_as_able_to_revoke(ledger: FileLedger, h
     assert granted.told == [(None, [])]
 
 
-def test_a_grant_with_an_unrecorded_revocation_is_replaced(ledger: FileLedger, host: Host, steps: ProtectSteps) -> None:
-    """A revocation died after it had written the tombstone and before it wrote the ledger."""
+@pytest.mark.parametrize("is_withdrawn", [False, True])
+def test_a_grant_with_an_unrecorded_revocation_is_replaced(ledger: FileLedger, host: Host, steps: ProtectSteps, is_withdrawn: bool) -> None:
+    """A revocation died after it had written the tombstone, or had withdrawn the grant on the host itself, and before it wrote the ledger."""
     steps.leave_tokens({})
     peer(ledger, {FOLDER: NONCE})
     steps.set_up_guard(install=True, with_token=True)
     before = own_entry(ledger)["protected"]["token_id"]
     granted = Granted(ledger, host)
-    granted.revoked_in = [[FOLDER]]
+    if is_withdrawn:
+        granted.withdrawn = [before]
+    else:
+        granted.revoked_in = [[FOLDER]]
     assert steps.set_up_guard(install=True, with_token=True).changed is True
     (same, _none), (nothing, taken_back), (other, _again) = granted.told
     assert same is not None
     assert other is not None
     assert (same["grant"], nothing, taken_back) == (before, None, [before])
-    assert own_entry(ledger)["protected"]["token_id"] == other["grant"] != before
-
-
-def test_a_grant_that_the_host_has_withdrawn_is_replaced(ledger: FileLedger, host: Host, steps: ProtectSteps) -> None:
-    """A revocation on the host itself died before it wrote the ledger."""
-    steps.leave_tokens({})
-    peer(ledger, {FOLDER: NONCE})
-    steps.set_up_guard(install=True, with_token=True)
-    before = own_entry(ledger)["protected"]["token_id"]
-    granted = Granted(ledger, host)
-    granted.withdrawn = [before]
-    assert steps.set_up_guard(install=True, with_token=True).changed is True
-    (_same, _none), (nothing, taken_back), (other, _again) = granted.told
-    assert other is not None
-    assert (nothing, taken_back) == (None, [before])
     assert own_entry(ledger)["protected"]["token_id"] == other["grant"] != before
 
 
