@@ -56,7 +56,8 @@ options:
         Start it paused then, and use V(save).
       - V(save) saves the memory of a guest that runs or is paused to O(save_folder), and restores it at the destination. The guest is paused for as long as
         this takes, and loses nothing. If it cannot be restored there, it is restored on the source.
-      - V(shutdown) asks the guest to shut down, waits until it is off, and moves its definition. A domain that is off already is moved too.
+      - V(shutdown) asks the guest to shut down, waits until it is off, and moves its definition. A domain that is off already is moved too. The destination is
+        judged and booked by what the guest needs at its next start, which differs from what it has now if its definition was changed while it ran.
     type: str
     choices: [offline, save, shutdown]
   start: &start

@@ -23,7 +23,7 @@ from .._host_identity import HOST_ID_FILE, check_ledger_id, create_host_id, read
 from .._lease.watchdog import read_protected_watchdog
 from .._libvirt.host import open_host
 from .._libvirt.interface import Host
-from .._libvirt.reading import parse_domain_xml, read_domain_info
+from .._libvirt.reading import parse_domain_xml, replace_definition
 from .._libvirt.values import Definition
 from .._model import domain_states
 from .._model.boot_guard import BootStatus
@@ -275,8 +275,7 @@ class _DomainReader:
         xml = self._host.read_whole_definition(info.uuid, info.view.persistent)
         root = parse_domain_xml(xml)
         own = parse_policy(info.policy_xml)
-        saved = domain_states.DomainInfo(uuid=info.uuid, name=info.name, view=info.view, autostart=info.autostart, **read_domain_info(root))
-        request = build_request(Definition(saved, root), own, self._versions, self._stores, self._pools)
+        request = build_request(replace_definition(info, root), own, self._versions, self._stores, self._pools)
         files = list_needed_files(root)
         return SavedDomain(
             uuid=info.uuid,

@@ -14,6 +14,7 @@ import typing as t
 
 from .._dataclass import dataclass
 from .._libvirt.interface import Host
+from .._libvirt.reading import parse_domain_xml, replace_definition
 from .._logins import spread_logins
 from .._migration.outcome import is_running
 from .._migration.renamed_request import rename_request
@@ -23,6 +24,7 @@ from .._model.codec import ABSENT, Absent, Json, JsonObject, decode
 from .._model.definition_files import list_boot_paths
 from .._model.errors import KvmfleetError, NotFound, Unreachable
 from .._model.facts import GuestPlatform, HostFacts
+from .._model.libvirt_formats import is_local
 from .._model.policy_documents import parse_policy
 from .._model.requests import DiskFile, DiskNeed, DomainRequest
 from .._model.resource_maps import Renaming
@@ -37,6 +39,8 @@ from .._model.watched_moves import (
     UnsharedFile,
 )
 from .._time_limits import answer_within
+from .mounts import LocalStores, Stores
+from .request import build_request
 
 H = t.TypeVar("H", bound=Host)
 OpenSurveyedHost = t.Callable[[str], H]
@@ -51,6 +55,15 @@ class _Destination(t.Generic[H]):
 
     facts: HostFacts
     host: t.Optional[H] = None
+
+
+@dataclass(frozen=True)
+class _Source(t.Generic[H]):
+    """The host that the domains leave. C(stores) is null if it is queried remotely."""
+
+    host: H
+    facts: HostFacts
+    stores: t.Optional[Stores]
 
 
 _Destinations = t.Mapping[str, _Destination[H]]
@@ -86,7 +99,8 @@ def survey_hosts(
         destinations = dict(zip(uris, pool.map(lambda uri: _survey_in_time(uri, open_in_slot, describe), uris)))
     try:
         source_facts = describe_host(source, describe)
-        domains = tuple(_survey_domain(source, source_facts, question, destinations, is_shared, examine) for question in questions)
+        leaving = _Source(source, source_facts, LocalStores() if is_local(source.uri) else None)
+        domains = tuple(_survey_domain(leaving, question, destinations, is_shared, examine) for question in questions)
         if examine:
             _start_samples(source, domains)
         return Survey(source_facts, {uri: destination.facts for uri, destination in destinations.items()}, domains)
@@ -133,24 +147,22 @@ def _silent_facts(error: KvmfleetError) -> HostFacts:
 
 
 def _survey_domain(
-    source: H,
-    source_facts: HostFacts,
+    leaving: _Source[H],
     question: SurveyQuestion,
     destinations: _Destinations[H],
     is_shared: t.Callable[[str], bool],
     examine: t.Optional[Examine[H]],
 ) -> SurveyedDomain:
+    source = leaving.host
     # The source under another name is not another host.
-    others = {uri: destinations[uri] for uri in question.destination_uris if not destinations[uri].facts.host.is_same_answer(source_facts.host)}
+    others = {uri: destinations[uri] for uri in question.destination_uris if not destinations[uri].facts.host.is_same_answer(leaving.facts.host)}
     if question.request:
         cpu, paths = _ask_fit(question.request, others, question.renamings)
         return SurveyedDomain(False, _find_presence(others, [str(question.uuid)]), request=question.request, cpu=cpu, paths=paths)
     try:
-        info = source.find_domain(name=question.name or None, uuid=question.uuid or None)
+        info, request = _read_domain(leaving, question)
     except NotFound:
         return SurveyedDomain(False, _find_presence(others, question.uuids))
-    listed = source_facts.find_domain(info.uuid)
-    request = listed.needs if listed else None
     is_movable = _is_movable(info, bool(question.is_cold))
     cpu, paths = _ask_fit(request, others, question.renamings) if request and is_movable else ({}, {})
     return SurveyedDomain(
@@ -169,6 +181,17 @@ def _survey_domain(
         name_taken={uri: uuid for uri, uuid in ((uri, _find_name_owner(others[uri].facts, info)) for uri in others) if uuid},
         rewrites=_try_rewrites(source, info, question.renamings) if is_movable and not source.is_read_only else ABSENT,
     )
+
+
+def _read_domain(leaving: _Source[H], question: SurveyQuestion) -> t.Tuple[domain_states.DomainInfo, t.Optional[DomainRequest]]:
+    """Return a domain of the source with what it needs: as it runs, or as its next start will be if it does not take its memory along."""
+    info = leaving.host.find_domain(name=question.name or None, uuid=question.uuid or None)
+    if question.gives_up_memory and info.view.active and info.view.persistent:
+        saved = replace_definition(info, parse_domain_xml(leaving.host.read_definition(info.uuid)))
+        policy, facts = parse_policy(saved.info.policy_xml), leaving.facts
+        return saved.info, build_request(saved, policy, facts.versions or {}, leaving.stores, facts.pools or ())
+    listed = leaving.facts.find_domain(info.uuid)
+    return info, listed.needs if listed else None
 
 
 def _is_movable(info: domain_states.DomainInfo, is_cold: bool = False) -> bool:

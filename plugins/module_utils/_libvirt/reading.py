@@ -20,7 +20,7 @@ from .._model.libvirt_formats import parse_libvirt_xml, parse_size, parse_vcpu_c
 from .._model.policy_documents import read_policy_element
 from .connection import Opened, libvirt_binding, libvirt_errors, translate_error
 from .folders import open_folder
-from .values import DomainSize, DomainState
+from .values import Definition, DomainSize, DomainState
 
 if t.TYPE_CHECKING:
     import libvirt
@@ -102,6 +102,12 @@ def read_domain_info(root: ElementTree.Element) -> DefinedDomain:
         "has_tpm": root.find("devices/tpm/backend[@type='emulator']") is not None,
         "policy_xml": read_policy_element(root),
     }
+
+
+def replace_definition(info: domain_states.DomainInfo, root: ElementTree.Element) -> Definition:
+    """Return a domain, in its present state, with that definition in place of the one that it was read with."""
+    replaced = domain_states.DomainInfo(uuid=info.uuid, name=info.name, view=info.view, autostart=info.autostart, **read_domain_info(root))
+    return Definition(replaced, root)
 
 
 def parse_domain_xml(xml: str) -> ElementTree.Element:

@@ -54,6 +54,11 @@ class SurveyQuestion:
         """The UUIDs under which the domain may be known."""
         return [uuid for uuid in (self.uuid, *(self.known_uuids or ())) if uuid]
 
+    @property
+    def gives_up_memory(self) -> bool:
+        """Whether the guest does not take its memory along, so that its next start at the destination uses its saved definition."""
+        return bool(self.is_cold) and not self.save_folder
+
 
 @dataclass(frozen=True)
 class CpuVerdict:

@@ -83,7 +83,7 @@ class FakeReader:
 
     def list_definitions(self) -> DefinitionList:
         domains = self._there("roll").domains.values()
-        return DefinitionList([Definition(domain.info(), ElementTree.fromstring(domain.xml())) for domain in domains])
+        return DefinitionList([Definition(domain.info(), ElementTree.fromstring(domain.live_definition or domain.xml())) for domain in domains])
 
     def list_states(self) -> t.List[DomainState]:
         return [

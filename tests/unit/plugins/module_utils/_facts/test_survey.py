@@ -112,6 +112,33 @@ def test_only_writable_local_files_are_unshared_disks(fleet: FakeFleet) -> None:
     assert surveyed(fleet, name="web1", shared=True)["domains"][0]["unshared_disks"] == []
 
 
+def for_the_next_start(fleet: FakeFleet) -> None:
+    """Give web1, which runs with 1 GiB and vda, other memory and another disk for its next start."""
+    domain = fleet.guest(disks=(domain_states.Disk("vda", "file", "/srv/now"),))
+    domain.live_definition = domain.xml()
+    added = "<disk type='file' device='disk'><source file='/srv/next'/><target dev='vdb'/></disk><interface type='bridge'><source bridge='br9'/></interface>"
+    more = f"<memory unit='b'>{64 * GIB}</memory>"
+    domain.definition = domain.xml().replace("</devices>", f"{added}</devices>").replace(f"<memory unit='b'>{GIB}</memory>", more)
+
+
+def test_a_guest_that_is_shut_down_for_its_move_is_judged_by_its_next_start(fleet: FakeFleet) -> None:
+    for_the_next_start(fleet)
+    fleet.machines["kvm2"].paths = {"/srv/now": True, "/srv/next": True}
+    (domain,) = surveyed(fleet, name="web1", is_cold=True, shared=False)["domains"]
+    request = domain["request"]
+    assert (request["memory_mib"], [disk["target"] for disk in request["disks"]]) == (64 * 1024, ["vda", "vdb"])
+    assert [network["source"] for network in request["networks"]] == ["br9"]
+    assert (domain["unshared_disks"], sorted(domain["paths"][TO_2])) == (["vda", "vdb"], ["/srv/next", "/srv/now"])
+    assert (domain["info"]["memory_bytes"], domain["info"]["view"]["state"]) == (64 * GIB, domain_states.RUNNING)
+
+
+@pytest.mark.parametrize("wanted", [{}, {"is_cold": True, "save_folder": "/srv/save"}])
+def test_a_guest_that_keeps_its_memory_is_judged_as_it_runs(fleet: FakeFleet, wanted: t.Dict[str, t.Any]) -> None:
+    for_the_next_start(fleet)
+    (domain,) = surveyed(fleet, name="web1", shared=False, **wanted)["domains"]
+    assert (domain["request"]["memory_mib"], domain["unshared_disks"], domain["info"]["memory_bytes"]) == (1024, ["vda"], GIB)
+
+
 def test_block_devices_not_proved_on_other_hosts_are_listed_with_their_identity() -> None:
     disks = [
         domain_states.Disk("vda", "block", "/dev/vg0/web"),

@@ -75,6 +75,16 @@ def test_a_started_guest_books_its_memory(control: ColdControl) -> None:
     assert control.places() == {"kvm2": ds.RUNNING}
 
 
+def test_a_guest_that_is_shut_down_needs_what_its_next_start_needs(control: ColdControl) -> None:
+    domain = control.fleet.guest()
+    domain.live_definition = domain.xml()
+    domain.definition = domain.xml().replace(f"<memory unit='b'>{GIB}</memory>", f"<memory unit='b'>{256 * GIB}</memory>")
+    refused = control.move(method="shutdown", start=True)
+    assert isinstance(refused.error, e.Conflict)
+    assert (control.records()[-1].status, control.records()[-1].memory_bytes) == (s.CONFLICT, 256 * GIB)
+    assert control.places() == {"kvm1": ds.RUNNING}
+
+
 def test_a_host_in_maintenance_is_refused_with_a_record(control: ColdControl) -> None:
     off(control)
     close_host(control, "kvm2", "disk")
