@@ -362,7 +362,7 @@ ansible_facts:
               that QEMU reads when it starts the domain.
             - In C(request), C(nvram) is the file of the firmware variables, and C(nvram_template) the file from which a host creates it. C(secure_boot) states
               whether the definition demands firmware that enforces secure boot, and C(tpm) whether the domain has an emulated TPM, with its C(tpm_model) and
-              C(tpm_version).
+              C(tpm_version). C(tpm_persistent) states whether the definition has libvirt keep the state of that TPM (C(persistent_state)).
           type: list
           elements: dict
           sample:
@@ -426,6 +426,7 @@ ansible_facts:
                 tpm: false
                 tpm_model: null
                 tpm_version: null
+                tpm_persistent: false
                 traits: []
                 labels: []
                 group: null

@@ -16,7 +16,7 @@ from .._libvirt.interface import Host, OpenHost
 from .._model.clock import boot_moment
 from .._model.codec import ABSENT, Json, decode, encode
 from .._model.cold_moves import ColdSurvey, ColdTraits, FolderProof
-from .._model.definition_files import UNPROVED, list_needed_files
+from .._model.definition_files import UNPROVED, has_deletable_tpm, list_needed_files
 from .._model.errors import KvmfleetError
 from .._model.libvirt_formats import parse_libvirt_xml
 from .._model.saved_domains import NVRAM, TPM, NeededFile
@@ -57,8 +57,8 @@ def read_traits(host: Host, domain: SurveyedDomain, question: SurveyQuestion, op
     if info is None:
         return None
     snapshots, checkpoints = host.count_snapshots(info.uuid)
-    needed = list_needed_files(parse_libvirt_xml(host.read_definition(info.uuid), "a domain definition"))
-    files = tuple(file for file in needed if file.what in (NVRAM, TPM))
+    root = parse_libvirt_xml(host.read_definition(info.uuid), "a domain definition")
+    files = tuple(file for file in list_needed_files(root) if file.what in (NVRAM, TPM))
     folder = question.save_folder
     return ColdTraits(
         managed_save=host.has_managed_save(info.uuid),
@@ -67,7 +67,7 @@ def read_traits(host: Host, domain: SurveyedDomain, question: SurveyQuestion, op
         on_poweroff=host.on_poweroff(info.uuid),
         files=files,
         file_bytes=_total_size(files),
-        problem=find_problem(files, host),
+        problem=find_problem(files, loses_tpm=has_deletable_tpm(root) and not host.keeps_tpm()),
         saved=find_managed_save(info.name, info.uuid, host) or ABSENT,
         folders={uri: prove_folder(folder, uri, open_other) for uri in question.destination_uris} if folder else {},
     )
@@ -77,14 +77,17 @@ def _total_size(files: t.Sequence[NeededFile]) -> int:
     return sum(size_of(path) for file in files for path in list_paths(file))
 
 
-def find_problem(files: t.Sequence[NeededFile], host: Host) -> str:
-    """Return why these files cannot be copied to another host; empty if they can."""
+def find_problem(files: t.Sequence[NeededFile], loses_tpm: bool) -> str:
+    """Return why these files cannot be copied to another host; empty if they can.
+
+    :arg loses_tpm: whether this host's libvirt would delete the state of a TPM with the definition.
+    """
     for file in files:
         if file.what == TPM and file.kind == "device":
             return f"its TPM is the device {file.path} of this host."
         if file.kind == "block":
             return f"its firmware variables are on the device {file.path}."
-        if file.what == TPM and not host.keeps_tpm():
+        if file.what == TPM and loses_tpm:
             return "this host's libvirt would delete the state of its TPM when it is undefined (libvirt 8.9 keeps it)."
         problem = find_irregular(file)
         if problem:

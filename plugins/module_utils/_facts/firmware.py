@@ -11,6 +11,8 @@ import os
 import typing as t
 from xml.etree.ElementTree import Element
 
+from .._model.definition_files import has_persistent_state
+
 # Where the packages of distributions install the firmware of guests.
 FIRMWARE_FOLDERS = (
     "/usr/share/AAVMF",
@@ -35,6 +37,7 @@ class FirmwareNeeds(t.TypedDict):
     tpm: bool
     tpm_model: t.Optional[str]
     tpm_version: t.Optional[str]
+    tpm_persistent: bool
 
 
 def read_firmware_needs(root: Element) -> FirmwareNeeds:
@@ -50,6 +53,7 @@ def read_firmware_needs(root: Element) -> FirmwareNeeds:
         "tpm": tpm is not None,
         "tpm_model": tpm.get("model") if tpm is not None else None,
         "tpm_version": backend.get("version") if backend is not None else None,
+        "tpm_persistent": backend is not None and has_persistent_state(backend),
     }
 
 

@@ -171,4 +171,5 @@ _UNKNOWN = DomainRequest(
     tpm=False,
     tpm_model=None,
     tpm_version=None,
+    tpm_persistent=False,
 )

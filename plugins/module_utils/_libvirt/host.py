@@ -12,7 +12,7 @@ import typing as t
 
 from .._model import domain_states
 from .._model.codec import JsonObject
-from .._model.definition_files import has_deletable_tpm
+from .._model.definition_files import KEEPS_TPM_SINCE, has_deletable_tpm
 from .._model.errors import Aborted, Conflict, InvalidState, MigrationFailed, NotFound, NotSupported, Unsafe
 from .._model.libvirt_formats import check_migrate_uri, check_uri
 from .._model.policy_documents import CONFIG, LIVE, POLICY_NAMESPACE, POLICY_PREFIX, read_policy_element
@@ -29,7 +29,6 @@ _COMPLETED_KEEP = 1 | 2  # VIR_DOMAIN_JOB_STATS_COMPLETED | _KEEP_COMPLETED
 _JOB_COMPLETED = 3
 # libvirt's own value for "unlimited"; it refuses 0.
 _NO_CAP_MIB = 8796093022207
-_KEEP_TPM_SINCE = 8009000
 _METADATA_ELEMENT = 2
 # VIR_DOMAIN_EVENT_RESUMED, VIR_DOMAIN_EVENT_RESUMED_MIGRATED
 _RESUMED_MIGRATED = (4, 1)
@@ -271,7 +270,7 @@ class LibvirtHost(LibvirtSavedMemory):
 
     def keeps_tpm(self) -> bool:
         """Whether this libvirt can undefine a domain and keep the state of its emulated TPM."""
-        return bool(self._connection.getLibVersion() >= _KEEP_TPM_SINCE)
+        return bool(self._connection.getLibVersion() >= KEEPS_TPM_SINCE)
 
     def undefine_inactive(self, uuid: str) -> None:
         """Undefine an inactive domain; NVRAM and TPM stay. Nothing happens if the domain is gone.

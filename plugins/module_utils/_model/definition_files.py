@@ -69,6 +69,9 @@ FILE_LABELS = {
 # Libvirt's folders for files whose paths the definition does not give.
 _NVRAM_PATH = "/var/lib/libvirt/qemu/nvram/{name}_VARS.fd"
 _TPM_PATH = "/var/lib/libvirt/swtpm/{uuid}"
+# The first libvirt that can be told to keep the state of an emulated TPM, and the first that knows persistent_state; an older one drops that attribute.
+KEEPS_TPM_SINCE = 8_009_000
+PERSISTENT_TPM_SINCE = 7_000_000
 # Files below these folders belong to packages of the distribution, which every host has itself.
 _OF_PACKAGES = "/usr/"
 
@@ -128,7 +131,17 @@ def _keeps_variables(root: Element) -> bool:
 
 def has_deletable_tpm(root: Element) -> bool:
     """Whether libvirt deletes the state of an emulated TPM with the definition, unless it is told to keep the state (since libvirt 8.9)."""
-    return any(backend.get("persistent_state") != "yes" for backend in root.findall("devices/tpm/backend[@type='emulator']"))
+    return any(not has_persistent_state(backend) for backend in root.findall("devices/tpm/backend[@type='emulator']"))
+
+
+def has_persistent_state(backend: Element) -> bool:
+    """Whether the definition has every libvirt that knows the attribute keep the state of that TPM."""
+    return backend.get("persistent_state") == "yes"
+
+
+def deletes_tpm(needs: DomainRequest, libvirt: int) -> bool:
+    """Whether a libvirt of that version deletes the state of the domain's emulated TPM with the definition, whatever it is told."""
+    return bool(needs.tpm) and libvirt < (PERSISTENT_TPM_SINCE if needs.tpm_persistent else KEEPS_TPM_SINCE)
 
 
 def _find_tpm(root: Element) -> t.Iterator[NeededFile]:

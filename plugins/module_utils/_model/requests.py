@@ -195,6 +195,7 @@ class DomainRequest:
     :arg nvram: the file of its firmware variables; C(nvram_template) is the file from which a host creates it.
     :arg secure_boot: whether its definition demands firmware that enforces secure boot.
     :arg tpm: whether it has an emulated TPM; C(tpm_model) and C(tpm_version) are as libvirt names them.
+    :arg tpm_persistent: whether its definition has libvirt keep the state of that TPM (C(persistent_state)).
     :arg traits: what its policy requires of both hypervisors.
     :arg labels: the labels that the host must have in the inventory.
     :arg drain: what a drain does with the domain: a strategy, or a list of them.
@@ -224,6 +225,7 @@ class DomainRequest:
     tpm: Maybe[bool] = ABSENT
     tpm_model: Maybe[str] = ABSENT
     tpm_version: Maybe[str] = ABSENT
+    tpm_persistent: Maybe[bool] = ABSENT
     traits: Maybe[t.Tuple[str, ...]] = ABSENT
     labels: Maybe[t.Tuple[str, ...]] = ABSENT
     group: Maybe[DomainGroup] = ABSENT

@@ -13,10 +13,9 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model import d
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.cold_moves import ColdTraits
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.definition_files import SHARED
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.definition_files import SHARED, deletes_tpm
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidState, KvmfleetError, NotFound, NotSupported, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import OFFLINE, SAVE, SHUTDOWN
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import TPM
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import Survey, SurveyedDomain
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._cold.request import ColdRequest
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Stored
@@ -29,7 +28,6 @@ ColdDecision = AlreadyThere | Adopt | Start | Refuse
 _NOTHING = "Nothing was moved."
 # QEMU 7.2 ends with a failed assertion when it saves a guest with a disk that arrived paused and has not run since.
 SAVES_PAUSED_DISKS_SINCE = 10_000_000
-KEEPS_TPM_SINCE = 8_009_000
 
 
 def decide_cold_move(
@@ -129,7 +127,7 @@ def _find_problem(request: ColdRequest, source: str, survey: Survey, domain: Sur
         return problem
     return (
         _find_twin(request, source, domain, host)
-        or _find_tpm_problem(request, source, survey, traits, host)
+        or _find_tpm_problem(request, source, survey, domain, host)
         or _find_folder_problem(request, source, traits, host)
         or _find_saving_problem(request, source, survey, domain, host)
     )
@@ -150,10 +148,10 @@ def _find_twin(request: ColdRequest, source: str, domain: SurveyedDomain, host: 
     )
 
 
-def _find_tpm_problem(request: ColdRequest, source: str, survey: Survey, traits: ColdTraits, host: str) -> KvmfleetError | None:
+def _find_tpm_problem(request: ColdRequest, source: str, survey: Survey, domain: SurveyedDomain, host: str) -> KvmfleetError | None:
     """Return why a move to that host could not be undone: the definition would go with the state of the TPM, which the hosts may share."""
     known = survey.destinations[request.uris[host]].versions or {}
-    if known.get("libvirt", 0) >= KEEPS_TPM_SINCE or not any(file.what == TPM for file in traits.files):
+    if not domain.request or not deletes_tpm(domain.request, known.get("libvirt", 0)):
         return None
     return NotSupported(
         f"Domain {request.label} on {source} cannot move cold to {host}: if the move had to be undone, the libvirt of {host} would delete the state of the TPM "

@@ -130,7 +130,20 @@ class PlacedDomains:
 
 
 # What a host needs so that a domain can be defined there and started later. It books nothing.
-_DEFINITION_FILTERS = ("not_source", "up", "enabled", "cpu_model", "machine_type", "storage", "boot_files", "networks", "resource_maps", "labels")
+_DEFINITION_FILTERS = (
+    "not_source",
+    "up",
+    "enabled",
+    "cpu_model",
+    "machine_type",
+    "storage",
+    "boot_files",
+    "firmware",
+    "tpm",
+    "networks",
+    "resource_maps",
+    "labels",
+)
 DEFINITION_FILTERS = tuple(rule for rule in DEFAULT_FILTERS if rule.name in _DEFINITION_FILTERS)
 
 

@@ -108,7 +108,8 @@ def sort_domain(domain: DomainFacts, source: str, inputs: DrainInputs, options: 
         else:
             into.skipped.append(_skip_definition(domain, source, str(error)))
         return
-    drained = DrainedDomain(domain, leaver.request, inputs.hosts_where_active(domain.uuid, but=leaver.request.source_ref), record, options)
+    elsewhere, versions = inputs.hosts_where_active(domain.uuid, but=leaver.request.source_ref), inputs.hosts[source].versions
+    drained = DrainedDomain(domain, leaver.request, elsewhere, record, options, (versions or {}).get("libvirt"))
     if record is not None and is_resumed:
         into.add_leaver(_resume_cold_move(leaver, record, inputs))
     elif not domain.active:
@@ -155,7 +156,7 @@ def _with_passed(passed: Sequence[PassedStrategy], reason: str) -> str:
 
 def _make_cold(leaver: LeavingDomain, method: str, start: bool) -> LeavingDomain:
     """Return the domain as it moves without a live migration. A guest that is shut down starts anew, and is not judged by rules about moves."""
-    request = replace(leaver.request, needs=replace(leaver.request.needs, traits=()), starts=method != SAVE, copied={})
+    request = replace(leaver.request, needs=replace(leaver.request.needs, traits=()), starts=method != SAVE, is_cold=True, copied={})
     return replace(leaver, request=request, method=method, start=start)
 
 

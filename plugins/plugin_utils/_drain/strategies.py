@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.definition_files import deletes_tpm
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, KvmfleetError, printable_line
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import DomainFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import LEAVE, MIGRATE, SAVE, SHUTDOWN
@@ -91,6 +92,7 @@ class DrainedDomain:
 
     :arg elsewhere: the other hosts where it is active.
     :arg record: its unsettled record away from its host.
+    :arg libvirt: the version of its host's libvirt, as libvirt's number; None if it is not known.
     """
 
     facts: DomainFacts
@@ -98,6 +100,7 @@ class DrainedDomain:
     elsewhere: Sequence[str]
     record: t.Optional[MoveRecord]
     options: DrainOptions
+    libvirt: t.Optional[int] = None
 
     def find_problem(self, strategy: str) -> t.Optional[str]:
         """Return why the strategy is not possible for the active domain now, or None."""
@@ -142,7 +145,19 @@ class DrainedDomain:
         if self.record:
             return f"Record {self.record.id} of its move is unsettled ({self.record.status}): wait until that move ends, then run again."
         local = self._list_local_disks()
-        return f"It writes to storage of {self.request.source} alone (disk {', '.join(local)}), and only a live move can copy that." if local else None
+        if local:
+            return f"It writes to storage of {self.request.source} alone (disk {', '.join(local)}), and only a live move can copy that."
+        return self._find_tpm_problem()
+
+    def _find_tpm_problem(self) -> t.Optional[str]:
+        """Return the reason for which C(cold_migrate) refuses every destination of a domain whose source would delete the state of its TPM."""
+        source = self.request.source
+        if not self.libvirt or not deletes_tpm(self.request.needs, self.libvirt):
+            return None
+        return (
+            f"It has an emulated TPM, and the libvirt of {source} would delete the state of that with the definition (libvirt 8.9 keeps it). Update libvirt on "
+            f"{source}, or let the domain be moved live (drain: migrate)."
+        )
 
     def _list_local_disks(self) -> list[str]:
         return [] if self.options.is_unsafe else sorted(local_disks(self.request.needs))

@@ -57,7 +57,7 @@ class Unit:
 
     def signature(self) -> str:
         """Return a text that is the same for units with the same requirements, whatever their names."""
-        return json.dumps([[encode(request.needs), request.starts] for request in self.requests], sort_keys=True, default=str)
+        return json.dumps([[encode(request.needs), request.starts, request.is_cold] for request in self.requests], sort_keys=True, default=str)
 
     def can_fit(self, fleet: Fleet, host: str, filters: Sequence[Filter]) -> bool:
         """Whether L(fleet_with_unit) would return a fleet; most units are single domains, for which no fleet has to be built."""

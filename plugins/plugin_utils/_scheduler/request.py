@@ -141,6 +141,7 @@ class Request:
     :arg at_source: the request with the names of the host that it leaves, if this one has those of another host.
     :arg renamed: what the names that differ are on that other host.
     :arg unnamed: what has no name on that other host, each a sentence.
+    :arg is_cold: whether it moves without a live migration: its definition is made at its destination, and removed there if the move has to be undone.
     :arg names: of the host whose names it has; None: those of the host that it leaves.
     :arg starts: whether the guest is off while it moves, so that rules about moves between two QEMU do not apply.
     """
@@ -161,6 +162,7 @@ class Request:
     unnamed: tuple[str, ...] = ()
     renamed: tuple[NameChange, ...] = field(default=(), hash=False)
     starts: bool = False
+    is_cold: bool = False
     names: t.Optional[HostNames] = field(default=None, hash=False)
 
     @classmethod

@@ -13,6 +13,7 @@ from xml.etree import ElementTree
 from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.interface import Folder
 from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.values import Definition, DefinitionList, DomainSize, DomainState, DomainUse, Image
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.definition_files import KEEPS_TPM_SINCE
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Forbidden, NotFound, Unreachable
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import GuestPlatform, HardwareFacts, Surroundings
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.fleet_cpus import CpuFeatures
@@ -25,8 +26,6 @@ from .saved import read_image
 
 if t.TYPE_CHECKING:
     from .fleet import FakeFleet
-
-KEEPS_TPM_SINCE = 8009000
 
 
 class FakeReader:

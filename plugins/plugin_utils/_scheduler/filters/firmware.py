@@ -10,7 +10,7 @@ from __future__ import annotations
 import posixpath
 import typing as t
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.definition_files import nvram_folder
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.definition_files import deletes_tpm, nvram_folder
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import PLATFORM_CPUS, FirmwareFacts
 
 from ..fleet import Fleet, HostState
@@ -75,7 +75,10 @@ def _judge_secure_boot(request: Request, host: HostState) -> Finding:
 
 
 class Tpm(Rule):
-    """Refuses a host that cannot emulate the TPM of the guest: the guest would not start there."""
+    """Refuses a host that cannot emulate the TPM of the guest: the guest would not start there.
+
+    Also one that could not undo a cold move without the loss of the TPM's state, which C(cold_migrate) refuses.
+    """
 
     name = "tpm"
     overridable = False
@@ -86,6 +89,8 @@ class Tpm(Rule):
 
     def judge_host(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
         """Name what is missing. An unknown value is a warning."""
+        if request.is_cold and host.hardware.libvirt and deletes_tpm(request.needs, host.hardware.libvirt):
+            return Finding(f"If the move had to be undone, its libvirt would delete the state of the TPM of {request.name} (libvirt 8.9 keeps it).")
         firmware, model, version = _firmware_of(request, host), request.needs.tpm_model, request.needs.tpm_version
         if firmware is None or not isinstance(firmware.tpm_backends, tuple):
             return _warn_unknown(request, host, "an emulator of the TPM")

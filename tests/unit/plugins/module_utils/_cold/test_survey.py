@@ -62,12 +62,13 @@ def test_a_link_in_place_of_the_variables_is_named(fleet: FakeFleet, tmp_path: p
     assert "in its definition" in traits.problem
 
 
-def test_a_libvirt_that_deletes_the_state_of_a_tpm_is_named(fleet: FakeFleet) -> None:
+@pytest.mark.parametrize(("attribute", "is_deleted"), [("", True), ("persistent_state='yes'", False)])
+def test_a_libvirt_that_deletes_the_state_of_a_tpm_is_named(fleet: FakeFleet, attribute: str, is_deleted: bool) -> None:
     fleet.source.versions["libvirt"] = 8008000
-    domain = guest(fleet, devices="<tpm><backend type='emulator'/></tpm>")
+    domain = guest(fleet, devices=f"<tpm><backend type='emulator' {attribute}/></tpm>")
     traits = read_traits(fleet.open(LOCAL_URI), domain, SurveyQuestion(None, UUID, (THERE,)), fleet.open)
     assert traits is not None
-    assert "would delete the state of its TPM" in traits.problem
+    assert ("would delete the state of its TPM" in traits.problem) is is_deleted
 
 
 def test_a_domain_that_the_source_does_not_have_has_no_traits(fleet: FakeFleet) -> None:

@@ -13,7 +13,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.firmware
 def test_the_firmware_of_a_definition_is_read() -> None:
     root = ElementTree.fromstring(
         "<domain><os><loader readonly='yes' secure='yes' type='pflash'>/fw/code.fd</loader><nvram template='/fw/vars.fd'>/nv/web.fd</nvram></os>"
-        "<devices><tpm model='tpm-crb'><backend type='emulator' version='2.0'/></tpm></devices></domain>"
+        "<devices><tpm model='tpm-crb'><backend type='emulator' version='2.0' persistent_state='yes'/></tpm></devices></domain>"
     )
     assert read_firmware_needs(root) == {
         "nvram": "/nv/web.fd",
@@ -23,6 +23,7 @@ def test_the_firmware_of_a_definition_is_read() -> None:
         "tpm": True,
         "tpm_model": "tpm-crb",
         "tpm_version": "2.0",
+        "tpm_persistent": True,
     }
 
 

@@ -193,12 +193,15 @@ def test_a_domain_that_the_method_cannot_move_is_refused(
 
 
 TPM = "<domain><name>web1</name><devices><tpm><backend type='emulator'/></tpm></devices></domain>"
+KEPT_TPM = TPM.replace("<backend", "<backend persistent_state='yes'")
 
 
-@pytest.mark.parametrize(("version", "is_refused"), [(8008000, True), (8009000, False)])
-def test_a_destination_that_could_not_take_a_tpm_back_is_refused(control: ColdControl, version: int, is_refused: bool) -> None:
-    """To undo the move there would delete the state of the TPM."""
-    off(control, definition=TPM)
+@pytest.mark.parametrize(
+    ("definition", "version", "is_refused"), [(TPM, 8008000, True), (TPM, 8009000, False), (KEPT_TPM, 8008000, False), (KEPT_TPM, 6010000, True)]
+)
+def test_a_destination_that_could_not_take_a_tpm_back_is_refused(control: ColdControl, definition: str, version: int, is_refused: bool) -> None:
+    """To undo the move there would delete the state of the TPM. A libvirt before 7.0 drops the attribute that keeps it."""
+    off(control, definition=definition)
     control.fleet.machines["kvm2"].versions["libvirt"] = version
     job = control.move(method="offline", check=True)
     assert isinstance(job.error, e.NotSupported) is is_refused

@@ -146,6 +146,43 @@ def test_a_definition_that_cannot_move_is_named_and_does_not_make_the_drain_fail
     assert plan.skipped[0].reason.endswith("Its definition stays.")
 
 
+def old_libvirt_plan(guest: dict[str, t.Any], versions: dict[str, int], **given: t.Any) -> DrainPlan:
+    """Return the plan of a guest on kvm1, in a fleet of three with these versions of libvirt; 9.0 for the others."""
+    guests: dict[str, t.Any] = {"kvm1": [guest]}
+    known = {host: {"libvirt": versions.get(host, 9000000), "hypervisor": f.HYPERVISOR} for host in ("kvm1", "kvm2", "kvm3")}
+    facts = {host: f.host(host, domains=guests.get(host, ()), versions=known[host]) for host in known}
+    return make_plan(DrainInputs(facts), ["kvm1"], ["kvm2", "kvm3"], DrainOptions.from_values(save_folder=FOLDER, restart=True, **given))
+
+
+@pytest.mark.parametrize("method", ["save", "shutdown"])
+def test_a_domain_with_a_tpm_moves_cold_only_between_libvirts_that_keep_its_state(method: str) -> None:
+    guest = f.domain("win", drain=[method, "migrate"], tpm=True)
+    assert [move[1:] for move in cold(old_libvirt_plan(guest, {"kvm2": 8008000}))] == [(method, True, "kvm3")]
+    for versions, words in (({"kvm1": 8008000}, "the libvirt of kvm1 would delete"), ({"kvm2": 8008000, "kvm3": 8008000}, "would delete the state of the TPM")):
+        plan = old_libvirt_plan(guest, versions)
+        assert (cold(plan), [passed(move) for move in plan.moves]) == ([], [[method]])
+        assert words in plan.moves[0].reason
+    kept = f.domain("win", drain=[method], tpm=True, tpm_persistent=True)
+    assert len(cold(old_libvirt_plan(kept, dict.fromkeys(("kvm1", "kvm2", "kvm3"), 8008000)))) == 1
+
+
+def test_a_domain_with_a_tpm_that_is_only_moved_cold_is_unplaced_where_its_state_would_be_deleted() -> None:
+    plan = old_libvirt_plan(f.domain("win", drain="shutdown", tpm=True), {"kvm1": 8008000})
+    assert (cold(plan), [entry.name for entry in plan.unplaced]) == ([], ["win"])
+    assert "Update libvirt on kvm1" in plan.unplaced[0].reason
+    off = old_libvirt_plan(f.domain("win", **OFF, tpm=True), {"kvm2": 8008000, "kvm3": 8008000}, shut_off="move")
+    assert (cold(off), [entry.name for entry in off.skipped]) == ([], ["win"])
+
+
+def test_a_definition_goes_to_no_host_without_an_emulator_of_its_tpm() -> None:
+    """A cold move of a domain that stays off is judged by the same rules."""
+    without = [{"arch": "x86_64", "virt_type": "kvm", "machines": ["pc-q35-7.2"], "firmware": {"loaders": [], "tpm_backends": []}}]
+    facts = {"kvm1": f.host("kvm1", domains=[f.domain("win", **OFF, tpm=True)]), "kvm2": f.host("kvm2", platforms=without)}
+    plan = make_plan(DrainInputs(facts), ["kvm1"], ["kvm2"], DrainOptions.from_values(shut_off="move"))
+    assert cold(plan) == []
+    assert "swtpm is not installed" in plan.skipped[0].reason
+
+
 def test_a_definition_that_is_left_over_from_an_active_domain_never_moves() -> None:
     plan = plan_of(f.domain("off", **OFF), there=[f.domain("off")], shut_off="move")
     assert cold(plan) == []
