@@ -47,7 +47,13 @@ def read_moves(ledger: Ledger, run: MaintenanceRun, host: str) -> list[MoveRecor
 
 
 def _has_arrived(record: MoveRecord, host: str, since: t.Optional[str]) -> bool:
-    return record.status in (COMPLETED, DONE) and record.destination.host == host and (since is None or record.updated_at >= since)
+    return record.status in (COMPLETED, DONE) and record.destination.host == host and (since is None or _arrived_at(record) >= since)
+
+
+def _arrived_at(record: MoveRecord) -> str:
+    """Return when the guest arrived. The cleanup of the dead host changes the record of an evacuation later: it is then completed."""
+    done, completed = ([line.at for line in record.history if line.status == status] for status in (DONE, COMPLETED))
+    return max(done or completed, default=record.updated_at)
 
 
 def check_reboot(entry: HostEntry, active: t.Optional[Sequence[str]]) -> None:

@@ -13,6 +13,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import maintenance_runs as m
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import records
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Unsafe
@@ -115,3 +116,19 @@ def test_a_guest_that_an_evacuation_has_started_may_be_on_the_host(tmp_path: pat
     for status in (s.PRE_MIGRATING, s.DONE):
         stored = ledger.update_record(stored, stored.record.advance(status, "ann"))
     assert [record.status for record in read_moves(ledger, run_drained_at(drained_at), "kvm1")] == ([s.DONE] if counts else [])
+
+
+@pytest.mark.parametrize("later", [(s.COMPLETED,), (s.ERROR, s.COMPLETED)])
+def test_the_cleanup_of_a_dead_host_starts_no_guest_where_its_evacuation_had_ended(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, later: t.Sequence[str]
+) -> None:
+    """The guest came before the drain, which has moved it away."""
+    ledger = FileLedger(str(tmp_path / "ledger"), create=True)
+    places = [HostRef(end, None, None) for end in ("kvm2", "kvm1")]
+    stored = ledger.open_record(new_record(s.EVACUATION, DomainRef(UUID, "web1"), *places, {}, "ann"))
+    for status in (s.PRE_MIGRATING, s.DONE):
+        stored = ledger.update_record(stored, stored.record.advance(status, "ann"))
+    monkeypatch.setattr(records, "utc_now", lambda: FAR_AHEAD)
+    for status in later:
+        stored = ledger.update_record(stored, stored.record.advance(status, "ann"))
+    assert read_moves(ledger, run_drained_at("2998-01-01T00:00:00.000Z"), "kvm1") == []
