@@ -34,6 +34,11 @@ _MAY_HAVE_RUN = (
     "/var/log/libvirt/qemu): if it ran there, destroy the copy on the source, and start the domain on the destination; otherwise resume the copy on the source "
     "(virsh resume). Then run the task again."
 )
+_MAY_HAVE_BEGUN = (
+    " No job of the move is known, and the source does not show that the guest was stopped. If the source was booted since the move was queued, the state of "
+    "the move is lost, and its job may have begun. If the destination has the domain, look into its log there (/var/log/libvirt/qemu) before you start the "
+    "guest on either host."
+)
 CHECKPOINTS_ACT = "redefine_checkpoints"
 
 
@@ -228,6 +233,8 @@ class Settlement:
         cause = f"{error.message} " if error else ""
         detail = f"{cause}The guest is {source.describe()} on the source, {destination.describe()} on the destination."
         detail += " It ran there, so nothing was removed from the destination." if self._move.ran_there else ""
+        if error is None and not (self._move.job_started or source.active or source.reason in domain_states.STOPPED_REASONS):
+            detail += _MAY_HAVE_BEGUN
         reason = self._cancel_reason(error)
         if self._journal.record.has_begun(ABORT_PREFIX + s.REASON_OPERATOR):
             self._journal.note_event(s.ABORT_END, f"The guest is {source.describe()} on the source.")

@@ -467,6 +467,18 @@ def test_an_adopted_move_that_never_began_is_cancelled_as_controller_lost(fleet:
     assert (record["status"], record["reason"]) == (s.CANCELLED, "controller_lost")
 
 
+@pytest.mark.parametrize(("reason", "may_have_begun"), [("", True), ("daemon", True), ("shutdown", False), ("destroyed", False)])
+def test_a_move_without_a_state_whose_guest_ended_with_its_source_may_have_begun(
+    fleet: FakeFleet, tmp_path: pathlib.Path, reason: str, may_have_begun: bool
+) -> None:
+    fleet.guest(state=domain_states.SHUTOFF, reason=reason)
+    fleet.guest(on="kvm2", state=domain_states.SHUTOFF, reason="")
+    record = carry_out(fleet, tmp_path, adopt=True, status=s.QUEUED)
+    assert (record["status"], record["reason"]) == (s.CANCELLED, "controller_lost")
+    assert ("its job may have begun" in record["history"][-1]["detail"]) is may_have_begun
+    assert UUID in fleet.destination.domains
+
+
 def test_an_error_is_settled_when_both_hosts_answer(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     fleet.guest(on="kvm2")
     record = carry_out(fleet, tmp_path, adopt=True, status=s.ERROR)
