@@ -64,7 +64,7 @@ class _LeasePath(_Path):
 class Change(t.NamedTuple):
     """A change of the state of a host, or a state that is reported again.
 
-    :arg was: the state before.
+    :arg was: the state before; for C(up), C(gone) if the host was gone at any time since it was up last.
     :arg seconds: for how long the host has been silent; for C(up), until now.
     """
 
@@ -88,6 +88,7 @@ class HostDetection:
         self._lease: t.Optional[_LeasePath] = None
         self._answers_since: t.Optional[float] = None
         self._away_since = now
+        self._was_gone = False
         self._settled_at = now
         # The return of the host from the state C(gone) or C(isolated), and when it was seen.
         self._returned: t.Optional[tuple[float, Change]] = None
@@ -138,13 +139,20 @@ class HostDetection:
         was, self.state = self.state, self._next_state(now)
         if self.state == was:
             return None
+        if self.state == UP:
+            return self._note_return(was, now)
         if was == UP:
             self._away_since = now - self._state_seconds(now)
-        change = Change(self.state, was, now - self._away_since if self.state == UP else self._state_seconds(now))
-        if self.state == UP and was in (GONE, ISOLATED):
-            self._returned = (now, change)
-        elif self.state != UP:
+        if self.state in (GONE, ISOLATED):
             self._returned = None
+        self._was_gone = self._was_gone or self.state == GONE
+        return Change(self.state, was, self._state_seconds(now))
+
+    def _note_return(self, was: str, now: float) -> Change:
+        change = Change(UP, GONE if self._was_gone else was, now - self._away_since)
+        self._was_gone = False
+        if change.was in (GONE, ISOLATED):
+            self._returned = (now, change)
         return change
 
     def report_again(self, now: float) -> t.Optional[Change]:
@@ -152,7 +160,7 @@ class HostDetection:
         if self.state in (GONE, ISOLATED):
             return Change(self.state, self.state, self._state_seconds(now))
         seen_at, change = self._returned or (-math.inf, None)
-        return change if now - seen_at < _RETURNED_SECONDS else None
+        return change if self.state == UP and now - seen_at < _RETURNED_SECONDS else None
 
     def _state_seconds(self, now: float) -> float:
         """Return for how long what the state says has been so."""
@@ -173,6 +181,11 @@ class HostDetection:
     def wants_probes(self) -> bool:
         """Whether the other paths should be probed."""
         return not self._is_connected
+
+    @property
+    def is_returning(self) -> bool:
+        """Whether a host that was gone shows a sign of life, and its libvirt does not answer yet."""
+        return self.state == GONE and self._answers_since is not None
 
     def is_silent(self, now: float) -> bool:
         """Whether the host answers on no path, for longer than a restart takes; or has lost its lease, and libvirt has not noticed a silence yet."""

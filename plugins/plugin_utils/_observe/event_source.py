@@ -39,6 +39,8 @@ from .signs_of_life import PROBE_SECONDS, LeasesByName, LedgerServices, ProbeAns
 
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 60.0
+# While a host boots. With a try that hangs, well below the time after which a host that was gone is isolated.
+_RETURN_PAUSE_SECONDS = 5.0
 
 
 class Retries:
@@ -65,6 +67,10 @@ class Retries:
         pause = min(FIRST_PAUSE_SECONDS * 2**self._tries, LONGEST_PAUSE_SECONDS) * (1 + hanging)
         self._tries = min(self._tries + 1, 16)
         self._next_try = now + pause
+
+    def note_return(self, now: float) -> None:
+        """Note that the host is returning: the next try comes soon, however many have failed while it was away."""
+        self._next_try = min(self._next_try, now + _RETURN_PAUSE_SECONDS)
 
     def wants_to_try(self, now: float) -> bool:
         """Whether it is time to connect."""
@@ -249,6 +255,8 @@ class HostFollower:
     def _tick_host(self, host: _FollowedHost, now: float) -> None:
         if host.link and not host.is_connected and now - host.begun_at > OPEN_TIMEOUT_SECONDS:
             self._leave_behind(host, host.link, now)
+        if host.detection.is_returning:
+            host.retries.note_return(now)
         if host.link is None and host.retries.wants_to_try(now):
             host.link, host.begun_at = self._make_link(host.uri, host.words, self), now
             host.link.start()

@@ -35,6 +35,7 @@ class Host:
         self.detection = HostDetection(gone_after, 0.0)
         self.has_lease = has_lease
         self.told: list[tuple[float, str, float]] = []
+        self.was: list[str] = []
         self.connect()
         self.live(1)
 
@@ -63,6 +64,7 @@ class Host:
             change = self.detection.judge(self.now)
             if change:
                 self.told.append((self.now, change.state, round(change.seconds)))
+                self.was.append(change.was)
 
     @property
     def states(self) -> list[str]:
@@ -246,6 +248,63 @@ def test_a_host_that_was_gone_and_whose_libvirt_stays_silent_is_isolated_in_the_
     assert host.states == [SUSPECT, GONE, ISOLATED]
 
 
+def test_a_host_that_was_gone_is_back_from_that_although_its_lease_is_renewed_after_its_libvirt_answers() -> None:
+    host = Host(has_lease=True)
+    host.lose_libvirt()
+    host.live(100, lease=False)
+    host.connect()
+    host.live(1, lease=False)
+    host.live(9)
+    assert (host.states, host.was) == ([SUSPECT, GONE, SUSPECT, UP], [UP, SUSPECT, GONE, GONE])
+    assert host.detection.report_again(host.now) == (UP, GONE, 104)
+
+
+def test_a_host_that_was_gone_is_back_from_that_although_it_was_isolated_meanwhile() -> None:
+    host = Host()
+    host.lose_libvirt()
+    host.live(100)
+    host.live(130, probes=[SSH])
+    host.connect()
+    host.live(1)
+    assert (host.states, host.was) == ([SUSPECT, GONE, ISOLATED, UP], [UP, SUSPECT, GONE, GONE])
+    # Its next absence is another one.
+    host.lose_libvirt()
+    host.live(20)
+    host.connect()
+    host.live(1)
+    assert host.was[4:] == [UP, SUSPECT]
+
+
+def test_a_return_is_reported_again_although_the_host_was_suspect_meanwhile() -> None:
+    host = Host()
+    host.lose_libvirt()
+    host.live(100)
+    host.connect()
+    host.live(1)
+    returned = host.detection.report_again(host.now)
+    assert returned == (UP, GONE, 101)
+    host.lose_libvirt()
+    host.live(20)
+    assert host.detection.report_again(host.now) is None
+    host.connect()
+    host.live(1)
+    assert host.detection.report_again(host.now) == returned
+
+
+def test_only_a_host_that_was_gone_and_shows_a_sign_of_life_is_returning() -> None:
+    host = Host()
+    host.lose_libvirt()
+    host.live(30, probes=[SSH])
+    assert not host.detection.is_returning
+    host.live(90, asked=[SSH])
+    assert (host.states, host.detection.is_returning) == ([SUSPECT, GONE], False)
+    host.live(1, probes=[SSH])
+    assert host.detection.is_returning
+    host.connect()
+    host.live(1)
+    assert not host.detection.is_returning
+
+
 def test_only_hosts_that_are_gone_or_isolated_are_reported_again() -> None:
     host = Host()
     assert host.detection.report_again(host.now) is None
@@ -276,7 +335,7 @@ STEPS = st.lists(
 @given(STEPS)
 def test_a_host_is_gone_only_after_that_silence_on_every_path(steps: list[tuple[str, float]]) -> None:
     detection, now, revision, state = HostDetection(GONE_AFTER, 0.0), 0.0, 0, UP
-    heard, renewed, is_connected = 0.0, 0.0, False
+    heard, renewed, is_connected, was_gone = 0.0, 0.0, False, False
     for what, seconds in steps:
         now += seconds
         if what == "connect" and not is_connected:
@@ -298,10 +357,12 @@ def test_a_host_is_gone_only_after_that_silence_on_every_path(steps: list[tuple[
         change = detection.judge(now)
         if change is None:
             continue
-        assert (change.was, change.state == state) == (state, False)
+        was_gone = was_gone or state == GONE
+        assert (change.was, change.state == state) == (GONE if change.state == UP and was_gone else state, False)
         state = change.state
         if state == GONE:
             assert not is_connected
             assert GONE_AFTER <= change.seconds <= now - max(heard, renewed)
         if state == UP:
             assert is_connected
+            was_gone = False

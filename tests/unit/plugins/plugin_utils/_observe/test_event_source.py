@@ -10,15 +10,24 @@ import asyncio
 import dataclasses
 import typing as t
 
+import pytest
+
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.leases import HostLease, LeaseFleet
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.leases import SeenLease
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe import event_source
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.event_options import parse_options
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.event_source import HostFollower
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.libvirt_events import Event, EventWords
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.signs_of_life import ProbeAnswer
 
 LIMIT_SECONDS = 120
+TICK_SECONDS = 0.005
 LEASE = HostLease("1", "kvm1", "b", 1, 1, 15, 3, LeaseFleet("a", 3), "direct", "2026-11-26T20:00:00.000Z", 0)
+
+
+@pytest.fixture(autouse=True)
+def fast_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_source, "_TICK_SECONDS", TICK_SECONDS)
 
 
 class FakeLink:
@@ -68,6 +77,12 @@ class Stage:
     def _link(self, uri: str, words: EventWords, reporter: t.Any) -> FakeLink:
         self.links.append(FakeLink(uri, words, reporter))
         return self.links[-1]
+
+    async def pass_time(self, seconds: int) -> None:
+        """Let time pass, with a tick in each second."""
+        for _second in range(seconds):
+            self.now += 1
+            await asyncio.sleep(3 * TICK_SECONDS)
 
     async def link(self, host: str, number: int = 0) -> FakeLink:
         """Wait for a host's link, the first or a later one."""
@@ -166,6 +181,24 @@ def test_host_gone_is_reported_once_for_several_attempts() -> None:
         assert stage.queue.empty()
 
     play(story)
+
+
+def test_a_host_that_was_gone_is_tried_while_it_boots_although_earlier_tries_hang() -> None:
+    async def story(stage: Stage) -> None:
+        (await stage.link("kvm1")).hangs = True
+        while len(stage.links) < 4:
+            await stage.pass_time(1)
+            stage.links[-1].hangs = True
+        await stage.pass_time(22)
+        assert not stage.following._hosts[0].retries.wants_to_try(stage.now + 30)
+        stage.ports, begun = ["10.0.0.11:22"], len(stage.links)
+        await stage.pass_time(12)
+        assert len(stage.links) == begun + 1
+        stage.links[-1].reporter.connected(stage.links[-1])
+        found = [await stage.next_event() for _event in range(2)]
+        assert [(event["event"], event["was"]) for event in found] == [("host_gone", "suspect"), ("host_back", "gone")]
+
+    play(story, hosts={"kvm1": "qemu+tcp://kvm1/system"}, ssh_ports={"kvm1": "10.0.0.11"})
 
 
 def test_only_selected_events_are_delivered() -> None:

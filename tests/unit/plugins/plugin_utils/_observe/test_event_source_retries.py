@@ -32,3 +32,12 @@ def test_pauses_between_attempts_grow_and_are_longer_while_one_hangs() -> None:
     retries.note_failed_try(now, hanging=2)
     assert not retries.wants_to_try(now + 2 * LONGEST_PAUSE_SECONDS)
     assert retries.wants_to_try(now + 3 * LONGEST_PAUSE_SECONDS)
+
+
+def test_a_returning_host_is_tried_soon_however_many_attempts_hang() -> None:
+    retries = Retries(0)
+    for _try in range(12):
+        retries.note_failed_try(0, hanging=2)
+    for now in range(6):
+        assert retries.wants_to_try(now) == (now == 5)
+        retries.note_return(now)
