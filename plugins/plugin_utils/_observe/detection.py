@@ -86,6 +86,8 @@ class HostDetection:
         self._is_connected = False
         self._paths: dict[str, _Path] = {LIBVIRT: _Path(now, says="it has not answered yet")}
         self._lease: t.Optional[_LeasePath] = None
+        # The last renewal of a lease that can no longer be read.
+        self._renewed_at = -math.inf
         self._answers_since: t.Optional[float] = None
         self._away_since = now
         self._was_gone = False
@@ -130,7 +132,23 @@ class HostDetection:
 
     def forget_lease(self) -> None:
         """Note that the host has no lease, or that leases could not be read: nothing follows from this. The next one that is read begins anew."""
+        if self._lease and self._lease.is_proved:
+            self._renewed_at = self._lease.heard_at
         self._lease = None
+
+    def skip_time(self, seconds: float, now: float) -> None:
+        """Note that nobody watched for that time, until now: it is not silence."""
+
+        def shift(at: float) -> float:
+            # What was heard since is not moved into the future.
+            return min(at + seconds, now)
+
+        self._paths = {name: dataclasses.replace(path, heard_at=shift(path.heard_at)) for name, path in self._paths.items()}
+        if self._lease:
+            self._lease = dataclasses.replace(self._lease, heard_at=shift(self._lease.heard_at), read_at=shift(self._lease.read_at))
+        self._renewed_at = shift(self._renewed_at)
+        self._answers_since = None if self._answers_since is None else shift(self._answers_since)
+        self._settled_at = min(self._settled_at + seconds, now + _SETTLE_SECONDS)
 
     # -- what follows
 
@@ -218,7 +236,7 @@ class HostDetection:
         if self._is_connected:
             return 0.0
         heard = [path.heard_at for path in self._paths.values()]
-        return now - max([*heard, *([self._lease.heard_at] if self._lease else [])])
+        return now - max([*heard, self._renewed_at, *([self._lease.heard_at] if self._lease else [])])
 
     def _answering_paths(self, now: float) -> list[str]:
         """Return the paths beside libvirt on which there was a sign of life lately."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import getpass
+import logging
 import os
 import socket
 import time
@@ -41,6 +42,9 @@ FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 60.0
 # While a host boots. With a try that hangs, well below the time after which a host that was gone is isolated.
 _RETURN_PAUSE_SECONDS = 5.0
+
+
+_LOG = logging.getLogger("kvmfleet.migration.libvirt")
 
 
 class Retries:
@@ -78,6 +82,8 @@ class Retries:
 
 
 _TICK_SECONDS = 0.5
+# Since a tick that is longer ago, nobody has watched: the process was stopped, or the control node was.
+_STALLED_SECONDS = 5.0
 # How long links may take to close their connections; one that hangs is abandoned.
 _GOODBYE_SECONDS = 2.0
 # Leases that were not read for so long say nothing.
@@ -133,7 +139,7 @@ class HostFollower:
         self._loop = asyncio.get_running_loop()
         self._services = services or (LedgerServices(options.etcd, options.election, self.note_leases) if options.etcd else None)
         self._leads = False
-        self._read_at = clock()
+        self._read_at = self._ticked_at = clock()
         self._by = f"{getpass.getuser()}@{socket.gethostname()} pid {os.getpid()}"
         self._hosts = [self._make_host(name, uri) for name, uri in options.hosts.items()]
 
@@ -236,12 +242,24 @@ class HostFollower:
     async def _tick_on(self) -> None:
         while True:
             now = self._clock()
+            self._skip_stall(now)
             if now - self._read_at >= _UNREAD_SECONDS:
                 self._forget_leases()
             self._follow_leadership(now)
             for host in self._hosts:
                 self._tick_host(host, now)
             await asyncio.sleep(_TICK_SECONDS)
+
+    def _skip_stall(self, now: float) -> None:
+        """Keep the time in which nobody watched from being taken for silence of the hosts."""
+        seconds, self._ticked_at = now - self._ticked_at, now
+        if seconds <= _STALLED_SECONDS:
+            return
+        _LOG.warning("The event source did not run for %.0f s. This time does not count as silence of a host.", seconds)
+        self._read_at = min(self._read_at + seconds, now)
+        for host in self._hosts:
+            host.detection.skip_time(seconds, now)
+            host.begun_at += seconds
 
     def _follow_leadership(self, now: float) -> None:
         """Report again which hosts are gone, or have lately returned, once this source leads: the one before may have died while its rulebook handled them."""

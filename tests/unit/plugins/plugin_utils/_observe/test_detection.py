@@ -45,6 +45,11 @@ class Host:
     def lose_libvirt(self, silent_seconds: float = 0.0) -> None:
         self.detection.note_loss(self.now, "it stopped answering", silent_seconds)
 
+    def stall(self, seconds: float) -> None:
+        """Let nobody watch for that time."""
+        self.now += seconds
+        self.detection.skip_time(seconds, self.now)
+
     def live(self, seconds: int, lease: bool = True, reads: bool = True, probes: t.Sequence[str] = (), asked: t.Sequence[str] = ()) -> None:
         """Let time pass.
 
@@ -193,6 +198,74 @@ def test_leases_that_cannot_be_read_say_nothing() -> None:
     assert host.told == []
 
 
+def test_an_isolated_host_whose_lease_cannot_be_read_any_more_is_not_gone_at_once() -> None:
+    """The last renewal that was read is a sign of life, whatever can be read afterwards."""
+    host = Host(has_lease=True)
+    host.lose_libvirt()
+    host.live(200)
+    assert host.states == [SUSPECT, ISOLATED]
+    host.detection.forget_lease()
+    host.live(59, reads=False)
+    assert host.states == [SUSPECT, ISOLATED]
+    host.live(5, reads=False)
+    assert host.told[-1] == (261.0, GONE, 60)
+
+
+def test_time_in_which_nobody_watched_is_not_silence() -> None:
+    host = Host(has_lease=True)
+    host.lose_libvirt()
+    host.live(200, probes=[SECOND_ADDRESS])
+    host.stall(300)
+    host.live(50, lease=False, asked=[SECOND_ADDRESS])
+    assert host.states == [SUSPECT, ISOLATED]
+    host.live(15, lease=False, asked=[SECOND_ADDRESS])
+    assert host.states == [SUSPECT, ISOLATED, GONE]
+    host.stall(300)
+    host.live(1, lease=False)
+    assert host.states == [SUSPECT, ISOLATED, GONE]
+
+
+def test_a_connected_host_is_neither_suspect_nor_back_because_nobody_watched() -> None:
+    host = Host(has_lease=True)
+    host.live(10)
+    host.stall(300)
+    # The answer to a question of before is read late.
+    host.live(1, lease=False)
+    assert host.told == []
+    host.live(20, lease=False)
+    assert host.states == [SUSPECT]
+    host.stall(300)
+    host.live(1, lease=False, reads=False)
+    assert host.states == [SUSPECT]
+
+
+def test_a_host_that_boots_while_nobody_watches_is_not_isolated() -> None:
+    host = Host()
+    host.lose_libvirt()
+    host.live(100)
+    host.live(5, probes=[SSH])
+    host.stall(300)
+    host.live(100, probes=[SSH])
+    assert host.states == [SUSPECT, GONE]
+
+
+def test_hosts_that_fall_silent_before_nobody_watches_are_still_noticed_together() -> None:
+    host = Host(gone_after=5)
+    host.lose_libvirt(silent_seconds=20)
+    host.stall(300)
+    host.live(9)
+    assert host.states == [SUSPECT]
+    host.live(1)
+    assert host.states == [SUSPECT, GONE]
+    host.connect()
+    host.live(1)
+    # This time the loss is noted before the gap is.
+    host.lose_libvirt(silent_seconds=20)
+    host.detection.skip_time(300.0, host.now)
+    host.live(10)
+    assert host.states == [SUSPECT, GONE, UP, SUSPECT, GONE]
+
+
 def test_a_host_without_a_lease_that_can_be_read_is_judged_by_libvirt() -> None:
     host = Host(has_lease=True)
     host.live(100)
@@ -335,7 +408,7 @@ STEPS = st.lists(
 @given(STEPS)
 def test_a_host_is_gone_only_after_that_silence_on_every_path(steps: list[tuple[str, float]]) -> None:
     detection, now, revision, state = HostDetection(GONE_AFTER, 0.0), 0.0, 0, UP
-    heard, renewed, is_connected, was_gone = 0.0, 0.0, False, False
+    heard, renewed, proved, has_lease, is_connected, was_gone = 0.0, 0.0, 0.0, False, False, False
     for what, seconds in steps:
         now += seconds
         if what == "connect" and not is_connected:
@@ -347,10 +420,12 @@ def test_a_host_is_gone_only_after_that_silence_on_every_path(steps: list[tuple[
         elif what in ("renew", "stale"):
             revision += what == "renew"
             detection.note_lease(revision, 15, 3, now)
-            renewed = now if what == "renew" else renewed
+            if what == "renew":
+                renewed, proved = now, now if has_lease else proved
+            has_lease = True
         elif what == "unread":
             detection.forget_lease()
-            renewed = 0.0
+            renewed, has_lease = proved, False
         elif what == "ssh" and not is_connected:
             detection.note_probe(SSH, now, "")
             heard = now

@@ -147,12 +147,11 @@ def test_a_host_that_hangs_is_reported_gone_without_delaying_others() -> None:
         assert await stage.next() == ("kvm1", "started")
         hanging = await stage.link("hangs")
         hanging.hangs = True
-        stage.now += 31
+        await stage.pass_time(31)
         assert await stage.next() == ("kvm2", "host_gone")
         one.reporter.event(one, one.words.lifecycle_event("web1", "", 5, 2))
         assert await stage.next() == ("kvm1", "stopped")
         assert hanging.stopped
-        stage.now += 60
         again = await stage.link("hangs", 1)
         hanging.reporter.connected(hanging)
         again.reporter.connected(again)
@@ -169,11 +168,11 @@ def test_host_gone_is_reported_once_for_several_attempts() -> None:
         one.reporter.ended(one, "it stopped answering", 20.0)
         await asyncio.sleep(0)
         for number in range(1, 4):
-            stage.now += 70
+            await stage.pass_time(12)
             link = await stage.link("kvm1", number)
             link.reporter.ended(link, "no route", 0.0)
             await asyncio.sleep(0)
-        stage.now += 70
+        await stage.pass_time(12)
         last = await stage.link("kvm1", 4)
         last.reporter.connected(last)
         found = [await stage.next() for _event in range(3)]
@@ -228,12 +227,12 @@ def test_a_gone_host_names_the_hosts_that_are_silent_at_that_moment() -> None:
         await asyncio.sleep(0)
         one.reporter.ended(one, "it stopped answering", 20.0)
         await asyncio.sleep(0)
-        stage.now += 11
+        await stage.pass_time(11)
         first = await stage.next_event()
-        assert (first["host"], first["event"], first["silent"], first["was"]) == ("kvm1", "host_gone", ["kvm1"], "up")
+        assert (first["host"], first["event"], first["silent"], first["was"]) == ("kvm1", "host_gone", ["kvm1"], "suspect")
         two.reporter.ended(two, "it stopped answering", 20.0)
         await asyncio.sleep(0)
-        stage.now += 11
+        await stage.pass_time(11)
         second = await stage.next_event()
         assert (second["host"], second["silent"]) == ("kvm2", ["kvm1", "kvm2"])
         assert second["signals"]["libvirt"].endswith("(it stopped answering)")
@@ -248,11 +247,7 @@ def test_a_host_whose_port_answers_is_isolated() -> None:
         one.reporter.connected(one)
         one.reporter.ended(one, "the connection broke", 0.0)
         await asyncio.sleep(0)
-        while not stage.following._hosts[0].detection.describe_signals(stage.now).get("ssh", "").startswith("answered"):
-            await asyncio.sleep(0.01)
-        for _second in range(31):
-            stage.now += 1
-            stage.following._hosts[0].detection.note_probe("ssh", stage.now, "")
+        await stage.pass_time(31)
         found = [await stage.next_event(), await stage.next_event()]
         (isolated,) = [event for event in found if event["host"] == "kvm1"]
         assert isolated["event"] == "host_isolated"
@@ -270,22 +265,20 @@ def test_only_a_leader_reports_hosts_and_a_new_one_reports_gone_and_returned_hos
         one.reporter.connected(one)
         one.reporter.event(one, one.words.lifecycle_event("web1", "", 2, 0))
         assert await stage.next() == ("kvm1", "started")
-        stage.now += 31
         await stage.link("hangs")
-        while stage.following._hosts[1].detection.state != "gone":
-            await asyncio.sleep(0.01)
+        await stage.pass_time(31)
+        assert stage.following._hosts[1].detection.state == "gone"
         assert stage.queue.empty()
-        stage.now += 100
+        await stage.pass_time(100)
         services.is_leader = True
         again = await stage.next_event()
         assert (again["host"], again["event"], again["was"], again["seconds"]) == ("kvm2", "host_gone", "gone", 131)
         services.is_leader = False
-        newest = stage.following._hosts[1].link
-        assert newest
+        while (newest := stage.following._hosts[1].link) is None:
+            await stage.pass_time(1)
         newest.reporter.connected(newest)  # type: ignore[attr-defined]
-        await asyncio.sleep(1)
+        await stage.pass_time(60)
         assert stage.queue.empty()
-        stage.now += 60
         services.is_leader = True
         returned = await stage.next_event()
         assert (returned["host"], returned["event"], returned["was"]) == ("kvm2", "host_back", "gone")
@@ -308,9 +301,8 @@ def test_what_a_leader_has_not_delivered_when_it_loses_its_lock_is_dropped() -> 
             one.reporter.connected(one)
             one.reporter.event(one, one.words.lifecycle_event("web0", "", 2, 0))
             await busy.entered.wait()
-            stage.now += 31
-            while stage.following._hosts[1].detection.state != "gone":
-                await asyncio.sleep(0.01)
+            await stage.pass_time(31)
+            assert stage.following._hosts[1].detection.state == "gone"
             services.is_leader = False
             one.reporter.event(one, one.words.lifecycle_event("web1", "", 2, 0))
             await asyncio.sleep(0.1)
@@ -340,17 +332,14 @@ def test_a_host_that_is_no_longer_gone_when_the_rulebook_is_free_is_not_handed_o
             one.reporter.connected(one)
             one.reporter.ended(one, "it was disconnected", 0)
             await asyncio.sleep(0.01)
-            stage.now += 31
-            while stage.following._hosts[0].detection.state != "gone":
-                await asyncio.sleep(0.01)
+            await stage.pass_time(31)
+            assert stage.following._hosts[0].detection.state == "gone"
             hanging.reporter.ended(hanging, "it was disconnected", 0)
             await asyncio.sleep(0.01)
-            stage.now += 31
-            while stage.following._hosts[1].detection.state != "gone":
-                await asyncio.sleep(0.01)
-            stage.now += 10
+            await stage.pass_time(31)
+            assert stage.following._hosts[1].detection.state == "gone"
             while (back := stage.following._hosts[0].link) is None:
-                await asyncio.sleep(0.01)
+                await stage.pass_time(1)
             back.reporter.connected(back)  # type: ignore[attr-defined]
             while stage.following._hosts[0].detection.state != "up":
                 await asyncio.sleep(0.01)
@@ -367,16 +356,65 @@ def test_a_host_that_is_no_longer_gone_when_the_rulebook_is_free_is_not_handed_o
 def test_a_host_whose_lease_is_renewed_is_isolated_and_leases_that_are_not_read_say_nothing() -> None:
     async def story(stage: Stage) -> None:
         for revision in range(1, 32):
-            stage.now += 1
             stage.read_leases(kvm1=revision)
-            await asyncio.sleep(0)
+            await stage.pass_time(1)
         found = {(await stage.next_event())["host"]: stage.following._hosts[0].detection.state}
         assert found == {"kvm2": "isolated"} or found == {"kvm1": "isolated"}
         await stage.next_event()
-        stage.now += 11
-        while "lease" in stage.following._hosts[0].detection.describe_signals(stage.now):
-            await asyncio.sleep(0.01)
-        stage.now += 31
+        await stage.pass_time(11)
+        assert "lease" not in stage.following._hosts[0].detection.describe_signals(stage.now)
+        assert stage.queue.empty()
+        await stage.pass_time(31)
         assert await stage.next() == ("kvm1", "host_gone")
 
     play(story)
+
+
+@pytest.mark.parametrize("stalled_seconds", [31, 3000])
+def test_an_isolated_host_is_not_gone_because_the_source_was_stalled(stalled_seconds: int, caplog: pytest.LogCaptureFixture) -> None:
+    """The management network of the host is dead, its second address answers, and the control node is stunned."""
+
+    async def story(stage: Stage) -> None:
+        await stage.pass_time(40)
+        assert await stage.next() == ("kvm1", "host_isolated")
+        stage.now += stalled_seconds
+        await stage.pass_time(40)
+        assert stage.following._hosts[0].detection.state == "isolated"
+        assert stage.queue.empty()
+        stage.ports = ()
+        await stage.pass_time(40)
+        assert await stage.next() == ("kvm1", "host_gone")
+
+    play(story, ports=["10.0.1.11:22"], hosts={"kvm1": "qemu+tcp://kvm1/system"}, second_addresses={"kvm1": "10.0.1.11:22"})
+    assert [record.getMessage() for record in caplog.records] == [
+        f"The event source did not run for {stalled_seconds + 1} s. This time does not count as silence of a host."
+    ]
+
+
+def test_an_isolated_host_with_a_lease_is_not_gone_because_the_source_was_stalled() -> None:
+    async def story(stage: Stage) -> None:
+        for revision in range(1, 41):
+            stage.read_leases(kvm1=revision)
+            await stage.pass_time(1)
+        assert await stage.next() == ("kvm1", "host_isolated")
+        stage.now += 300
+        await stage.pass_time(3)
+        for revision in range(100, 120):
+            stage.read_leases(kvm1=revision)
+            await stage.pass_time(1)
+        assert stage.following._hosts[0].detection.state == "isolated"
+        assert stage.queue.empty()
+
+    play(story, hosts={"kvm1": "qemu+tcp://kvm1/system"})
+
+
+def test_a_try_that_was_begun_before_the_source_was_stalled_is_not_abandoned() -> None:
+    async def story(stage: Stage) -> None:
+        one = await stage.link("kvm1")
+        stage.now += 300
+        await stage.pass_time(3)
+        assert not one.stopped
+        await stage.pass_time(20)
+        assert one.stopped
+
+    play(story, hosts={"kvm1": "qemu+tcp://kvm1/system"})
