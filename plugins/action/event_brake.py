@@ -21,12 +21,15 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result, describe_actor
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.brake_document import BrakeDocument
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_if_any
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_if_any, open_ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe import brake, brake_folder
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.options import readable_results
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import LedgerLocation, TaskSettings
 
 _NOTHING_DONE = "Nothing was done."
 TAKEN, RELEASED, ARMED, DISARMED = "taken", "released", "armed", "disarmed"
+# What a person does, about reactions that act with a ledger that exists.
+_BY_HAND = (RELEASED, ARMED, DISARMED)
 
 
 @dataclass(frozen=True)
@@ -116,17 +119,23 @@ class ActionModule(FleetAction):
         return event_brake_spec()
 
     def run_task(self, args: Result, task_vars: Result) -> JsonObject:
-        """Take a slot for the host, or release it, or arm or disarm all reactions. Raises L(Conflict) if the brake holds."""
+        """Take a slot for the host, or release it, or arm or disarm all reactions.
+
+        Raises L(Conflict) if the brake holds, and L(NotFound) for a ledger that the reactions cannot use.
+        """
         with readable_results():
             task = decode(_BrakeTask, args)
         if task.work:
             task.work.check_request(task.host or "")
             return {"changed": False, "places": []}
-        location = self.settings(task_vars).ledger(self.target_host(task_vars), task.ledger)
-        is_writing = not self._task.check_mode
-        ledger = open_if_any(*location, create=is_writing)
-        if ledger and is_writing:
-            self.attach_notifier(ledger, self.settings(task_vars), self.target_host(task_vars), location)
+        settings, target_host = self.settings(task_vars), self.target_host(task_vars)
+        location = settings.ledger(target_host, task.ledger)
+        if task.state in _BY_HAND and (task.ledger or not location.location):
+            ledger: t.Optional[Ledger] = _open_existing(location, settings, target_host)
+        else:
+            ledger = open_if_any(*location, create=not self._task.check_mode)
+        if ledger and not self._task.check_mode:
+            self.attach_notifier(ledger, settings, target_host, location)
         return self._change_brake(ledger, self._prepare_run(task, ledger, task_vars))
 
     def _prepare_run(self, task: _BrakeTask, ledger: t.Optional[Ledger], task_vars: Result) -> _Run:
@@ -146,7 +155,19 @@ class ActionModule(FleetAction):
             decision = run.decide(before)
         if decision.refusal:
             raise decision.refusal
-        return _make_result(run, before, decision.after)
+        return {**_make_result(run, before, decision.after), "ledger": ledger.name if ledger else None}
+
+
+def _open_existing(location: LedgerLocation, settings: TaskSettings, target_host: str) -> Ledger:
+    """Return the ledger that the task names, or the user's own. Raises L(NotFound) if it is missing, or if the hosts of the fleet have another one."""
+    other = None if location.location else settings.find_fleet_host("kvmfleet_ledger")
+    next_step = f"Set kvmfleet_ledger for {target_host}, or 'ledger', to the ledger of the fleet. {_NOTHING_DONE}"
+    if other:
+        raise NotFound(f"The ledger of the fleet is not known: kvmfleet_ledger is set for {other}, and not for {target_host}.", next_step)
+    try:
+        return open_ledger(*location, create=False)
+    except NotFound as error:
+        raise NotFound(error.message, next_step) from None
 
 
 def _read_request(task: _BrakeTask, ledger: t.Optional[Ledger]) -> t.Optional[brake.SlotRequest]:

@@ -58,6 +58,8 @@ options:
       - V(checked) tests whether a slot is free, and takes none. Outside of check mode, it notes that too many hosts are silent at once, and sends the notice.
       - V(released) releases the slot of the host. Only a person should do this.
       - V(disarmed) disarms all reactions on all control nodes, and V(armed) arms them again.
+      - V(released), V(armed) and V(disarmed) act on the ledger of the fleet, and fail if it is not known. They create no ledger unless C(kvmfleet_ledger) names
+        it, and the hosts of the inventory must not have a C(kvmfleet_ledger) that the host of this task lacks.
     type: str
     choices: [taken, checked, released, armed, disarmed]
     default: taken
@@ -91,6 +93,7 @@ EXAMPLES = r"""
 - name: No reaction acts any more, on any control node
   kvmfleet.migration.event_brake:
     state: disarmed
+    ledger: etcd://10.0.0.21:2379,10.0.0.22:2379,10.0.0.23:2379/kvmfleet
 """
 
 RETURN = r"""
@@ -117,10 +120,15 @@ armed:
   returned: success
   type: bool
   sample: true
+ledger:
+  description: Folder or address of the ledger; null in check mode if the task would create it.
+  returned: success
+  type: str
+  sample: /root/.local/state/kvmfleet/ledger
 error_code:
   description:
     - Stable code of the error. It is V(conflict) if no slot is free or too many hosts are silent, V(forbidden) if reactions are disarmed, V(unsafe) if the
-      state cannot be read.
+      state cannot be read, V(not_found) if the ledger of the fleet is not known.
   returned: failure
   type: str
   sample: conflict

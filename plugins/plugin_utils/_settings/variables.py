@@ -287,6 +287,10 @@ class TaskSettings(Settings):
             self._check_delegate(variable)
         return default if value is None else value
 
+    def find_fleet_host(self, variable: str) -> t.Optional[str]:
+        """Return the first host of the fleet for which the inventory sets that variable; None if there is none."""
+        return next((host for host in self.fleet() if self._template_variable(host, variable) is not None), None)
+
     def _check_delegate(self, variable: str) -> None:
         """Refuse the built-in value if the host to which the task is delegated has the variable: the two hosts would use two ledgers."""
         if self._delegate is not None and self._template_variable(self._delegate, variable) is not None:

@@ -29,13 +29,18 @@ def task(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Task:
     """Return a function that runs the task for a user whose state is below the test's folder."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
 
-    def run(check_mode: bool = False, **args: t.Any) -> dict[str, t.Any]:
+    def run(check_mode: bool = False, own: t.Any = None, others: t.Any = None, **args: t.Any) -> dict[str, t.Any]:
         action = ActionModule.__new__(ActionModule)
         action._loader = None
         action._task = types.SimpleNamespace(args=args, async_val=0, check_mode=check_mode, diff=False, delegate_to=None)
-        return action.run_with_options(task_vars("localhost", {}))
+        return action.run_with_options(task_vars("localhost", own, others))
 
     return run
+
+
+def make_ledger(folder: pathlib.Path) -> FileLedger:
+    """Create the user's own ledger."""
+    return FileLedger(str(folder / "kvmfleet" / "ledger"))
 
 
 def read_brake(folder: pathlib.Path) -> BrakeDocument:
@@ -47,16 +52,18 @@ def read_brake(folder: pathlib.Path) -> BrakeDocument:
 def test_a_slot_is_taken_once_and_can_be_released(task: Task, tmp_path: pathlib.Path) -> None:
     first = task(host="kvm1")
     assert (first["changed"], [place["host"] for place in first["places"]]) == (True, ["kvm1"])
-    assert task(host="kvm1") == {"changed": False, "places": first["places"], "armed": True}
+    ledger = str(tmp_path / "kvmfleet" / "ledger")
+    assert task(host="kvm1") == {"changed": False, "places": first["places"], "armed": True, "ledger": ledger}
     with pytest.raises(Conflict):
         task(host="kvm2")
-    assert task(host="kvm1", state="released") == {"changed": True, "places": [], "armed": True}
+    assert task(host="kvm1", state="released") == {"changed": True, "places": [], "armed": True, "ledger": ledger}
     assert task(host="kvm2")["changed"]
     assert [slot.host for slot in read_brake(tmp_path).slots] == ["kvm2"]
 
 
 def test_check_mode_predicts_and_writes_nothing(task: Task, tmp_path: pathlib.Path) -> None:
-    assert task(check_mode=True, host="kvm1")["changed"]
+    predicted = task(check_mode=True, host="kvm1")
+    assert (predicted["changed"], predicted["ledger"]) == (True, None)
     assert not (tmp_path / "kvmfleet").exists()
     task(host="kvm1")
     with pytest.raises(Conflict):
@@ -73,7 +80,7 @@ def test_a_check_takes_no_slot_and_notes_silent_hosts(task: Task, tmp_path: path
 
 
 def test_hosts_that_are_silent_for_a_known_cause_do_not_count(task: Task, tmp_path: pathlib.Path) -> None:
-    ledger = FileLedger(str(tmp_path / "kvmfleet" / "ledger"))
+    ledger = make_ledger(tmp_path)
     for number, state in enumerate(("fenced", "maintenance", "enabled"), 1):
         host_id = f"11111111-0000-4000-8000-00000000000{number}"
         ledger.put_host(host_entry({"host_id": host_id, "host_uuid": host_id, "name": f"kvm{number}", "state": state}), None)
@@ -86,9 +93,9 @@ def test_an_isolated_host_must_be_in_the_ledger(task: Task, tmp_path: pathlib.Pa
     with pytest.raises(NotFound):
         task(host="kvm1", isolated="its lease is renewed")
     host_id = "11111111-0000-4000-8000-000000000001"
-    ledger = FileLedger(str(tmp_path / "kvmfleet" / "ledger"))
+    ledger = make_ledger(tmp_path)
     ledger.put_host(host_entry({"host_id": host_id, "host_uuid": host_id, "name": "kvm1", "state": "enabled"}), None)
-    assert task(host="kvm1", isolated="its lease is renewed") == {"changed": True, "places": [], "armed": True}
+    assert task(host="kvm1", isolated="its lease is renewed") == {"changed": True, "places": [], "armed": True, "ledger": ledger.path}
     assert read_brake(tmp_path).incidents[0].host_id == host_id
 
 
@@ -108,25 +115,58 @@ def test_slots_of_an_earlier_version_count_and_are_moved_once(task: Task, tmp_pa
 
 def test_a_damaged_brake_blocks_all_reactions_until_a_person_arms_them(task: Task, tmp_path: pathlib.Path) -> None:
     task(host="kvm1")
-    (document,) = (tmp_path / "kvmfleet" / "ledger" / "brake").iterdir()
+    ledger = tmp_path / "kvmfleet" / "ledger"
+    (document,) = (ledger / "brake").iterdir()
     document.write_text("{")
     for check_mode in (True, False):
         with pytest.raises(Unsafe, match="was damaged"):
             task(check_mode=check_mode, host="kvm1")
-    assert task(state="armed") == {"changed": False, "places": [], "armed": True}
+    assert task(state="armed") == {"changed": False, "places": [], "armed": True, "ledger": str(ledger)}
     assert task(host="kvm2")["changed"]
 
 
 def test_reactions_are_disarmed_and_armed_in_the_ledger(task: Task, tmp_path: pathlib.Path) -> None:
-    assert task(state="disarmed") == {"changed": True, "places": [], "armed": False}
+    ledger = make_ledger(tmp_path).path
+    assert task(state="disarmed") == {"changed": True, "places": [], "armed": False, "ledger": ledger}
     assert not task(state="disarmed")["changed"]
     with pytest.raises(Forbidden, match="disarmed them at"):
         task(host="kvm1")
-    assert task(state="armed") == {"changed": True, "places": [], "armed": True}
+    assert task(state="armed") == {"changed": True, "places": [], "armed": True, "ledger": ledger}
     (tmp_path / "kvmfleet" / "events").mkdir()
     (tmp_path / "kvmfleet" / "events" / "disarmed").touch()
     still = task(state="armed")
     assert (still["armed"], len(still["warnings"])) == (False, 1)
+
+
+@pytest.mark.parametrize("check_mode", [False, True])
+@pytest.mark.parametrize("given", [{"state": "disarmed"}, {"state": "armed"}, {"state": "released", "host": "kvm1"}])
+@pytest.mark.parametrize("option", [False, True])
+def test_a_person_neither_disarms_nor_arms_a_ledger_that_does_not_exist(
+    task: Task, tmp_path: pathlib.Path, given: dict[str, str], check_mode: bool, option: bool
+) -> None:
+    """It would not be the one that the reactions use."""
+    missing = tmp_path / "missing"
+    with pytest.raises(NotFound, match=f"There is no ledger at {missing if option else tmp_path / 'kvmfleet' / 'ledger'}.*Set kvmfleet_ledger"):
+        task(check_mode=check_mode, **given, **({"ledger": str(missing)} if option else {}))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_person_does_not_disarm_a_ledger_that_the_hosts_of_the_fleet_do_not_use(task: Task, tmp_path: pathlib.Path) -> None:
+    make_ledger(tmp_path)
+    fleet = make_ledger(tmp_path / "fleet").path
+    others = {"kvm1": {}, "kvm2": {"kvmfleet_ledger": fleet}}
+    with pytest.raises(NotFound, match="kvmfleet_ledger is set for kvm2, and not for localhost"):
+        task(state="disarmed", others=others)
+    disarmed = task(state="disarmed", ledger=fleet, others=others)
+    assert (disarmed["changed"], disarmed["ledger"]) == (True, fleet)
+    with pytest.raises(Forbidden):
+        task(host="kvm1", own=others["kvm2"])
+
+
+def test_the_brake_may_be_the_first_document_of_a_configured_ledger(task: Task, tmp_path: pathlib.Path) -> None:
+    configured = {"kvmfleet_ledger": str(tmp_path / "fleet")}
+    assert task(check_mode=True, state="disarmed", own=configured) == {"changed": True, "places": [], "armed": False, "ledger": None}
+    assert task(state="disarmed", own=configured) == {"changed": True, "places": [], "armed": False, "ledger": str(tmp_path / "fleet")}
 
 
 def test_a_disarmed_brake_refuses_slots_and_still_releases_them(task: Task, tmp_path: pathlib.Path) -> None:
