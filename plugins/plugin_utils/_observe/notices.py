@@ -19,7 +19,7 @@ from ansible.errors import AnsibleError
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import ForeignAct
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument, KvmfleetError, NotFound
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument, KvmfleetError, NotFound, NotSupported
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import MaintenanceRun
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import HistoryLine
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
@@ -146,10 +146,19 @@ class Notices(Witness):
             for kept in self._spool.left_notices() if self._spool else ():
                 if not kept.sure:
                     ledger = ledger or self._reopen()
-                    if not _is_confirmed(kept, ledger):
-                        self._drop_notice(kept)
+                    if not self._confirm_notice(kept, ledger):
                         continue
                 yield kept
+
+    def _confirm_notice(self, kept: SpooledNotice, ledger: Ledger) -> bool:
+        """Whether the change of the notice is in the ledger; otherwise the notice is dropped. What only a later version can judge is left to a task of it."""
+        try:
+            is_confirmed = _is_confirmed(kept, ledger)
+        except (NotSupported, InvalidArgument, KeyError):
+            return False
+        if not is_confirmed:
+            self._drop_notice(kept)
+        return is_confirmed
 
 
 def open_notices(settings: Settings, host: str, ledger: Ledger, reopen: Reopen) -> tuple[Notices | None, tuple[str, ...]]:
@@ -165,11 +174,11 @@ def open_notices(settings: Settings, host: str, ledger: Ledger, reopen: Reopen) 
 
 
 def count_waiting(settings: Settings, host: str, ledger_id: str) -> int | None:
-    """Return how many notices of that ledger wait on this control node; None if the host's C(kvmfleet_notices) is not set or is invalid."""
+    """Return how many notices of that ledger wait on this control node; None without a valid C(kvmfleet_notices), and if they cannot be read."""
     try:
         value = settings.of(host, NOTICES_VARIABLE)
         return count_spooled(_spool_folder(parse_config(value), ledger_id)) if value else None
-    except (InvalidArgument, AnsibleError):
+    except (InvalidArgument, AnsibleError, OSError):
         return None
 
 

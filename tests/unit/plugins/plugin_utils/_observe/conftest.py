@@ -49,10 +49,10 @@ class Site:
     def spooled(self) -> list[Path]:
         return sorted((self.folder / "spool").rglob("*.json"))
 
-    def await_sent(self, seconds: float = 60) -> None:
-        """Return when no notice is kept any more: the receiver hears of the last one before its file is removed."""
+    def await_sent(self, seconds: float = 60, but: int = 0) -> None:
+        """Return when no more notices than that are kept: the receiver hears of the last one before its file is removed."""
         limit = time.monotonic() + seconds
-        while self.spooled():
+        while len(self.spooled()) > but:
             assert time.monotonic() < limit, self.spooled()
             time.sleep(0.05)
 

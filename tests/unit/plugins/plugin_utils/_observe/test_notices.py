@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import json
 import os
 import typing as t
 from collections.abc import Callable
@@ -156,6 +157,32 @@ def test_a_notice_of_a_change_that_was_not_written_is_not_sent(any_site: Site, r
     assert receiver.events()[0]["data"]["record"] == done.record.id
 
 
+@pytest.mark.parametrize("spoil", ["record", "notice"])
+def test_a_notice_that_only_a_later_version_can_judge_is_kept_and_does_not_block_others(site: Site, receiver: r.Receiver, move: Move, spoil: str) -> None:
+    def killed_after_two_moves() -> None:
+        ledger, _notices = site.begin(url="http://127.0.0.1:1/")
+        move(ledger)
+        move(ledger)
+
+    in_child(killed_after_two_moves)
+    kept = site.spooled()[:2]
+    events = [json.loads(path.read_text())["event"] for path in kept]
+    if spoil == "record":
+        (path,) = [path for path in (site.folder / "ledger").rglob(f"*{events[0]['data']['record']}*") if path.is_file()]
+        envelope = json.loads(path.read_text())
+        path.write_text(json.dumps({**envelope, "body": {**envelope["body"], "schema": 2}}))
+    else:
+        for path, event in zip(kept, events, strict=True):
+            path.write_text(json.dumps({"sure": False, "event": {**event, "data": {"novel": event["data"]["record"]}}}))
+    _ledger, notices = site.begin()
+    receiver.await_requests(2)
+    site.await_sent(but=2)
+    notices.finish()
+    assert receiver.kinds() == TOLD
+    assert events[0]["data"]["record"] not in str(receiver.events())
+    assert site.spooled() == kept
+
+
 def test_a_refused_change_sends_no_notice(any_site: Site, receiver: r.Receiver) -> None:
     ledger, notices = any_site.begin()
     stored = ledger.open_record(new_move())
@@ -195,6 +222,12 @@ def test_an_invalid_configuration_is_a_warning(site: Site, value: t.Any) -> None
     assert "kvmfleet_notices" in warning
     assert "hunter2" not in warning
     assert count_waiting(settings({"url": "hunter2"}), "kvm1", site.ledger().ledger_id) is None
+
+
+def test_the_notices_in_a_folder_that_cannot_be_read_are_not_counted(site: Site) -> None:
+    value = {**site.value, "spool": str(site.folder / "file")}
+    (site.folder / "file").write_text("no folder")
+    assert count_waiting(settings(value), "kvm1", site.ledger().ledger_id) is None
 
 
 def test_no_notices_are_sent_without_a_configuration(site: Site) -> None:
