@@ -134,7 +134,8 @@ options:
     description:
       - How the death of O(source) was detected. It is only recorded, for the timeline of each domain in C(status) and in the report; it is no evidence, and
         nothing is decided by it.
-      - A time that is not RFC 3339 with a time zone, or is in the future, and a silence that began after it was detected are refused (C(invalid_argument)).
+      - A time that is not RFC 3339 with a time zone is refused (C(invalid_argument)). If a time is in the future, or the silence began after it was detected,
+        the clock of the control node may have been set since. The detection is then not recorded, with a warning, and the evacuation continues.
     type: dict
     version_added: 0.2.0
     suboptions:

@@ -153,16 +153,17 @@ class EvacuationAction(FleetAction):
         settings, target_host = self.settings(task_vars), self.target_host(task_vars)
         location = settings.ledger(target_host, task.ledger)
         ledger = self.attach_notifier(open_ledger(*location, create=False), settings, target_host, location)
-        parent = os.getppid()
+        parent, warnings = os.getppid(), list[str]()
         context = EvacuationContext(
             ledger=ledger,
             settings=settings,
             target_host=target_host,
             uri=task.uri,
             by=describe_actor(task_vars),
-            options=task.options,
+            options=task.read_options(warnings),
             phase=lambda phase, work: self._run_evacuation_phase(phase, work, task.uri, task_vars),
             in_parent=lambda: os.getppid() == parent,
+            warnings=warnings,
             make_probe=(lambda host: self.make_probe(host, task_vars)) if connects_as_ansible else None,
             show=lambda line: None if self._task.no_log else Display().display(f"[{task.source}] {line}"),
         )

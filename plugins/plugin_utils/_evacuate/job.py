@@ -148,9 +148,11 @@ class EvacuationTask:
     detection: Maybe[JsonObject] = ABSENT
     extra: JsonObject = field(default_factory=dict)
 
-    @property
-    def options(self) -> EvacuationOptions:
-        """The options that state what is evacuated, and on which evidence."""
+    def read_options(self, warnings: list[str]) -> EvacuationOptions:
+        """Return the options that state what is evacuated, and on which evidence.
+
+        :arg warnings: receives what is ignored.
+        """
         return EvacuationOptions(
             source=self.source,
             domains=None if self.domains is ABSENT else self.domains,
@@ -164,7 +166,7 @@ class EvacuationTask:
             accept_fresh=self.accept_fresh,
             accept_locked=self.accept_locked,
             restart_limit=RestartLimit.from_option(self.restart_limit or None),
-            detection=read_detection(self.detection or None),
+            detection=read_detection(self.detection or None, warnings=warnings),
         )
 
 

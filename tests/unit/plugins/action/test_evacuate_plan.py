@@ -170,6 +170,16 @@ def test_the_assess_step_fences_no_host(node: Node, site: Site) -> None:
     assert "evidence" not in done
 
 
+def test_a_detection_that_cannot_be_true_is_a_warning_and_does_not_stop_the_evacuation(node: Node, site: Site) -> None:
+    site.save("web")
+    later = {"silent_since": "2999-11-21T03:00:00Z", "detected_at": "2999-11-21T03:00:20Z", "by": "event source"}
+    assert node.task("check", detection=later)["assess_first"] is False
+    (warning,) = node.task("assess", detection=later)["warnings"]
+    assert "silent_since (2999-11-21T03:00:00.000Z) is in the future" in warning
+    with pytest.raises(InvalidArgument, match="not a time with a time zone"):
+        node.task("check", detection={**later, "detected_at": "yesterday"})
+
+
 def test_the_fence_agent_proves_and_the_plan_distributes_the_domains(node: Node, site: Site, capsys: pytest.CaptureFixture[str]) -> None:
     site.agent(power="on")
     uuids = [site.save(f"web{number}") for number in range(4)]
