@@ -40,12 +40,14 @@ class PresentState:
 
     :arg open_moves: by status; C(open_evacuations) likewise.
     :arg hosts: by state.
+    :arg never_protected: hosts that accept domains, and that no task has protected.
     :arg oldest_open: when the oldest unsettled record was opened.
     """
 
     open_moves: dict[str, int]
     open_evacuations: dict[str, int]
     hosts: dict[str, int]
+    never_protected: int
     protected_domains: int
     newest_protect: float | None
     oldest_protect: float | None
@@ -67,6 +69,7 @@ def read_present(ledger: Ledger, open_records: list[MoveRecord]) -> PresentState
         open_moves=_count_words(MOVE_STATUSES, (record.status for record in open_records if record.type in s.MOVE_TYPES)),
         open_evacuations=_count_words(EVACUATION_STATUSES, (record.status for record in open_records if record.type == s.EVACUATION)),
         hosts=_count_words(s.HOST_STATES, (host.state for host in hosts)),
+        never_protected=sum(host.state == s.ENABLED and not host.protected for host in hosts),
         protected_domains=sum(bool(document.domain.protected) for document in ledger.list_domains()),
         newest_protect=max(protects, default=None),
         oldest_protect=min(protects, default=None),
@@ -217,6 +220,7 @@ def _present_metrics(present: PresentState) -> list[MetricFamily]:
             "kvmfleet_evacuations_open", "gauge", "Evacuations that have not ended, or wait for cleanup, by status.", "status", present.open_evacuations
         ),
         values_by_label("kvmfleet_hosts", "gauge", "Hosts in the ledger, by state.", "state", present.hosts),
+        single_value("kvmfleet_hosts_never_protected", "gauge", "Hosts in the ledger that accept domains and were never protected.", present.never_protected),
         single_value("kvmfleet_protected_domains", "gauge", "Domains whose definition is saved for an evacuation.", present.protected_domains),
         single_value("kvmfleet_newest_protect_timestamp_seconds", "gauge", "When any host was protected last.", present.newest_protect),
         single_value(

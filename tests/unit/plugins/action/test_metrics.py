@@ -102,6 +102,16 @@ def test_the_metrics_match_the_ledger(node: Node) -> None:
     assert values["kvmfleet_ledger_problems"] == 0
 
 
+def test_hosts_that_accept_domains_and_were_never_protected_are_counted(node: Node) -> None:
+    fill_ledger(node)
+    node.task()
+    assert node.values()["kvmfleet_hosts_never_protected"] == 0
+    node.host("kvm4", "enabled")
+    node.host("kvm5", "maintenance")
+    node.task()
+    assert node.values()["kvmfleet_hosts_never_protected"] == 1
+
+
 def test_names_of_hosts_and_domains_are_not_labels(node: Node) -> None:
     fill_ledger(node)
     node.task()
