@@ -28,6 +28,7 @@ description:
     of its ports answers; C(gone) when it has been silent on every path for O(gone_after_seconds). C(host_back) is sent when libvirt answers again.
   - These four have the duration in C(seconds), the cause in C(detail), the state before in C(was), the hosts that are silent at this moment in C(silent), the
     beginning of the silence in C(silent_since), what is known about each path in C(signals), and in C(by) who sends the event.
+  - In C(host_back), C(was) is C(gone) if the host was C(gone) at any time since it was up last. Time in which the source itself did not run is not silence.
   - C(source_started) is the first event of a source. It has in C(hosts) the names of the hosts that it follows, and in C(by) the source.
   - C(events_lost) has in C(count) how many events were dropped because the rulebook was too slow.
 options:
