@@ -16,6 +16,7 @@ import typing as t
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
+from .._model.codec import ABSENT
 from .._model.errors import Internal
 from .._model.libvirt_formats import format_pci_address, parse_device_number, parse_ids, parse_number, parse_size, parse_vcpu_count, round_up_to_mib
 from .._model.requests import DeviceNeed, GuestCell, GuestCpu, HugepageNeed, NetworkNeed, NumaPlacement, Pinning
@@ -95,24 +96,30 @@ def _check_pins(named: int) -> None:
         raise Internal(f"A definition pins vCPUs to more host CPUs, counted one by one, than are supported ({_MOST_PINS}).")
 
 
+# Of libvirt, for the binding of memory.
+_DEFAULT_MODE = "strict"
+
+
 def read_numa(root: Element) -> t.Optional[NumaPlacement]:
     """Return how the memory is bound, and the guest's own cells, or null if the definition does not mention NUMA."""
     memory = root.find("numatune/memory")
-    nodes = {node.get("cellid"): tuple(parse_ids(node.get("nodeset"))) for node in root.findall("numatune/memnode")}
+    nodes = {node.get("cellid"): node for node in root.findall("numatune/memnode")}
     cells = tuple(_read_cell(cell, number, nodes) for number, cell in enumerate(root.findall("cpu/numa/cell")))
     if memory is None and not cells:
         return None
-    mode = memory.get("mode", "strict") if memory is not None else None
+    mode = memory.get("mode", _DEFAULT_MODE) if memory is not None else None
     return NumaPlacement(mode, tuple(parse_ids(memory.get("nodeset"))) if memory is not None else (), cells)
 
 
-def _read_cell(cell: Element, number: int, nodes: t.Mapping[t.Optional[str], t.Tuple[int, ...]]) -> GuestCell:
+def _read_cell(cell: Element, number: int, nodes: t.Mapping[t.Optional[str], Element]) -> GuestCell:
     identifier = cell.get("id", str(number))
+    bound = nodes.get(identifier)
     return GuestCell(
         id=parse_number(identifier),
         memory_mib=round_up_to_mib(parse_size(cell.get("memory"), cell.get("unit"))),
         vcpus=tuple(parse_ids(cell.get("cpus"))),
-        nodeset=nodes.get(identifier),
+        nodeset=tuple(parse_ids(bound.get("nodeset"))) if bound is not None else None,
+        mode=bound.get("mode", _DEFAULT_MODE) if bound is not None else ABSENT,
     )
 
 

@@ -53,13 +53,14 @@ class Pinning:
 class GuestCell:
     """A NUMA cell of a guest.
 
-    :arg nodeset: the host's cells that hold the memory of this one.
+    :arg nodeset: the host's cells that hold the memory of this one; C(mode) is how it is bound to them, if that differs from the mode for all memory.
     """
 
     memory_mib: int
     id: t.Union[int, Absent] = ABSENT
     vcpus: Maybe[t.Tuple[int, ...]] = ABSENT
     nodeset: Maybe[t.Tuple[int, ...]] = ABSENT
+    mode: Maybe[str] = ABSENT
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
@@ -67,7 +68,7 @@ class GuestCell:
 class NumaPlacement:
     """How a guest's memory is bound to NUMA cells of the host.
 
-    :arg mode: libvirt's mode, e.g. C(strict).
+    :arg mode: libvirt's mode, e.g. C(strict); null if only cells are bound.
     :arg nodeset: the host's cells that hold the memory.
     :arg cells: the guest's own.
     """

@@ -266,11 +266,13 @@ class Request:
     def bindings(self) -> tuple[tuple[frozenset[int], int], ...]:
         """Strict bindings of memory to NUMA cells of the host: the cells, and how many MiB they hold together."""
         numa = self.needs.numa
-        if not numa or numa.mode not in _BINDING_MODES:
+        if not numa:
             return ()
         whole = frozenset(numa.nodeset or ())
-        bound = [(frozenset(cell.nodeset or ()) or whole, cell.memory_mib) for cell in numa.cells or ()]
-        return tuple((nodes, mib) for nodes, mib in bound if nodes) if bound else ((whole, self.memory_mib),) if whole else ()
+        if not numa.cells:
+            return ((whole, self.memory_mib),) if whole and numa.mode in _BINDING_MODES else ()
+        bound = [cell for cell in numa.cells if (cell.mode or numa.mode) in _BINDING_MODES]
+        return tuple((nodes, cell.memory_mib) for cell in bound if (nodes := frozenset(cell.nodeset or ()) or whole))
 
     @functools.cached_property
     def hugepages(self) -> Sequence[HugepageNeed]:

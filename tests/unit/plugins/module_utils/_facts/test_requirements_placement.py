@@ -42,7 +42,7 @@ def test_numa_mode_and_cells_are_read() -> None:
         "nodeset": [0, 1],
         "cells": [
             {"id": 0, "memory_mib": 1024, "vcpus": [0, 1], "nodeset": None},
-            {"id": 1, "memory_mib": 3072, "vcpus": [2, 3], "nodeset": [1]},
+            {"id": 1, "memory_mib": 3072, "vcpus": [2, 3], "nodeset": [1], "mode": "strict"},
         ],
     }
     assert encode(read_numa(domain("<numatune><memory mode='preferred' nodeset='1'/></numatune>"))) == {"mode": "preferred", "nodeset": [1], "cells": []}
@@ -71,6 +71,13 @@ def test_a_definition_with_too_many_pins_is_refused() -> None:
     for root, vcpus in ((domain(vcpu="<vcpu cpuset='0-16383'>16384</vcpu>"), 16384), (domain(f"<cputune>{everywhere}</cputune>"), 1)):
         with pytest.raises(Internal, match="than are supported"):
             read_pinning(root, vcpus)
+
+
+def test_a_cell_can_be_bound_where_the_rest_of_the_memory_is_not() -> None:
+    cell = "<cpu><numa><cell id='0' cpus='0-1' memory='1' unit='GiB'/></numa></cpu>"
+    bound = {"id": 0, "memory_mib": 1024, "vcpus": [0, 1], "nodeset": [1], "mode": "strict"}
+    for memnode in ("<memnode cellid='0' mode='strict' nodeset='1'/>", "<memnode cellid='0' nodeset='1'/>"):
+        assert encode(read_numa(domain(f"{cell}<numatune>{memnode}</numatune>"))) == {"mode": None, "nodeset": [], "cells": [bound]}
 
 
 def test_a_numa_cell_without_a_number_is_an_error() -> None:

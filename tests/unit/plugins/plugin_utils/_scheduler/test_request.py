@@ -54,6 +54,14 @@ def test_pinned_cpus_and_numa_bindings_are_read() -> None:
     assert asked.bindings == (({0, 1}, 1000), ({1}, 2000))
 
 
+@pytest.mark.parametrize("mode", [None, "preferred"])
+def test_a_cell_is_bound_by_its_own_mode(mode: str | None) -> None:
+    cells = [{"id": 0, "memory_mib": 1000, "nodeset": None}, {"id": 1, "memory_mib": 2000, "nodeset": [1], "mode": "strict"}]
+    assert request(memory_mib=3000, numa={"mode": mode, "nodeset": [0, 1] if mode else [], "cells": cells}).bindings == (({1}, 2000),)
+    loose = [{"id": 0, "memory_mib": 3000, "nodeset": [1], "mode": "preferred"}]
+    assert request(memory_mib=3000, numa={"mode": "strict", "nodeset": [0, 1], "cells": loose}).bindings == ()
+
+
 WRONG: list[tuple[t.Any, str]] = [
     (None, "request is None."),
     ([], "request is []."),
