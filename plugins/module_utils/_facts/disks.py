@@ -17,7 +17,7 @@ import typing as t
 from xml.etree.ElementTree import Element
 
 from .._dataclass import dataclass
-from .._model.definition_files import BACKING, DATA, Pools, locate_source, locate_volume, source_of
+from .._model.definition_files import BACKING, DATA, Pools, list_own_servers, locate_source, locate_volume, source_of
 from .._model.requests import DiskFile, DiskNeed
 from .image_header import FILE, NETWORK, RAW, Header, Unreadable, locate_name, read_header
 from .mounts import Stores
@@ -192,7 +192,7 @@ def _prove_storage(
     if source is None or not where:
         return None, None, None
     if kind == "network":
-        return True, _network_store(source, where), None
+        return (None, None, None) if list_own_servers(source) else (True, _network_store(source, where), None)
     if kind == "volume":
         kind, where = locate_volume(where, pools)
     if kind == "network":

@@ -12,7 +12,8 @@ import os
 import stat
 import typing as t
 
-from .._model.facts import MountFacts
+from .._model.facts import SHARED_KINDS, UNTOLD_KINDS, MountFacts
+from .._model.libvirt_formats import is_loopback
 from .._module import is_root
 from .._time_limits import answer_within
 from .image_header import Header, Unreadable, read_header
@@ -78,9 +79,8 @@ def _list_names_below(folder: str) -> t.Dict[str, t.List[str]]:
     return found
 
 
-SHARED_KINDS = frozenset(
-    {"nfs", "nfs4", "gfs2", "ocfs2", "afs", "cifs", "smb", "ceph", "gpfs", "acfs", "beegfs", "fuse.glusterfs", "fuse.quobyte", "fuse.ceph"}
-)
+# Those whose server is one host. Any node of a cluster serves the same files.
+_OF_ONE_SERVER = ("nfs", "nfs4", "cifs", "smb", "smb3")
 _MOUNTS = "/proc/self/mountinfo"
 
 
@@ -95,9 +95,16 @@ class Mount(t.NamedTuple):
 
 
 def is_on_shared_mount(path: str, mounts: t.Optional[t.Sequence[Mount]] = None) -> bool:
-    """Whether the file is on a type of file system that hosts share."""
-    kinds = {mount.path: mount.kind for mount in (read_mounts() if mounts is None else mounts)}
-    return kinds.get(innermost_mount(os.path.realpath(path), kinds)) in SHARED_KINDS
+    """Whether the file is on a type of file system that hosts share, and not served by this host to itself alone."""
+    known = {mount.path: mount for mount in (read_mounts() if mounts is None else mounts)}
+    mount = known.get(innermost_mount(os.path.realpath(path), known))
+    return mount is not None and mount.kind in SHARED_KINDS and not _is_served_locally(mount)
+
+
+def _is_served_locally(mount: Mount) -> bool:
+    """Whether the server has a loopback address: every host has a server of that name, or none."""
+    server = mount.source.lstrip("/").partition("/")[0] if mount.source.startswith("//") else mount.source.rpartition(":/")[0]
+    return mount.kind in _OF_ONE_SERVER and is_loopback(server)
 
 
 def innermost_mount(path: str, mount_points: t.Container[str]) -> str:
@@ -132,8 +139,6 @@ def _unescape_name(name: str) -> str:
 _T = t.TypeVar("_T")
 
 PATIENCE_SECONDS = 2.0
-# Kinds that may belong to one host or to many: they count as unknown.
-_UNTOLD = ("fuse", "9p", "virtiofs", "lustre", "smb3", "pvfs2", "orangefs", "autofs")
 _BY_UUID = "/dev/disk/by-uuid"
 # Cluster file systems on a block device, which has another name on every host.
 _ON_DEVICES = ("gfs2", "ocfs2", "acfs")
@@ -160,7 +165,7 @@ class LocalStores:
         if real is None or self._ask_in_time(real, lambda: _can_follow(real)) is not True:
             return None, None
         mount = self._mounts.get(innermost_mount(real, self._mounts))
-        if mount is None or (mount.kind.startswith(_UNTOLD) and mount.kind not in SHARED_KINDS):
+        if mount is None or (mount.kind.startswith(UNTOLD_KINDS) and mount.kind not in SHARED_KINDS) or _is_served_locally(mount):
             return None, None
         if mount.kind not in SHARED_KINDS:
             return False, None
@@ -186,7 +191,8 @@ class LocalStores:
 
     def _describe_mount(self, mount: Mount) -> t.Optional[MountFacts]:
         if mount.kind == "autofs":
-            return None
+            # To measure it would mount what belongs there. One without it would show its images on the file system around it.
+            return None if mount.path.startswith("/proc/") else MountFacts(_make_printable(mount.path), mount.kind, None, None, None)
         measured = self._ask_in_time(mount.path, lambda: _measure_capacity(mount.path))
         if measured == (0, 0) or (measured is None and not self._is_kept(mount)):
             return None
@@ -203,7 +209,7 @@ class LocalStores:
         mount = self._mounts.get(mount_point)
         if mount_point in self._silent:
             return None
-        if mount is None or not (mount.kind in SHARED_KINDS or mount.kind.startswith(_UNTOLD)):
+        if mount is None or not (mount.kind in SHARED_KINDS or mount.kind.startswith(UNTOLD_KINDS)):
             return self._ask_or_null(path, question)
         answer = answer_within(PATIENCE_SECONDS, lambda: (self._ask_or_null(path, question),))
         if answer is None:
@@ -229,7 +235,7 @@ def _header_or_problem(path: str) -> t.Union[Header, Unreadable]:
 
 def identify_store(mount: Mount) -> t.Optional[str]:
     """Return the identity that the mount's file system has on every host, e.g. C(nfs4:nas:/export); null if it is not shared, or has none."""
-    if mount.kind not in SHARED_KINDS:
+    if mount.kind not in SHARED_KINDS or _is_served_locally(mount):
         return None
     if mount.kind in _ON_DEVICES:
         uuid = _find_uuid(mount.source)

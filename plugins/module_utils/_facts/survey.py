@@ -77,7 +77,7 @@ SAMPLE_SECONDS = 1
 SAMPLED_BEFORE_SECONDS = 60
 _COMPARED_MODES = ("custom", "host-model")
 _PATH_KINDS = ("file", "dir", "block")
-_DEVICE_KINDS = ("block", "volume")
+_FILE_KINDS = ("file", "dir")
 
 
 def survey_hosts(
@@ -289,15 +289,19 @@ def _find_name_owner(destination: HostFacts, info: domain_states.DomainInfo) -> 
 
 
 def _is_unshared(disk: domain_states.Disk, is_shared: t.Callable[[str], bool]) -> bool:
-    return disk.kind in ("file", "dir") and bool(disk.source) and not disk.readonly and not is_shared(disk.source)
+    return disk.kind in _FILE_KINDS and bool(disk.source) and not disk.readonly and not is_shared(disk.source)
 
 
 def unproved_devices(disks: t.Iterable[domain_states.Disk], request: t.Optional[DomainRequest]) -> t.List[UnprovedDevice]:
-    """Return each device or volume that a domain writes to and that other hosts are not known to see. Libvirt assumes that every device is shared."""
+    """Return each device, volume or served image that a domain writes to and that other hosts are not known to see.
+
+    Libvirt assumes that everything but a file is shared. An image of the network is, unless its own host serves it.
+    """
     known = {disk.target: disk for disk in (request.disks if request else None) or ()}
-    written = [disk for disk in disks if disk.kind in _DEVICE_KINDS and disk.source and not disk.readonly]
+    written = [disk for disk in disks if disk.kind not in _FILE_KINDS and disk.source and not disk.readonly]
     found = [(disk, known.get(disk.target, DiskNeed(disk.target))) for disk in written]
-    return [UnprovedDevice(disk.target, need.source or disk.source, need.store or None) for disk, need in found if need.shared is not True]
+    unproved = [(disk, need) for disk, need in found if (need.shared is None if disk.kind == "network" else need.shared is not True)]
+    return [UnprovedDevice(disk.target, need.source or disk.source, need.store or None) for disk, need in unproved]
 
 
 def unshared_files(request: DomainRequest, is_shared: t.Callable[[str], bool]) -> t.List[UnsharedFile]:
@@ -312,4 +316,4 @@ def unshared_files(request: DomainRequest, is_shared: t.Callable[[str], bool]) -
 
 
 def _is_file_shared(file: DiskFile, is_shared: t.Callable[[str], bool]) -> bool:
-    return is_shared(file.source) if file.kind in ("file", "dir") else file.shared is True
+    return is_shared(file.source) if file.kind in _FILE_KINDS else file.shared is True

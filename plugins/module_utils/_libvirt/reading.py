@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 
 from .._host_identity import HOST_ID_FILE
 from .._model import domain_states
+from .._model.definition_files import source_of
 from .._model.errors import InvalidState, KvmfleetError, NotFound, NotSupported
 from .._model.libvirt_formats import parse_libvirt_xml, parse_size, parse_vcpu_count
 from .._model.policy_documents import read_policy_element
@@ -119,7 +120,7 @@ def _read_disk(element: ElementTree.Element) -> domain_states.Disk:
     target = element.find("target")
     source = element.find("source")
     attributes = source.attrib if source is not None else {}
-    where = next((attributes[key] for key in ("file", "dev", "name", "volume", "dir") if key in attributes), "")
+    where = next((attributes[key] for key in ("file", "dev", "name", "volume", "dir") if key in attributes), "") or source_of(source)
     return domain_states.Disk(
         target=target.get("dev", "") if target is not None else "",
         kind=element.get("type", ""),

@@ -15,6 +15,7 @@ import typing as t
 from xml.etree.ElementTree import Element
 
 from .facts import StoragePool
+from .libvirt_formats import format_pci_address, is_loopback
 from .requests import BootFile, DomainRequest
 from .saved_domains import NVRAM, TPM, NeededFile
 
@@ -24,13 +25,32 @@ Pools = t.Sequence[StoragePool]
 _FILE_POOLS = ("dir", "fs", "netfs")
 _BLOCK_POOLS = ("logical", "disk", "iscsi", "scsi", "mpath", "zfs")
 
+# Protocols of storage that any of its servers gives access to.
+_CLUSTERS = ("rbd", "gluster", "sheepdog", "vitastor")
+
 
 def source_of(source: t.Optional[Element]) -> str:
-    """Return where a disk's bytes are: a path, C(pool/volume), or the name of a network disk; empty for an empty drive."""
-    attributes = source.attrib if source is not None else {}
+    """Return where a disk's bytes are: a path, C(pool/volume), the name of a network disk, or C(pci:ADDRESS/NAMESPACE); empty for an empty drive."""
+    if source is None:
+        return ""
+    attributes = source.attrib
     if "pool" in attributes:
         return f"{attributes['pool']}/{attributes.get('volume', '')}"
-    return next((attributes[key] for key in ("file", "dev", "name", "dir", "path") if key in attributes), "")
+    if attributes.get("type") == "pci":
+        return f"pci:{format_pci_address(source.find('address'))}/{attributes.get('namespace', '')}"
+    named = next((attributes[key] for key in ("file", "dev", "name", "dir", "path") if key in attributes), "")
+    return named or next((f"{attributes['protocol']}:{server}" for server in list_own_servers(source)), "")
+
+
+def list_own_servers(source: Element) -> t.List[str]:
+    """Return the sockets and loopback addresses of a network disk that its own host serves: another host has other servers, or none, under these names.
+
+    For a cluster, they are one of many ways to reach it.
+    """
+    if source.get("protocol") in (None, *_CLUSTERS):
+        return []
+    servers = [(host.get("socket", ""), host.get("name", "")) for host in source.findall("host")]
+    return [socket or name for socket, name in servers if socket or is_loopback(name)]
 
 
 def locate_source(kind: str, source: t.Optional[Element], pools: Pools) -> t.Tuple[str, str]:

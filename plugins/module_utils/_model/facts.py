@@ -111,6 +111,14 @@ class StoragePool:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
+# Types of file systems that hosts share.
+SHARED_KINDS = frozenset(
+    {"nfs", "nfs4", "gfs2", "ocfs2", "afs", "cifs", "smb", "ceph", "gpfs", "acfs", "beegfs", "fuse.glusterfs", "fuse.quobyte", "fuse.ceph"}
+)
+# How the names of types begin that may belong to one host or to many: they count as unknown.
+UNTOLD_KINDS = ("fuse", "9p", "virtiofs", "lustre", "smb3", "pvfs2", "orangefs", "autofs")
+
+
 @dataclass(frozen=True)
 class MountFacts:
     """A mounted file system.
@@ -124,6 +132,16 @@ class MountFacts:
     capacity_bytes: Maybe[int] = ABSENT
     available_bytes: Maybe[int] = ABSENT
     extra: JsonObject = dataclasses.field(default_factory=dict)
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether hosts share file systems of this type."""
+        return self.kind in SHARED_KINDS
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the file system belongs to this host alone. Types that may belong to many hosts do not count."""
+        return bool(self.kind) and not self.is_shared and not str(self.kind).startswith(UNTOLD_KINDS)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ It states which URIs are allowed and how the URI of a host is built. It has a sa
 
 from __future__ import annotations
 
+import ipaddress
 import posixpath
 import re
 import typing as t
@@ -36,6 +37,8 @@ _PARAMETERS = frozenset(
     ["keyfile", "known_hosts", "known_hosts_verify", "mode", "no_sanity", "no_tty", "no_verify", "pkipath", "proxy", "socket", "sshauth", "tls_priority"],
 )
 
+_LOOPBACK_NAMES = ("localhost", "localhost.localdomain", "localhost4", "localhost6", "ip6-localhost", "ip6-loopback")
+
 
 def check_address(address: str) -> str:
     """Return the host name or IP address if a URI can contain it, otherwise raise L(InvalidArgument)."""
@@ -54,6 +57,16 @@ def remote_uri(address: str, transport: str) -> str:
     # Without no_tty, ssh would ask for a password if a key is missing, and wait forever.
     options = "?no_tty=1" if transport == "ssh" else ""
     return f"qemu+{transport}://{host}/system{options}"
+
+
+def is_loopback(address: str) -> bool:
+    """Whether a host name or IP address, perhaps in brackets, is that of every host itself."""
+    name = address.strip("[]").lower()
+    try:
+        ip = ipaddress.ip_address(name.partition("%")[0])
+    except ValueError:
+        return name in _LOOPBACK_NAMES or name.endswith(".localhost")
+    return ip.is_loopback or ip.is_unspecified
 
 
 def is_local(uri: str) -> bool:

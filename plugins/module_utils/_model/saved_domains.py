@@ -90,8 +90,13 @@ class SavedDisk(_SavedImage):
 
     @property
     def is_everywhere(self) -> bool:
-        """Whether every host sees it by its nature: an image of the network that is built on nothing of its host."""
-        return self.kind == _NETWORK and not (self.folders or self.backing_devices or self.backing_problem)
+        """Whether every host sees it by its nature: an image of the network that neither its host serves nor is built on anything of its host."""
+        return self.kind == _NETWORK and not (self.is_served_locally or self.folders or self.backing_devices or self.backing_problem)
+
+    @property
+    def is_served_locally(self) -> bool:
+        """Whether it is an image of the network whose server is its host itself, as far as the definition shows."""
+        return self.kind == _NETWORK and self.shared is None
 
     @property
     def is_lockable(self) -> bool:

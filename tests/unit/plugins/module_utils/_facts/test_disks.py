@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import typing as t
 
+import pytest
+
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.disks import describe_disks
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.image_header import Header, Unreadable
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
@@ -78,6 +80,30 @@ def test_network_disks_are_shared() -> None:
     for local in (True, False):
         assert describe_proof(disk("network", rbd), local) == ("pool/image", True, "rbd:pool/image", None)
         assert describe_proof(disk("network", nbd), local) == ("web1", True, "nbd:10.0.0.9:10809/web1", None)
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("<source protocol='nbd' name='web1'><host name='localhost' port='10809'/></source>", "web1"),
+        ("<source protocol='nbd' name='web1'><host name='127.0.0.9'/></source>", "web1"),
+        ("<source protocol='https' name='web1.iso'><host name='::1'/></source>", "web1.iso"),
+        ("<source protocol='nbd' name='web1'><host transport='unix' socket='/run/nbd.sock'/></source>", "web1"),
+        ("<source protocol='nbd'><host transport='unix' socket='/run/nbd.sock'/></source>", "nbd:/run/nbd.sock"),
+    ],
+)
+def test_a_network_disk_that_its_own_host_serves_is_not_known_to_be_shared(source: str, name: str) -> None:
+    assert describe_proof(disk("network", source)) == (name, None, None, None)
+
+
+def test_a_cluster_that_is_reached_through_its_own_host_is_shared() -> None:
+    gluster = "<source protocol='gluster' name='vol/web1'><host name='localhost'/></source>"
+    assert describe_proof(disk("network", gluster))[1] is True
+
+
+def test_an_nvme_disk_is_named_by_its_address_and_never_proved() -> None:
+    nvme = "<source type='pci' managed='yes' namespace='1'><address domain='0x0000' bus='0x01' slot='0x00' function='0x0'/></source>"
+    assert describe_proof(disk("nvme", nvme)) == ("pci:0000:01:00.0/1", None, None, None)
 
 
 def test_volumes_are_classified_by_their_pool() -> None:

@@ -13,7 +13,8 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts import mounts as module
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.image_header import Unreadable
-from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.mounts import BlockDevices, LocalStores, Mount, identify_store
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.mounts import BlockDevices, LocalStores, Mount, identify_store, is_on_shared_mount
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import MountFacts
 
 
 @pytest.mark.parametrize(
@@ -25,6 +26,11 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.mounts i
         (Mount("/srv", "ceph", "/", "mon2,mon1:/vm"), "ceph:mon1,mon2:/vm"),
         (Mount("/srv", "cifs", "/", "//nas/share"), "cifs://nas/share"),
         (Mount("/srv", "fuse.glusterfs", "/", "server:/vol"), "fuse.glusterfs:server:/vol"),
+        (Mount("/srv", "nfs4", "/", "localhost:/export"), None),
+        (Mount("/srv", "nfs", "/", "127.0.0.1:/export"), None),
+        (Mount("/srv", "nfs4", "/", "[::1]:/export"), None),
+        (Mount("/srv", "cifs", "/", "//localhost/share"), None),
+        (Mount("/srv", "fuse.glusterfs", "/", "localhost:/vol"), "fuse.glusterfs:localhost:/vol"),
         (Mount("/srv", "beegfs", "/", "beegfs_nodev"), None),
         (Mount("/srv", "gfs2", "/", "/dev/nonexistent"), None),
         (Mount("/srv", "ext4", "/", "/dev/sda1"), None),
@@ -54,6 +60,18 @@ def test_an_image_is_located_by_the_target_of_its_links(stores: LocalStores, tre
     assert stores.locate_file(str(tree / "nfs/a.qcow2")) == (True, "nfs4:nas:/export/a.qcow2")
     assert stores.locate_file(str(tree / "local/link.qcow2")) == (True, "nfs4:nas:/export/a.qcow2")
     assert stores.locate_file(str(tree / "local/a.qcow2")) == (False, None)
+
+
+def test_a_folder_that_its_own_host_serves_is_not_known_to_be_shared(tree: pathlib.Path) -> None:
+    path, mounts = str(tree / "nfs/a.qcow2"), [Mount("/", "ext4"), Mount(str(tree / "nfs"), "nfs4", "/", "localhost:/export")]
+    assert LocalStores(mounts).locate_file(path) == (None, None)
+    assert not is_on_shared_mount(path, mounts)
+
+
+def test_a_folder_that_is_mounted_on_demand_is_listed_without_its_capacity(tree: pathlib.Path) -> None:
+    """Without it, its images would be on the file system around it."""
+    mounts = [Mount(str(tree / "nfs"), "autofs", "/", "/etc/auto.srv"), Mount("/proc/sys/fs/binfmt_misc", "autofs", "/", "systemd-1")]
+    assert LocalStores(mounts).describe_mounts() == [MountFacts(str(tree / "nfs"), "autofs", None, None, None)]
 
 
 def test_a_missing_image_is_located_by_its_folder(stores: LocalStores, tree: pathlib.Path) -> None:

@@ -149,19 +149,28 @@ def test_block_devices_not_proved_on_other_hosts_are_listed_with_their_identity(
         domain_states.Disk("vdf", "file", "/srv/web.img"),
         domain_states.Disk("vdg", "block", ""),
         domain_states.Disk("vdh", "block", "/dev/sdb"),
+        domain_states.Disk("vdi", "nvme", "pci:0000:01:00.0/1"),
+        domain_states.Disk("vdj", "vhostuser", "/run/disk.sock"),
+        domain_states.Disk("vdk", "network", "nas-export"),
+        domain_states.Disk("vdl", "network", "own-export"),
     ]
     facts = [
         {"target": "vda", "source": "/dev/vg0/web", "shared": None, "store": "lvm:x"},
         {"target": "vdb", "source": "/dev/mapper/mpatha", "shared": True, "store": "mpath:y"},
         {"target": "vdd", "source": "default/web.img", "shared": False, "store": None},
         {"target": "vde", "source": "ceph/rbd.img", "shared": True, "store": None},
+        {"target": "vdk", "source": "nas-export", "shared": True, "store": "nbd:nas:/nas-export"},
+        {"target": "vdl", "source": "own-export", "shared": None, "store": None},
     ]
     assert unproved_devices(disks, request_with(facts)) == [
         UnprovedDevice("vda", "/dev/vg0/web", "lvm:x"),
         UnprovedDevice("vdd", "default/web.img", None),
         UnprovedDevice("vdh", "/dev/sdb", None),
+        UnprovedDevice("vdi", "pci:0000:01:00.0/1", None),
+        UnprovedDevice("vdj", "/run/disk.sock", None),
+        UnprovedDevice("vdl", "own-export", None),
     ]
-    assert [one.target for one in unproved_devices(disks, None)] == ["vda", "vdb", "vdd", "vde", "vdh"]
+    assert [one.target for one in unproved_devices(disks, None)] == ["vda", "vdb", "vdd", "vde", "vdh", "vdi", "vdj"]
 
 
 def test_a_survey_lists_unproved_devices_and_checks_boot_files(fleet: FakeFleet, monkeypatch: pytest.MonkeyPatch) -> None:

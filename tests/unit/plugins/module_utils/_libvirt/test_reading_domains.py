@@ -27,6 +27,8 @@ DISKS = """
 <disk type='network' device='disk'><source protocol='nbd' name='export'><host name='10.0.0.9'/></source><target dev='vdc'/></disk>
 <disk type='file' device='cdrom'><target dev='sda'/></disk>
 <disk type='volume' device='disk'><source pool='default' volume='v'/><target dev='vdd'/><readonly/></disk>
+<disk type='nvme'><source type='pci' namespace='1'><address domain='0' bus='0x01' slot='0' function='0'/></source><target dev='vde'/></disk>
+<disk type='vhostuser'><source type='unix' path='/run/disk.sock'/><target dev='vdf'/></disk>
 """
 
 
@@ -50,6 +52,8 @@ def test_disks_of_every_kind_are_parsed() -> None:
         domain_states.Disk("vdc", "network", "export"),
         domain_states.Disk("sda", "file", "", readonly=True),
         domain_states.Disk("vdd", "volume", "v", readonly=True),
+        domain_states.Disk("vde", "nvme", "pci:0000:01:00.0/1"),
+        domain_states.Disk("vdf", "vhostuser", "/run/disk.sock"),
     )
 
 
