@@ -28,7 +28,7 @@ from .._time_limits import limit_questions
 from . import qemu_locks
 from .peers import are_answers_valid, ask_fleet, ask_peers, probe_ssh_endpoints
 from .restart import Restart, build_restart_result
-from .start_checks import find_unproved, read_lock_states
+from .start_checks import find_other_volumes, find_unproved, list_volumes, read_lock_states
 
 _POLL_SECONDS = 1.0
 
@@ -83,8 +83,9 @@ def survey_survivor(uri: str, work: _SurveySurvivor) -> Result:
             fleet = pool.submit(ask_fleet, work["ask"], open_host, dead=work.get("dead", ()))
             doors = pool.submit(probe_ssh_endpoints, endpoints)
             facts, warnings = gather_facts(host)
-            seen = {domain.uuid: find_unproved(domain) for domain in domains}
-            cpu = {domain.uuid: encode(compare_cpu(host, decode(DomainRequest, domain.request, "request"))) for domain in domains}
+            requests = {domain.uuid: decode(DomainRequest, domain.request, "request") for domain in domains}
+            seen = {one.uuid: {**find_unproved(one), **find_other_volumes(one.disks, list_volumes(requests[one.uuid]), facts.pools or ())} for one in domains}
+            cpu = {uuid: encode(compare_cpu(host, request)) for uuid, request in requests.items()}
             answers = {"fleet": encode(fleet.result()), "doors": encode(doors.result()), "locks": read_lock_states(work["paths"], may_take=False)}
         return {"changed": False, "at": encode(boot_moment()), "facts": encode(facts), "warnings": warnings, "unseen": seen, "cpu": cpu, **answers}
     finally:

@@ -39,6 +39,7 @@ STORAGE_SECONDS = 5.0
 # The name of an RBD or DRBD device may exist in two clusters; these names belong to the devices themselves.
 _IDENTITIES = ("wwn:", "mpath:", "lvm:", "nvme:")
 _FILES = ("file", "dir")
+VOLUME = "volume"
 
 
 class ImageLocator:
@@ -81,7 +82,9 @@ class ImageLocator:
         return SavedFile(file.what, kind, path, folders, location.mount, shared=None, wwn=wwn, present=is_there is not False)
 
     def _locate_disk(self, disk: DiskNeed, pools: Pools, chain: _BackingChain) -> SavedDisk:
-        kind, path = _find_kind_and_path(disk.kind or "", disk.source or "", pools)
+        kind, path = disk.kind or "", disk.source or ""
+        if kind == VOLUME:
+            kind, path = locate_saved_volume(path, pools)
         locations = [self._find_location(path, kind)] if path.startswith("/") and kind in _FILES else []
         folders = {folder for location in [*locations, *(self._find_location(file, "file") for file in chain.files)] for folder in location.folders}
         return SavedDisk(
@@ -123,18 +126,16 @@ class ImageLocator:
         return StorageLocation(folders, SavedMount(mount.path, mount.kind, identify_store(mount)), classify_locks(mount))
 
 
-def _find_kind_and_path(kind: str, source: str, pools: Pools) -> t.Tuple[str, str]:
-    """Return kind and path of a disk; for a volume, those of its file or device in the pool, without a path if the pool is not known."""
-    if kind != "volume":
-        return kind, source
-    name, _slash, volume = source.partition("/")
+def locate_saved_volume(volume: str, pools: Pools) -> t.Tuple[str, str]:
+    """Return kind and path of C(pool/volume) as the ledger keeps them: those of its file or device in the pool, without a path if the pool is not known."""
+    name, _slash, file = volume.partition("/")
     pool = next((pool for pool in pools if pool.name == name), None)
     if pool is None:
-        return kind, ""
+        return VOLUME, ""
     folder = pool.path or ""
     if not folder.startswith("/"):
-        return "network", source
-    return "block" if folder.startswith("/dev") else "file", f"{folder}/{volume}"
+        return "network", volume
+    return "block" if folder.startswith("/dev") else "file", f"{folder}/{file}"
 
 
 def _running_disks(live: t.Optional[Element]) -> t.Dict[str, Element]:

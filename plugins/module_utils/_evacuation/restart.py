@@ -167,7 +167,7 @@ class Restart:
         if self.order.settle_only:
             return self._take_back(InvalidState(f"{self._domain_text} was not started here."))
         try:
-            check_definition(self.order, self.host.list_emulators())
+            check_definition(self.order, self.host.list_emulators(), lambda: self.host.read_surroundings().pools or ())
             self._check_no_conflict()
             # The checks of storage may have taken long.
             if self.is_late():

@@ -17,19 +17,21 @@ from xml.etree import ElementTree
 
 from .._facts.disks import list_files_below
 from .._facts.image_header import RAW, Unreadable
-from .._model.definition_files import describe_file, source_of
+from .._model.definition_files import Pools, describe_file, source_of
 from .._model.errors import Unsafe
 from .._model.libvirt_formats import NotXml, parse_xml
+from .._model.requests import DomainRequest
 from .._model.saved_domains import HostTokens, RestartOrder, SavedDisk, SavedFile
 from .._time_limits import answer_within
 from . import images, qemu_locks
-from .images import STORAGE_SECONDS, ImageLocator
+from .images import STORAGE_SECONDS, VOLUME, ImageLocator, locate_saved_volume
 
 
-def check_definition(order: RestartOrder, emulators: t.Collection[str]) -> None:
+def check_definition(order: RestartOrder, emulators: t.Collection[str], list_pools: t.Callable[[], Pools]) -> None:
     """Raise L(Unsafe) unless the definition is one of this domain, with exactly the disks that were proved.
 
     :arg emulators: the programs that this host runs guests with.
+    :arg list_pools: returns the pools of this host; called for a domain with a volume. libvirt opens what its own pool of that name has.
     """
     root = _parse_definition(order)
     found_uuid, found_name = (root.findtext("uuid") or "").strip().lower(), (root.findtext("name") or "").strip()
@@ -39,13 +41,41 @@ def check_definition(order: RestartOrder, emulators: t.Collection[str]) -> None:
     emulator = root.findtext("devices/emulator")
     if emulator is not None and emulator.strip() not in emulators:
         raise _unusable_definition(order, f"its emulator is {emulator.strip()[:80]!r}, which this host does not have ({', '.join(emulators)})")
+    volumes = {_read_target(disk): source_of(disk.find("source")) for disk in root.findall("devices/disk[@type='volume']")}
     there = sorted((_read_target(disk), source_of(disk.find("source"))) for disk in root.findall("devices/disk"))
     if there != sorted((target, source) for target, source in order.sources):
         raise _unusable_definition(order, f"its disks are {_format_disks(there)}, not those that were saved with it: {_format_disks(order.sources)}")
     proved = {disk.target: disk for disk in order.disks}
-    strange = [target for target, source in there if target not in proved or not _has_source(proved[target], source)]
+    # A volume was saved as its file or device in the pool.
+    strange = [target for target, source in there if target not in proved or (proved[target].path != source and target not in volumes)]
     if strange or len(proved) != len(there):
         raise _unusable_definition(order, f"the proved disks are not those of the definition: they differ in {', '.join(strange) or 'all of them'}")
+    others = find_other_volumes(order.disks, volumes, list_pools()) if volumes else {}
+    if others:
+        raise _unusable_definition(order, "; ".join(f"its {what} is {why}" for what, why in sorted(others.items())))
+
+
+def find_other_volumes(disks: t.Iterable[SavedDisk], volumes: t.Mapping[str, str], pools: Pools) -> t.Dict[str, str]:
+    """Return, by the name for messages, each volume that is not the saved file, device or image of the network in the pools of this host.
+
+    :arg volumes: C(pool/volume) of each disk of that kind, by target.
+    """
+    named = [(disk, volumes[disk.target]) for disk in disks if disk.target in volumes]
+    reasons = {f"disk {disk.target}": _explain_other_volume(disk, volume, pools) for disk, volume in named}
+    return {what: why for what, why in reasons.items() if why}
+
+
+def list_volumes(request: DomainRequest) -> t.Dict[str, str]:
+    """Return C(pool/volume) of each disk that is a volume, by target."""
+    return {disk.target: disk.source or "" for disk in request.disks or () if disk.kind == VOLUME}
+
+
+def _explain_other_volume(disk: SavedDisk, volume: str, pools: Pools) -> str:
+    kind, path = locate_saved_volume(volume, pools)
+    if (kind, os.path.normpath(path)) == (disk.kind, os.path.normpath(disk.path)):
+        return ""
+    found = f"the {kind} {path} on this host" if path else "in a pool that this host does not have"
+    return f"the volume {volume}, which is {found}, not the {disk.kind} {disk.path} that was proved"
 
 
 def _parse_definition(order: RestartOrder) -> ElementTree.Element:
@@ -64,11 +94,6 @@ def _parse_definition(order: RestartOrder) -> ElementTree.Element:
 def _read_target(disk: ElementTree.Element) -> str:
     target = disk.find("target")
     return target.get("dev", "") if target is not None else ""
-
-
-def _has_source(disk: SavedDisk, source: str) -> bool:
-    # A volume was saved as its file or device in the pool.
-    return disk.path == source or not source.startswith("/")
 
 
 def _format_disks(disks: t.Iterable[t.Sequence[str]]) -> str:
@@ -114,13 +139,23 @@ def find_unproved(domain: WantedDomain) -> t.Dict[str, str]:
 
 
 def find_unproved_disks(disks: t.Iterable[SavedDisk], tokens_of_host: HostTokens) -> t.Dict[str, str]:
-    """Return, by target, why a needed disk is not proved to be that of the saved definition; empty if all are.
+    """Return, by target, why a disk that the start would use is not proved to be that of the saved definition; empty if all are.
 
     :arg tokens_of_host: those of the host that the domain was saved on.
     """
     images = ImageLocator()
-    reasons = {disk.target: _explain_unproved(disk, tokens_of_host, images) or _explain_new_backing(disk) for disk in disks if disk.is_needed}
+    reasons = {disk.target: _explain_unproved(disk, tokens_of_host, images) or _explain_new_backing(disk) for disk in disks if _is_used(disk)}
     return {target: why for target, why in reasons.items() if why}
+
+
+def _is_used(disk: SavedDisk) -> bool:
+    """Whether the start would use the disk, or whatever has its path here. Of the disks that libvirt may leave out, it leaves out those that do not exist.
+
+    A read-only one may be another one: the guest can do without it, and cannot write to it.
+    """
+    if disk.is_needed or not disk.path or disk.readonly:
+        return disk.is_needed
+    return not disk.path.startswith("/") or answer_within(STORAGE_SECONDS, lambda: os.path.lexists(disk.path)) is not False
 
 
 def find_unproved_files(files: t.Iterable[SavedFile], tokens_of_host: HostTokens) -> t.Dict[str, str]:
@@ -151,6 +186,8 @@ def _explain_unproved(image: Image, tokens_of_host: HostTokens, images: ImageLoc
     lacking = [wwn or path for path, wwn in _required_devices(image).items() if not wwn or images.find_device_identity(path) != wwn]
     if lacking:
         return f"the device {', '.join(lacking)} is not on this host"
+    if isinstance(image, SavedDisk) and image.is_served_locally:
+        return "it is served by its own host: what this host has under that name may be another image"
     if not (image.folders or image.kind in (_BLOCK, _NETWORK)):
         return f"a disk of the kind {image.kind!r} cannot be proved to be the same one on this host"
     return ""

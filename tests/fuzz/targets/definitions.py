@@ -150,7 +150,7 @@ def check_text(xml: str) -> None:
 def _check_order(xml: str) -> None:
     proved = tuple(SavedDisk(target, "file", path, False, False, ()) for target, path in (("vda", "/srv/a.qcow2"), ("vdb", "/srv/b"), ("vdc", "rbd/c")))
     sources = (("vda", "/srv/a.qcow2"), ("vdb", "default/b"), ("vdc", "rbd/c"))
-    check_definition(restart_order(UUID, "web1", xml, sources, proved), ["/usr/bin/qemu-system-x86_64"])
+    check_definition(restart_order(UUID, "web1", xml, sources, proved), ["/usr/bin/qemu-system-x86_64"], lambda: POOLS)
 
 
 def check_policy_tree(tree: Tree) -> None:

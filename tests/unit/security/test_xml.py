@@ -73,7 +73,7 @@ def test_hostile_capabilities_count_as_unknown() -> None:
 @pytest.mark.parametrize("xml", FOREIGN)
 def test_hostile_saved_definitions_and_policies_are_refused(xml: str) -> None:
     with pytest.raises(Unsafe, match="was not started"):
-        check_definition(restart_order("u", "web1", xml), ["/usr/bin/qemu"])
+        check_definition(restart_order("u", "web1", xml), ["/usr/bin/qemu"], list)
     assert parse_policy(xml).values == {}
 
 

@@ -13,7 +13,15 @@ import uuid
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation import images, start_checks
-from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.start_checks import find_unproved, find_unproved_disks
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.start_checks import (
+    find_other_volumes,
+    find_unproved,
+    find_unproved_disks,
+    list_volumes,
+)
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import StoragePool
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests import DiskNeed, DomainRequest
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import DomainToProbe, HostTokens, SavedDisk, SavedFile
 
 HOST = str(uuid.UUID(int=1))
@@ -65,3 +73,40 @@ def test_a_network_disk_is_everywhere_unless_its_backing_is_local() -> None:
     assert network.is_everywhere
     for more in ({"folders": ("/srv",)}, {"backing_devices": {"/dev/a": None}}, {"backing_problem": "x"}):
         assert not dataclasses.replace(network, **more).is_everywhere
+
+
+def test_a_volume_that_is_another_file_in_the_pool_of_this_host_is_found(tmp_path: pathlib.Path) -> None:
+    disks = (DiskNeed("vda", kind="volume", source="images/web"), DiskNeed("vdb", kind="file", source="/srv/db"))
+    volumes = list_volumes(DomainRequest(1024, 1, disks=disks))
+    assert volumes == {"vda": "images/web"}
+    pools = [StoragePool("images", "dir", path="/var/lib/libvirt/images")]
+    assert find_other_volumes([disk(tmp_path, path="/var/lib/libvirt/images/web")], volumes, pools) == {}
+    assert "which is the file /var/lib/libvirt/images/web on this host" in find_other_volumes([disk(tmp_path)], volumes, pools)["disk vda"]
+
+
+def test_an_optional_disk_is_left_out_only_if_its_path_does_not_exist(tmp_path: pathlib.Path, given: HostTokens) -> None:
+    other = str(tmp_path / "elsewhere")
+    optional = disk(tmp_path, optional=True, folders=(other,))
+    assert find_unproved_disks([optional], given) == {}
+    (tmp_path / "web").touch()
+    assert f"the token that its host left in {other} is not visible" in find_unproved_disks([optional], given)["vda"]
+    # libvirt may leave it out, and the guest cannot write to it.
+    assert find_unproved_disks([dataclasses.replace(optional, readonly=True)], given) == {}
+
+
+def test_an_optional_disk_whose_path_does_not_answer_has_to_be_proved(tmp_path: pathlib.Path, given: HostTokens, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(start_checks, "answer_within", lambda seconds, question: None)
+    assert find_unproved_disks([disk(tmp_path, optional=True)], given)
+
+
+@pytest.mark.parametrize(("kind", "path"), [("nvme", "pci:0000:01:00.0/1"), ("vhostvdpa", "/dev/vhost-vdpa-0"), ("vhostuser", "/run/disk.sock")])
+def test_a_disk_of_another_kind_is_never_proved(tmp_path: pathlib.Path, given: HostTokens, kind: str, path: str) -> None:
+    assert f"of the kind {kind!r} cannot be proved" in find_unproved_disks([disk(tmp_path, kind=kind, path=path, folders=())], given)["vda"]
+
+
+def test_a_network_disk_that_its_own_host_serves_is_not_proved(tmp_path: pathlib.Path, given: HostTokens) -> None:
+    served = disk(tmp_path, kind="network", path="export", folders=(), format="raw", shared=None)
+    assert not served.is_everywhere
+    assert "served by its own host" in find_unproved_disks([served], given)["vda"]
+    for shared in (True, ABSENT):
+        assert find_unproved_disks([dataclasses.replace(served, shared=shared)], given) == {}
