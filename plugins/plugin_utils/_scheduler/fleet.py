@@ -42,6 +42,7 @@ class HostState:
     :arg used_mib: memory of all guests, without the part in huge pages, see L(ordinary_mib); C(used_vcpus) likewise.
     :arg moves_in: UUIDs of domains whose move towards it has begun; C(moves_out) away from it.
     :arg paths: whether a path exists, for the paths that were looked up.
+    :arg other_files: images on shared storage that are other files on this host, by its names.
     :arg seen_devices: paths of the source's devices that this host also has, according to what C(protect) wrote about both.
     :arg cpu_verdicts: libvirt's own comparison by domain UUID.
     :arg vacated: guests that were there when the facts were gathered and have left since: their resources are free in addition to those in the facts.
@@ -62,6 +63,7 @@ class HostState:
     moves_in: frozenset[str] = _NO_UUIDS
     moves_out: frozenset[str] = _NO_UUIDS
     paths: Mapping[str, bool] = field(default_factory=dict, hash=False)
+    other_files: frozenset[str] = _NO_UUIDS
     seen_devices: frozenset[str] = _NO_UUIDS
     cpu_verdicts: Mapping[str, CpuVerdict] = field(default_factory=dict, hash=False)
     vacated: tuple[Guest, ...] = ()

@@ -15,6 +15,7 @@ from dataclasses import field
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Maybe
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.definition_files import locate_volume
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import (
     CpuFacts,
     HostDevice,
@@ -270,10 +271,20 @@ def find_store(hardware: Hardware, path: str) -> t.Optional[Store]:
     return Store(found[0], f"{store}/{found[1]}" if store else None)
 
 
+def find_image_path(hardware: Hardware, kind: t.Optional[str], source: str) -> str:
+    """Return the path of an image on a host; of a volume, the one that it has in the host's own pool, empty if that is not known."""
+    return locate_volume(source, hardware.facts.pools or ())[1] if kind == "volume" else source
+
+
 def has_store(hardware: Hardware, image: str) -> bool:
     """Whether a store is mounted anywhere on the host that holds an image of that identity."""
     stores = [mount.store for _root, mount in hardware.mounts or () if mount.store]
     return any(image == store or image.startswith(f"{store}/") for store in stores)
+
+
+def has_shared_mount(hardware: Hardware) -> bool:
+    """Whether any file system of the host is of a type that hosts share."""
+    return any(mount.is_shared for _root, mount in hardware.mounts or ())
 
 
 def _make_location(name: str, place: StoragePool | MountFacts) -> t.Optional[StorageLocation]:

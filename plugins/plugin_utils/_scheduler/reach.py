@@ -25,7 +25,7 @@ from .._ledger.documents import pause_collector
 from .filters.base import Filter
 from .filters.return_path import find_obstacle
 from .fleet import Fleet, HostState
-from .hardware import find_store
+from .hardware import find_image_path, find_store
 from .request import DiskImage, Request
 from .verdicts import DEFAULT_FILTERS, Verdict, check_host
 
@@ -35,7 +35,7 @@ REACH_FILTERS: t.Final[tuple[Filter, ...]] = tuple(rule for rule in DEFAULT_FILT
 
 # Parts of a request that say nothing about hosts.
 _NOT_OF_HOSTS = ("uuid", "name", "priority", "drain", "group", "blockers", "copied_disk_bytes")
-_DEVICE_KIND = "block"
+_DEVICE_KIND, _VOLUME_KIND = "block", "volume"
 _CUSTOM_CPU = "custom"
 _THIS_GUEST = "The guest"
 
@@ -151,11 +151,22 @@ def requirement_key(request: Request, fleet: Fleet) -> str:
 
 def _image_key(image: DiskImage, request: Request, fleet: Fleet) -> list[t.Any]:
     source = fleet.source_of(request)
-    found = find_store(source.hardware, image.source) if source and image.store else None
+    found = find_store(source.hardware, find_image_path(source.hardware, image.kind, image.source)) if source and image.shared else None
+    pool = (source.hardware.pools or {}).get(image.source.partition("/")[0]) if source and image.kind == _VOLUME_KIND else None
     place = image.source if image.kind == _DEVICE_KIND else posixpath.dirname(image.source)
-    is_linked = found is not None and found.identity != image.store
+    is_linked = found is not None and (found.identity != image.store if image.store else found.mount.is_local)
     optional, problem = image.disk.optional, image.disk.files_problem
-    return [image.kind, place, image.store and posixpath.dirname(image.store), image.shared, image.is_readonly, optional, problem, is_linked]
+    return [
+        image.kind,
+        place,
+        image.store and posixpath.dirname(image.store),
+        image.shared,
+        image.is_readonly,
+        optional,
+        problem,
+        is_linked,
+        pool and pool.type,
+    ]
 
 
 def _host_keys(requests: Sequence[Request], fleet: Fleet) -> dict[str, str]:

@@ -9,25 +9,32 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.definition_files import BACKING, DATA, FILE_LABELS, nvram_folder
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.definition_files import (
+    BACKING,
+    DATA,
+    FILE_LABELS,
+    locate_volume,
+    nvram_folder,
+)
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import PATHS
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests import DiskNeed
 
 from ..fleet import Fleet, HostState
 from ..guests import Guest
-from ..hardware import StorageLocation, find_location, find_store, has_store
+from ..hardware import StorageLocation, Store, find_image_path, find_location, find_store, has_shared_mount, has_store
 from ..request import DiskImage, Request
 from .base import PASS, Finding, Rule, names_text
 
 _PATH_KINDS = ("file", "dir", "block")
-_VOLUME_KIND = "volume"
+_FILE_KIND, _NETWORK_KIND, _VOLUME_KIND = "file", "network", "volume"
 
 
 class Storage(Rule):
     """A host without the image is refused.
 
-    An image that exists but is not proved to be the same is a warning, unless the operator confirms it. If the path was not checked there, the stores of
-    both hosts are compared.
+    An image that exists but is not proved to be the same is a warning, unless the operator confirms it. If it is on shared storage, and the path there is on a
+    file system of that host alone, or a survey has proved it, it is another file: that is refused. If the path was not checked there, the stores of both hosts
+    are compared. A volume is what the pool of that name has on that host.
     """
 
     name = "storage"
@@ -39,10 +46,7 @@ class Storage(Rule):
     def judge_host(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
         """Name disk, image and store."""
         pairs = zip(request.images, (request.at_source or request).images, strict=True)
-        found = [
-            _judge_renamed(*pair, request, host, fleet) if pair[0].source != pair[1].source else _judge_image(pair[0], request, host, fleet) for pair in pairs
-        ]
-        findings = [finding for finding in found if finding is not PASS]
+        findings = [finding for pair in pairs if (finding := _judge_pair(*pair, request, host, fleet)) is not PASS]
         findings += [Finding(warnings=(_unknown_backing_text(disk),)) for disk in request.uncopied_disks if disk.files_problem and not request.unsafe]
         if not findings:
             return PASS
@@ -54,17 +58,23 @@ def _unknown_backing_text(disk: DiskNeed) -> str:
     return f"The backing files of {_name(DiskImage(disk), start=False)} are not known: {disk.files_problem}."
 
 
+def _judge_pair(image: DiskImage, own: DiskImage, request: Request, host: HostState, fleet: Fleet) -> Finding:
+    if image.source in host.other_files and not request.unsafe:
+        return Finding(f"{_name(image)} is another file on {host.name}: the folder there is not that of the shared storage. Is the storage mounted there?")
+    return _judge_renamed(image, own, request, host, fleet) if image.source != own.source else _judge_image(image, request, host, fleet)
+
+
 def _judge_image(image: DiskImage, request: Request, host: HostState, fleet: Fleet) -> Finding:
     if image.kind == _VOLUME_KIND:
-        return _judge_by_pool(image, request, host)
+        return _judge_by_pool(image, request, host, fleet)
     if image.kind not in _PATH_KINDS:
-        return PASS
+        return _judge_pathless(image, request)
     present = host.paths.get(image.source)
     if present is not False and image.source in host.seen_devices:
         return PASS
     if present is None:
         return _judge_by_store(image, request, host, fleet)
-    return _judge_present(image, request, host) if present else _judge_absent(image)
+    return _judge_present(image, request, host, fleet) if present else _judge_absent(image)
 
 
 def _judge_renamed(image: DiskImage, own: DiskImage, request: Request, host: HostState, fleet: Fleet) -> Finding:
@@ -88,13 +98,26 @@ def _judge_absent(image: DiskImage) -> Finding:
     return PASS if image.disk.optional else Finding(f"{_name(image)} is not there.")
 
 
-def _judge_present(image: DiskImage, request: Request, host: HostState) -> Finding:
+def _judge_pathless(image: DiskImage, request: Request) -> Finding:
+    """Judge what is neither a file nor a device: an image of the network, or a device of its host of a kind that has no identity."""
+    if image.is_readonly or request.unsafe or (image.kind == _NETWORK_KIND and image.shared is True):
+        return PASS
+    if image.kind == _NETWORK_KIND:
+        return Finding(warnings=(f"{_name(image)} is served by its own host: what another host has under that name may be another image.",))
+    return Finding(warnings=(f"{_name(image)} is of the kind {image.kind!r}, which cannot be proved to be the same one: it moves only with unsafe.",))
+
+
+def _judge_present(image: DiskImage, request: Request, host: HostState, fleet: Fleet) -> Finding:
     if image.is_readonly or request.unsafe:
         return PASS
     if image.shared is not True:
         return Finding(warnings=(f"{_name(image)} exists on {host.name}, but is not proved to be the same one: {_doubt_text(image)}.",))
-    found = find_store(host.hardware, image.source) if image.store else None
-    if found is None or found.identity == image.store:
+    found = find_store(host.hardware, image.source)
+    if found is None or (image.store and found.identity == image.store):
+        return PASS
+    if found.mount.is_local and not _may_be_linked(image, host, fleet.source_of(request)):
+        return _refuse_store(image, host, found)
+    if not image.store:
         return PASS
     return Finding(warnings=(f"{_name(image)} exists on {host.name}, but its store has another name: {image.store}, and there {found}.",))
 
@@ -110,30 +133,54 @@ def _doubt_text(image: DiskImage) -> str:
 def _judge_by_store(image: DiskImage, request: Request, host: HostState, fleet: Fleet) -> Finding:
     if image.disk.optional:
         return PASS
-    found = find_store(host.hardware, image.source) if image.store else None
-    if found is not None and found.identity == image.store:
+    found = find_store(host.hardware, _path_on(image, host))
+    if found is not None and image.store and found.identity == image.store:
         return PASS
-    if found is None or _may_be_linked(image, host, fleet.source_of(request)) or (found.identity and request.unsafe):
+    is_other = found is not None and (bool(image.store) or (image.shared is True and found.mount.is_local))
+    if found is None or not is_other or _may_be_linked(image, host, fleet.source_of(request)) or (found.identity and request.unsafe):
         return Finding(warnings=(f"Whether {_name(image, start=False)} exists on {host.name} is not known.",))
+    return _refuse_store(image, host, found)
+
+
+def _refuse_store(image: DiskImage, host: HostState, found: Store) -> Finding:
     there = "different storage" if found.identity else "not shared"
-    return Finding(f"{_name(image)} is on {image.store}, but on {host.name} that path is on {found}, which is {there}.")
+    path = _path_on(image, host)
+    where = "that path" if path == image.source else path
+    return Finding(f"{_name(image)} is on {image.store or 'shared storage'}, but on {host.name} {where} is on {found}, which is {there}.")
 
 
 def _may_be_linked(image: DiskImage, host: HostState, source: HostState | None) -> bool:
     """Whether the path contains a link at the source, and the host also has the store: then it may have that link too."""
-    at_source = find_store(source.hardware, image.source) if source else None
-    return at_source is not None and at_source.identity != image.store and has_store(host.hardware, image.store or "")
+    at_source = find_store(source.hardware, _path_on(image, source)) if source else None
+    if at_source is None:
+        return False
+    if image.store:
+        return at_source.identity != image.store and has_store(host.hardware, image.store)
+    return at_source.mount.is_local and has_shared_mount(host.hardware)
 
 
-def _judge_by_pool(image: DiskImage, request: Request, host: HostState) -> Finding:
+def _path_on(image: DiskImage, host: HostState) -> str:
+    return find_image_path(host.hardware, image.kind, image.source)
+
+
+def _judge_by_pool(image: DiskImage, request: Request, host: HostState, fleet: Fleet) -> Finding:
     if host.hardware.pools is None:
         return Finding(warnings=(f"Whether {_name(image, start=False)} exists on {host.name} is not known.",))
     name = image.source.partition("/")[0]
     pool = host.hardware.pools.get(name)
     if pool is None or not pool.active:
         return PASS if image.disk.optional else Finding(f"{_name(image)} is in the pool {name}, which {'is not active' if pool else 'it does not have'}.")
-    if image.shared is True or image.is_readonly or request.unsafe:
+    if image.is_readonly or request.unsafe:
         return PASS
+    source = fleet.source_of(request)
+    own = (source.hardware.pools or {}).get(name) if source else None
+    kind = locate_volume(image.source, (pool,))[0]
+    if own and (kind != locate_volume(image.source, (own,))[0] or (kind == _NETWORK_KIND and own.type != pool.type)):
+        types = f"of the type {own.type} on its host and of the type {pool.type} on {host.name}"
+        return Finding(f"{_name(image)} is in the pool {name}, which is {types}.")
+    finding = _judge_by_store(image, request, host, fleet) if kind == _FILE_KIND and image.shared is True else None
+    if finding is not None and not finding.warnings:
+        return finding
     return Finding(warnings=(f"The pool {name} of {_name(image, start=False)} exists on {host.name}, but is not proved to be the same one.",))
 
 

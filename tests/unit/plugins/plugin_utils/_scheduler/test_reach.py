@@ -59,6 +59,13 @@ def test_the_filter_that_blocks_a_guest_is_named(needs: t.Dict[str, t.Any], filt
     assert refusal.reason
 
 
+def test_guests_of_pools_of_different_types_are_judged_apart() -> None:
+    disks = [f.disk("vda", kind="volume", source="images/vda", store=None)]
+    pools = {kind: [{"name": "images", "type": kind, "active": True, "path": None}] for kind in ("rbd", "gluster")}
+    hosts = [host(name, f.domain(guest, disks=disks), pools=pools[kind]) for name, guest, kind in (("kvm1", "web1", "rbd"), ("kvm2", "web2", "gluster"))]
+    assert {tuple(names(reach)): reach.hosts for reach in reach_of(*hosts)} == {("web1",): ("kvm1",), ("web2",): ("kvm2",)}
+
+
 def test_what_else_runs_on_a_host_does_not_matter() -> None:
     full = host("kvm2", f.domain("db1", 8192, group={"name": "set", "policy": "anti-affinity"}), entry={"name": "kvm2", "state": "maintenance"})
     reach = {tuple(names(one)): one for one in reach_of(host("kvm1", f.domain("web1", group={"name": "set", "policy": "anti-affinity"})), full)}

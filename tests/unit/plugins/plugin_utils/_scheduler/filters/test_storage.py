@@ -70,6 +70,29 @@ def test_an_existing_image_on_a_differently_named_store_is_a_warning() -> None:
     assert "nfs4:nas:/images/vda.qcow2, and there nfs4:other:/images/vda.qcow2" in finding.warnings[0]
 
 
+@pytest.mark.parametrize("disk", [f.disk("vda"), f.disk("vda", store=None), f.disk("vda", optional=True)], ids=["store", "no store", "optional"])
+def test_an_existing_image_on_a_local_file_system_is_refused(disk: dict[str, t.Any]) -> None:
+    """The store is not mounted there, and the folder below it has an old file of that name."""
+    reason = judge_disk(disk, paths={PATH: True}, mounts=[LOCAL_MOUNT]).reason
+    assert f"{PATH} of disk vda is on {disk['store'] or 'shared storage'}, but on kvm2 that path is on ext4 at /, which is not shared." in str(reason)
+    asked = dataclasses.replace(request(disks=[disk]), unsafe=True)
+    assert judge_with("storage", asked, host(paths={PATH: True}, mounts=[LOCAL_MOUNT])) == Finding()
+
+
+@pytest.mark.parametrize("disk", [f.disk("vda"), f.disk("vda", kind="volume", source="images/vda.qcow2")], ids=["file", "volume"])
+def test_an_image_that_the_survey_proved_to_be_another_file_is_refused(disk: dict[str, t.Any]) -> None:
+    there = dataclasses.replace(host(paths={PATH: True}, mounts=None, pools=pool()), other_files=frozenset([disk["source"]]))
+    assert "of disk vda is another file on kvm2" in str(judge_with("storage", request(disks=[disk]), there).reason)
+    assert judge_with("storage", dataclasses.replace(request(disks=[disk]), unsafe=True), there).reason is None
+
+
+@pytest.mark.parametrize("kind", ["autofs", "fuse.sshfs", "fuse.glusterfs"])
+def test_an_existing_image_on_a_file_system_that_hosts_may_share_is_a_warning(kind: str) -> None:
+    finding = judge_disk(f.disk("vda"), paths={PATH: True}, mounts=[LOCAL_MOUNT, {"path": "/srv/images", "kind": kind, "store": None}])
+    assert finding.reason is None
+    assert "its store has another name" in finding.warnings[0]
+
+
 def test_an_unchecked_image_on_the_same_store_passes_without_a_warning() -> None:
     finding = judge_disk(f.disk("vda"))
     assert (finding.reason, finding.warnings) == (None, ())
@@ -104,14 +127,23 @@ LINKED = f.disk("vda", source="/images/vda.qcow2", store="nfs4:nas:/images/vda.q
 NFS_MOUNT = {"path": "/srv/images", "kind": "nfs4", "store": "nfs4:nas:/images"}
 
 
-def linked(there: list[dict[str, t.Any]], at_source: list[dict[str, t.Any]]) -> Finding:
-    return judge_with("storage", request(disks=[LINKED]), host(mounts=there), host("kvm1", mounts=at_source))
+def linked(there: list[dict[str, t.Any]], at_source: list[dict[str, t.Any]], **disk: t.Any) -> Finding:
+    paths = {LINKED["source"]: True} if disk.pop("is_present", False) else None
+    return judge_with("storage", request(disks=[{**LINKED, **disk}]), host(mounts=there, paths=paths), host("kvm1", mounts=at_source))
 
 
 def test_a_path_through_a_link_is_a_warning() -> None:
     finding = linked([LOCAL_MOUNT, NFS_MOUNT], [LOCAL_MOUNT, NFS_MOUNT])
     assert finding.reason is None
     assert "is not known" in finding.warnings[0]
+
+
+def test_an_existing_image_behind_a_link_is_not_refused_on_a_host_with_the_store() -> None:
+    mounts = [LOCAL_MOUNT, NFS_MOUNT]
+    assert linked(mounts, mounts, is_present=True).reason is None
+    assert linked(mounts, mounts, is_present=True, store=None).reason is None
+    assert linked([LOCAL_MOUNT], mounts, is_present=True).reason
+    assert linked([LOCAL_MOUNT], mounts, is_present=True, store=None).reason
 
 
 def test_a_path_through_a_link_is_refused_on_a_host_without_the_store() -> None:
@@ -141,13 +173,20 @@ def test_a_block_device_is_not_compared_with_mounts() -> None:
 VOLUME = f.disk("vda", kind="volume", source="images/vda.qcow2")
 
 
+def pool(kind: str = "netfs", path: str | None = "/srv/images", active: bool = True) -> list[dict[str, t.Any]]:
+    return [{"name": "images", "type": kind, "active": active, "path": path}]
+
+
+def judge_volume(own: list[dict[str, t.Any]], there: list[dict[str, t.Any]], unsafe: bool = False, **disk: t.Any) -> Finding:
+    """Return the finding about a volume of the pool C(own) of kvm1."""
+    asked = dataclasses.replace(request(disks=[{**VOLUME, **disk}]), unsafe=unsafe)
+    mounts = [LOCAL_MOUNT, NFS_MOUNT]
+    return judge_with("storage", asked, host(pools=there, mounts=mounts), host("kvm1", pools=own, mounts=mounts))
+
+
 @pytest.mark.parametrize(
     ("pools", "words"),
-    [
-        ([], "is in the pool images, which it does not have."),
-        ([{"name": "images", "type": "netfs", "active": False, "path": "/srv"}], "is in the pool images, which is not active."),
-        ([{"name": "images", "type": "netfs", "active": True, "path": "/srv"}], None),
-    ],
+    [([], "is in the pool images, which it does not have."), (pool(active=False), "is in the pool images, which is not active."), (pool(), None)],
 )
 def test_the_pool_of_a_volume_must_exist_and_be_active(pools: list[dict[str, t.Any]], words: str | None) -> None:
     reason = judge_disk(VOLUME, pools=pools).reason
@@ -155,10 +194,48 @@ def test_the_pool_of_a_volume_must_exist_and_be_active(pools: list[dict[str, t.A
 
 
 def test_a_pool_of_the_same_name_is_a_warning() -> None:
-    pools = [{"name": "images", "type": "dir", "active": True, "path": "/srv"}]
-    assert "not proved" in judge_disk({**VOLUME, "shared": None}, pools=pools).warnings[0]
-    assert judge_disk({**VOLUME, "shared": None, "readonly": True}, pools=pools).warnings == ()
+    assert "not proved" in judge_disk({**VOLUME, "shared": None}, pools=pool("dir")).warnings[0]
+    assert judge_disk({**VOLUME, "shared": None, "readonly": True}, pools=pool("dir")).warnings == ()
     assert judge_disk(VOLUME, pools=None).warnings
+
+
+def test_a_volume_on_the_same_store_passes_without_a_warning() -> None:
+    assert judge_volume(pool(), pool()) == Finding()
+    assert judge_volume(pool(), pool("dir", "/srv/images/")) == Finding()
+
+
+def test_a_pool_with_that_name_in_a_local_folder_is_refused() -> None:
+    there = pool("dir", "/var/lib/libvirt/images")
+    reason = "is on nfs4:nas:/images/vda.qcow2, but on kvm2 /var/lib/libvirt/images/vda.qcow2 is on ext4 at /, which is not shared."
+    assert reason in str(judge_volume(pool(), there).reason)
+    assert "is on shared storage, but on kvm2" in str(judge_volume(pool(), there, store=None).reason)
+    assert judge_volume(pool(), there, unsafe=True) == Finding()
+
+
+@pytest.mark.parametrize(("own", "there"), [(pool("rbd", None), pool("dir")), (pool("rbd", None), pool("gluster", None)), (pool(), pool("logical", "/dev/vg"))])
+def test_a_pool_of_another_kind_is_refused(own: list[dict[str, t.Any]], there: list[dict[str, t.Any]]) -> None:
+    finding = judge_volume(own, there, store=None)
+    assert f"is in the pool images, which is of the type {own[0]['type']} on its host and of the type {there[0]['type']} on kvm2." in str(finding.reason)
+
+
+@pytest.mark.parametrize(("own", "there"), [(pool("rbd", None), pool("rbd", None)), (pool("mpath", "/dev/mapper"), pool("mpath", "/dev/mapper"))])
+def test_a_volume_without_a_store_that_can_be_compared_is_a_warning(own: list[dict[str, t.Any]], there: list[dict[str, t.Any]]) -> None:
+    finding = judge_volume(own, there, store=None)
+    assert finding.reason is None
+    assert "The pool images of the image images/vda.qcow2 of disk vda exists on kvm2, but is not proved to be the same one." in finding.warnings
+
+
+@pytest.mark.parametrize("kind", ["nvme", "vhostuser", "vhostvdpa"])
+def test_a_disk_of_a_kind_that_cannot_be_proved_is_a_warning(kind: str) -> None:
+    disk = f.disk("vda", None, kind=kind, source="pci:0000:01:00.0/1")
+    assert f"of the kind {kind!r}" in judge_disk(disk).warnings[0]
+    assert judge_with("storage", dataclasses.replace(request(disks=[disk]), unsafe=True), host()) == Finding()
+
+
+def test_a_network_disk_that_its_own_host_serves_is_a_warning() -> None:
+    finding = judge_disk(f.disk("vda", None, kind="network", source="export"))
+    assert finding.reason is None
+    assert "served by" in finding.warnings[0]
 
 
 def test_all_missing_disks_are_named() -> None:
