@@ -40,6 +40,7 @@ from .._model.watched_moves import (
 )
 from .._time_limits import answer_within
 from .mounts import LocalStores, Stores
+from .other_files import ImageProbe, SharedImage, list_shared_images
 from .request import build_request
 
 H = t.TypeVar("H", bound=Host)
@@ -91,7 +92,8 @@ def survey_hosts(
     """Return the reports of the hosts for these moves.
 
     :arg is_shared: whether a file of this host lies on shared storage.
-    :arg examine: called for C(storage) if a move has C(copy_storage), once for each destination that can accept the domain.
+    :arg examine: called for C(storage) if a move has C(copy_storage), once for each destination that can accept the domain. Without it, the
+      storage of both hosts must not be tested.
     """
     uris = sorted({uri for question in questions for uri in question.destination_uris})
     open_in_slot = spread_logins(open_host, uris, LOGINS_SECONDS)
@@ -100,7 +102,8 @@ def survey_hosts(
     try:
         source_facts = describe_host(source, describe)
         leaving = _Source(source, source_facts, LocalStores() if is_local(source.uri) else None)
-        domains = tuple(_survey_domain(leaving, question, destinations, is_shared, examine) for question in questions)
+        with contextlib.closing(ImageProbe()) as probe:
+            domains = tuple(_survey_domain(leaving, question, destinations, is_shared, examine, probe) for question in questions)
         if examine:
             _start_samples(source, domains)
         return Survey(source_facts, {uri: destination.facts for uri, destination in destinations.items()}, domains)
@@ -152,6 +155,7 @@ def _survey_domain(
     destinations: _Destinations[H],
     is_shared: t.Callable[[str], bool],
     examine: t.Optional[Examine[H]],
+    probe: ImageProbe,
 ) -> SurveyedDomain:
     source = leaving.host
     # The source under another name is not another host.
@@ -164,7 +168,11 @@ def _survey_domain(
     except NotFound:
         return SurveyedDomain(False, _find_presence(others, question.uuids))
     is_movable = _is_movable(info, bool(question.is_cold))
+    images = _list_shared_images(request, leaving.facts, others, question.renamings) if request and is_movable and examine else {}
+    # Before the destinations list the folders of the images.
+    probe.leave_tokens(image for listed in images.values() for image in listed)
     cpu, paths = _ask_fit(request, others, question.renamings) if request and is_movable else ({}, {})
+    other_files = {uri: probe.find_other_files(host, images[uri]) for uri, host in _find_answering(others).items() if uri in images}
     return SurveyedDomain(
         found=True,
         info=info,
@@ -172,6 +180,7 @@ def _survey_domain(
         request=request,
         cpu=cpu,
         paths=paths,
+        other_files={uri: files for uri, files in other_files.items() if files} or ABSENT,
         unshared_disks=tuple(disk.target for disk in info.disks if _is_unshared(disk, is_shared)),
         unproved_devices=tuple(unproved_devices(info.disks, request)),
         unshared_files=tuple(unshared_files(request, is_shared)) if request else (),
@@ -224,8 +233,22 @@ def _ask_fit(
     """
     others = _find_answering(destinations)
     verdicts = {uri: compare_cpu(host, request) for uri, host in others.items()}
-    renamed = {uri: rename_request(request, renamings[uri]).needs if renamings and uri in renamings else request for uri in others}
-    return {uri: verdict for uri, verdict in verdicts.items() if verdict}, {uri: _find_paths(host, renamed[uri]) for uri, host in others.items()}
+    paths = {uri: _find_paths(host, _rename_for(uri, request, renamings)) for uri, host in others.items()}
+    return {uri: verdict for uri, verdict in verdicts.items() if verdict}, paths
+
+
+def _rename_for(uri: str, request: DomainRequest, renamings: t.Union[t.Mapping[str, Renaming], Absent]) -> DomainRequest:
+    return rename_request(request, renamings[uri]).needs if renamings and uri in renamings else request
+
+
+def _list_shared_images(
+    request: DomainRequest, source_facts: HostFacts, destinations: _Destinations[H], renamings: t.Union[t.Mapping[str, Renaming], Absent]
+) -> t.Dict[str, t.List[SharedImage]]:
+    own = source_facts.pools or ()
+    return {
+        uri: list_shared_images(request, _rename_for(uri, request, renamings), own, destinations[uri].facts.pools or ())
+        for uri in _find_answering(destinations)
+    }
 
 
 def _find_answering(destinations: _Destinations[H]) -> t.Dict[str, H]:

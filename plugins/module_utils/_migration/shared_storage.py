@@ -53,7 +53,7 @@ def compare_folders(path: str, folder: Folder) -> Finding:
 
 
 def _is_seen_there(own: str, folder: Folder) -> bool:
-    with _temporary_token(own) as name:
+    with temporary_token(own) as name:
         folder.refresh_listing()
         return folder.find_volume(name) is not None
 
@@ -68,7 +68,8 @@ def _is_seen_here(own: t.Sequence[str], folder: Folder) -> bool:
 
 
 @contextlib.contextmanager
-def _temporary_token(folder_path: str) -> t.Iterator[str]:
+def temporary_token(folder_path: str) -> t.Iterator[str]:
+    """Yield the name of a new file in a folder of this host, and remove the file afterwards. Raises C(OSError)."""
     name = _new_name()
     path = os.path.join(folder_path, name)
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -144,7 +145,7 @@ def _inspect_image(image: Image, destination: Host, folders: _ComparedFolders) -
         "existing": dataclasses.asdict(existing) if existing else None,
         "used_by": [*destination.users_of(image.path), *folder.find_users(image.path)],
         "available_bytes": folder.available_bytes(),
-        "same_file": _explain_same_file(image.path, existing) if existing else "",
+        "same_file": explain_same_file(image.path, existing) if existing else "",
         "other_base": other_base,
     }
 
@@ -192,7 +193,7 @@ def _find_difference(path: str, there: str, folder: Folder) -> str:
     return ""
 
 
-def _explain_same_file(path: str, existing: Volume) -> str:
+def explain_same_file(path: str, existing: Volume) -> str:
     """Return why the destination's file may be this image, reached by a link: one file has the same time of change on both hosts."""
     try:
         # Opened, because a network file system then queries its server again.

@@ -136,6 +136,7 @@ class SurveyedDomain:
     :arg request: what the domain needs of a host.
     :arg cpu: whether the destination can run the domain's CPU.
     :arg paths: which paths of the domain exist at the destination.
+    :arg other_files: images on shared storage that exist at the destination and are proved to be other files there, by the names of the destination.
     :arg unshared_disks: targets of disks that are files of the source.
     :arg storage: the disks as L(SurveyedDisk), or C(msg) if they could not be examined.
     :arg name_taken: UUID of another domain that has the name at the destination.
@@ -153,6 +154,7 @@ class SurveyedDomain:
     request: t.Union[DomainRequest, Absent, None] = ABSENT
     cpu: t.Union[t.Mapping[str, CpuVerdict], Absent] = ABSENT
     paths: t.Union[t.Mapping[str, t.Mapping[str, bool]], Absent] = ABSENT
+    other_files: t.Union[t.Mapping[str, t.Tuple[str, ...]], Absent] = ABSENT
     unshared_disks: t.Union[t.Tuple[str, ...], Absent] = ABSENT
     unproved_devices: t.Union[t.Tuple[UnprovedDevice, ...], Absent] = ABSENT
     unshared_files: t.Union[t.Tuple[UnsharedFile, ...], Absent] = ABSENT

@@ -230,7 +230,8 @@ class FleetView:
 
     def _candidate_state(self, host: str, uri: str, domain: SurveyedDomain, uuid: str, records: list[MoveRecord], entries: list[HostEntry]) -> HostState:
         verdict, paths, facts = (domain.cpu or {}).get(uri), (domain.paths or {}).get(uri), self.candidate_facts(host, uri)
-        return self._host_state(host, facts, records, entries, self.scheduler_settings(host), paths, {uuid: verdict} if verdict else None)
+        state = self._host_state(host, facts, records, entries, self.scheduler_settings(host), paths, {uuid: verdict} if verdict else None)
+        return replace(state, other_files=frozenset((domain.other_files or {}).get(uri, ())))
 
     def _host_state(
         self,

@@ -76,6 +76,22 @@ def test_a_move_with_a_block_device_is_refused_without_the_proof_of_protect(cont
     assert [warning for warning in control.warnings if PATH in warning] == []
 
 
+def test_a_move_onto_another_file_at_the_destination_is_refused(control: Control, monkeypatch: pytest.MonkeyPatch) -> None:
+    control.fleet.guest()
+    prepare = control.source._prepare
+    monkeypatch.setattr(control.source, "_prepare", lambda asked: with_other_file(prepare(asked)))
+    refused = run_one_move(control)
+    assert "The image /srv/images/vda.qcow2 of disk vda is another file on kvm2" in str(refused.error)
+    assert [record.status for record in control.records()] == ["conflict"]
+
+
+def with_other_file(answer: dict[str, t.Any]) -> dict[str, t.Any]:
+    (domain,) = answer["survey"]["domains"]
+    domain["request"]["disks"] = [disk("vda")]
+    domain["other_files"] = {uri: ["/srv/images/vda.qcow2"] for uri in domain["paths"]}
+    return answer
+
+
 def with_device(answer: dict[str, t.Any]) -> dict[str, t.Any]:
     for domain in answer["survey"]["domains"]:
         domain["unproved_devices"] = [DEVICE]
