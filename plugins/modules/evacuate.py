@@ -25,7 +25,8 @@ description:
     until the host has not renewed its lease for as long as a renewal takes; or, if it has renewed it since the task began, until the lease has ended. A
     lease that cannot be read prevents nothing.
   - The scheduler checks this host against the saved requests. A domain is not started if this host was not proved to see one of its disks while all hosts
-    were healthy, or does not see it now. The check of a disk includes the backing and data files that its image needs.
+    were healthy, or does not see it now. The check of a disk includes the backing and data files that its image needs. A volume has to be the same file or
+    device in the pool of this host. A disk that libvirt may leave out (C(startupPolicy)) is checked if its path exists here, unless it is read-only.
   - Other resources of its host that a domain needs are checked like its disks. These are its firmware variables, the state of its emulated TPM, shared
     folders (9p, virtiofs), persistent memory, and a kernel, firmware or other boot file outside C(/usr). A domain for which only the dead host had one of
     these is in RV(lost_until_return), unless O(accept_fresh) accepts a new one.

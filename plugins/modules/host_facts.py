@@ -217,8 +217,8 @@ ansible_facts:
             - {name: default, type: dir, active: true, path: /var/lib/libvirt/images, capacity_bytes: 107374182400, available_bytes: 96636764160}
         mounts:
           description:
-            - File systems. C(store) is the name that a shared file system has on all hosts, null for a local one. Sizes are null if a server did not answer,
-              or if this user may not enter the file system.
+            - File systems. C(store) is the name that a shared file system has on all hosts, null for a local one, and for one that the host serves to itself.
+              Sizes are null if a server did not answer, if this user may not enter the file system, or where one is mounted on demand (V(autofs)).
           type: list
           elements: dict
           sample:

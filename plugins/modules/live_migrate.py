@@ -172,6 +172,7 @@ options:
         compared with the file that the target names on the destination; a different file is refused (C(unsafe)).
       - To prove whether a folder is the same storage on both hosts, each host creates a file with a new name in it, and the other host looks for this file.
         This is also done in check mode, and leaves nothing behind. A disk for which there is no proof is refused (C(unsafe)).
+      - The same test is made for disks that are not copied and that are on shared storage. A destination whose file at that path is another one is refused.
       - V(all) and V(inc), the words of C(virsh migrate), mean V(full) and V(incremental).
       - Only image files in the formats raw and qcow2 are copied, to the same path. Targets are created at the destination. If the move fails, they are
         removed again; if it succeeds, the images on the source stay there.
@@ -185,7 +186,8 @@ options:
     elements: str
   unsafe: &unsafe
     description:
-      - Move the domain even if a writable disk is on storage of a kind that hosts do not share. Use it only if you know that both hosts see the same data.
+      - Move the domain even if a writable disk is on storage of a kind that hosts do not share, or seems to be another file or device at the destination.
+        Use it only if you know that both hosts see the same data.
       - With O(copy_storage=auto), a disk for which nothing could be proved is then moved without a copy.
     type: bool
   one_way: &one_way
