@@ -30,7 +30,7 @@ from .._model.codec import ABSENT, Absent, Json, JsonObject, decode, encode
 from .._model.errors import Conflict, InvalidState, KvmfleetError, NotFound, NotSupported, TimedOut, error_for_code
 from .._model.policies import SOURCE_DOMAIN
 from .._model.policy_documents import parse_policy
-from .._model.record_parts import Before
+from .._model.record_parts import Before, Connection
 from .._model.records import MoveRecord
 from .._model.references import HostRef
 from .._model.watched_moves import StartOrder, StateFile, record_in
@@ -120,9 +120,17 @@ class Intervention:
         return read_state_file(self.info.uuid, self.folder)
 
     def _give_watcher(self, record: MoveRecord) -> None:
-        """Start a watcher for a move whose watcher has died."""
-        state, destination_uri = self._read_state(), record.connection.destination_uri if record.connection else ""
-        order = StartOrder(state.record if state else record, self.host.uri, destination_uri or "", (), {}, adopt=True, waits=False)
+        """Start a watcher for a move whose watcher has died. Recovering the move from post-copy requires the flags and parameters of its job."""
+        state, begun = self._read_state(), record.connection or Connection()
+        order = StartOrder(
+            record=state.record if state else record,
+            source_uri=self.host.uri,
+            destination_uri=begun.destination_uri or "",
+            flags=begun.flags or (),
+            parameters=begun.parameters or {},
+            adopt=True,
+            waits=False,
+        )
         started = self._note_warning(self.starters.start_watcher(order))
         refused = t.cast(t.Mapping[str, t.Mapping[str, str]], started["refused"]).get(self.info.uuid)
         if refused:

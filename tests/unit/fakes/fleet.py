@@ -124,6 +124,8 @@ class FakeFleet:
             raise AssertionError(f"the migration of domain {migration.uuid} never ended")
 
     def _resume(self, source: FakeMachine, uuid: str, destination_uri: str, flags: t.Sequence[str]) -> FakeMigration:
+        if "PEER2PEER" not in flags:
+            raise NotSupported(f"Failed to move domain {uuid}: direct migration is not supported by the connection driver.")
         if "POSTCOPY" not in flags:
             raise NotSupported(f"Failed to move domain {uuid}: POSTCOPY_RESUME needs POSTCOPY.")
         migration = self.migration_from(source, uuid)

@@ -29,6 +29,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
     NotSupported,
     TimedOut,
 )
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Connection
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import read_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import StartOrder, StateFile
 from ansible_collections.kvmfleet.migration.plugins.module_utils._run_folder import state_path, write_json
@@ -40,7 +41,16 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.run im
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.domain import MIB
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI, UUID, FakeFleet
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.migration import FakeMigration
-from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._watcher.moves import RUN, ForcingInStep, acts, journal_of, record_of, state_in
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._watcher.moves import (
+    RUN,
+    ForcingInStep,
+    acts,
+    journal_of,
+    mover_of,
+    order_of,
+    record_of,
+    state_in,
+)
 
 TO_2 = "qemu+tcp://kvm2/system"
 DEAD = {"pid": 1, "start_ticks": -1, "run_id": "gone"}
@@ -290,6 +300,21 @@ def test_a_new_watcher_that_could_not_leave_the_session_is_a_warning(scene: Scen
     intervention = scene.intervention(ABORT, wait_seconds=30)
     intervention.carry_out()
     assert intervention.notes == ["It stays."]
+
+
+def test_a_new_watcher_can_recover_a_broken_post_copy(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    order = order_of(record_of(status=s.RUNNING_POST_COPY).intend("migrate"), flags=["POSTCOPY"])
+    connection = Connection(order.destination_uri, flags=order.flags, parameters={"bandwidth.postcopy": 50})
+    journal_of(dataclasses.replace(order.record, connection=connection), scene.folder).write_state()
+    scene.begin("POSTCOPY").start_post_copy()
+    given: t.List[StartOrder] = []
+    monkeypatch.setattr(scene, "start_watcher", lambda order: given.append(order) or {"refused": {}})
+    intervention = scene.intervention(BANDWIDTH, bandwidth_mib=7)
+    intervention._give_watcher(intervention.find_migration().record)
+    assert (given[0].flags, given[0].parameters) == (order.flags, {"bandwidth.postcopy": 50})
+    scene.fleet.migrations[0].break_post_copy()
+    mover_of(scene.fleet, given[0], scene.folder).run()
+    assert state_in(scene.folder)["status"] == s.COMPLETED
 
 
 # -- a foreign job -------------------------------------------------------------------------------------------------
