@@ -100,8 +100,8 @@ options:
     description:
       - How the allowed downtime rises from O(downtime_ms) divided by O(downtime_steps) to O(downtime_ms).
       - With V(adaptive), it stays low as long as each pass over the memory leaves clearly less to send than the one before. As soon as a pass does not, the
-        downtime that the rest needs is allowed, at most what O(downtime_ms) can carry. With O(link_mib), this is computed for the link, and a move under
-        O(bandwidth_mib) can finish although its cap alone would prevent it.
+        downtime that the rest needs is allowed, at most what O(downtime_ms) can carry. With O(link_mib), this is computed for the link while
+        O(bandwidth_mib) limits the move, which can then finish although its cap alone would prevent it.
       - With V(stepped), it rises over time, in O(downtime_steps) steps.
       - The default is V(adaptive), or V(stepped) if the task or a policy sets O(downtime_ms), O(downtime_steps) or O(downtime_delay_seconds_per_gib).
       - With both strategies, the whole of O(downtime_ms) is allowed after half of O(timeout_seconds).

@@ -186,11 +186,15 @@ def _begin_iteration(now: Iterations, before: Iterations) -> Iterations:
 
 @dataclass(frozen=True)
 class ScheduleMoment:
-    """The input of a schedule. C(allowed_ms) is the downtime that is allowed so far, null at the first sample."""
+    """The input of a schedule. C(allowed_ms) is the downtime that is allowed so far, null at the first sample.
+
+    C(cap_bytes) is the bandwidth cap of the job itself, bytes a second; 0 if none is in force, or if the job has less because others share its link.
+    """
 
     elapsed_seconds: float
     iterations: Iterations
     allowed_ms: t.Optional[int]
+    cap_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -246,6 +250,8 @@ MIB = 1024**2
 RATE_MARGIN = 1.25
 # A change smaller than the variation of the rate is not applied.
 _TOLERANCE = 1.1
+# A rate below this part of the cap is limited by something else, which also limits the last pages.
+_CAPPED_SHARE = 0.8
 _MAX_DOWNTIME_MS = 2_000_000
 
 
@@ -253,8 +259,8 @@ _MAX_DOWNTIME_MS = 2_000_000
 class AdaptiveSchedule:
     """Keeps C(first_ms) while iterations reduce the remaining memory. From the first one that does not, it allows the downtime that the rest needs.
 
-    The hypervisor compares what remains with the allowed downtime at its present rate, which a cap may limit. The actual downtime follows the rate of the link,
-    because the last pages are sent without the cap. So with a known link more than C(longest_ms) may be allowed, and the actual downtime stays within it.
+    The hypervisor compares what remains with the allowed downtime at its present rate, which a cap may limit. It sends the last pages without the cap. So if
+    the cap of the job is all that limits the rate, and the link is known, more than C(longest_ms) may be allowed, and the actual downtime stays within it.
 
     :arg longest_ms: the longest downtime that the guest may have.
     :arg full_from_seconds: from then on C(longest_ms) is allowed whatever the iterations do; 0 is never.
@@ -271,11 +277,13 @@ class AdaptiveSchedule:
 
     def allowance_at(self, moment: ScheduleMoment) -> Allowance:
         seen, before = moment.iterations, moment.allowed_ms or self.first_ms
-        most = self._most_ms(seen)
+        last_rate = self._last_rate_bytes(moment)
+        # The allowance with which the actual downtime is the longest that is permitted.
+        most = min(_MAX_DOWNTIME_MS, self.longest_ms * last_rate // seen.rate) if seen.rate else self.longest_ms
         if self._is_due(seen):
             needed = min(most, int(RATE_MARGIN * pause_ms(seen.began_with or 0, seen.rate)))
             if needed > _TOLERANCE * before or before < self.longest_ms <= needed:
-                return self._raise_allowance(needed, seen)
+                return _raise_allowance(needed, seen, last_rate)
         if self.full_from_seconds and moment.elapsed_seconds >= self.full_from_seconds and before < self.longest_ms:
             return Allowance(self.longest_ms, reason="Half of the time is over: the longest pause that is permitted is allowed.")
         return Allowance(most if before > _TOLERANCE * most else before)
@@ -285,13 +293,14 @@ class AdaptiveSchedule:
             return False
         return not seen.is_shrinking
 
-    def _most_ms(self, seen: Iterations) -> int:
-        """Return the allowance with which the actual downtime, at the link's rate, is the longest that is permitted."""
-        if not self.link_rate_bytes or not seen.rate:
-            return self.longest_ms
-        return min(_MAX_DOWNTIME_MS, max(self.longest_ms, self.longest_ms * self.link_rate_bytes // seen.rate))
+    def _last_rate_bytes(self, moment: ScheduleMoment) -> int:
+        """Return the rate at which the last pages are sent, bytes a second: that of the link if only the cap of the job keeps the stream from it."""
+        rate = moment.iterations.rate
+        is_held_by_cap = moment.cap_bytes and rate >= _CAPPED_SHARE * moment.cap_bytes
+        return max(rate, self.link_rate_bytes) if is_held_by_cap else rate
 
-    def _raise_allowance(self, allowed_ms: int, seen: Iterations) -> Allowance:
-        written, sent = (seen.rewritten or 0) // MIB, (seen.sent or 0) // MIB
-        why = f"Of {sent} MiB that iteration {seen.number - 1} sent, the guest has rewritten {written} MiB: a downtime of {allowed_ms} ms is allowed."
-        return Allowance(allowed_ms, pause_ms(seen.began_with or 0, max(seen.rate, self.link_rate_bytes)), why)
+
+def _raise_allowance(allowed_ms: int, seen: Iterations, last_rate_bytes: int) -> Allowance:
+    written, sent = (seen.rewritten or 0) // MIB, (seen.sent or 0) // MIB
+    why = f"Of {sent} MiB that iteration {seen.number - 1} sent, the guest has rewritten {written} MiB: a downtime of {allowed_ms} ms is allowed."
+    return Allowance(allowed_ms, pause_ms(seen.began_with or 0, last_rate_bytes), why)

@@ -123,8 +123,12 @@ class ForceComplete:
 Action = t.Union[SetDowntime, Abort, ForceComplete]
 
 
-def decide_actions(stats: JobStats, elapsed_seconds: float, limits: Limits, watched: MonitorState) -> t.Tuple[t.List[Action], MonitorState]:
+def decide_actions(
+    stats: JobStats, elapsed_seconds: float, limits: Limits, watched: MonitorState, cap_bytes: int = 0
+) -> t.Tuple[t.List[Action], MonitorState]:
     """Return the actions that are due, and what to remember. Only for pre-copy: in post-copy neither limit acts.
+
+    :arg cap_bytes: the bandwidth cap of the job itself, as L(ScheduleMoment) has it.
 
     The timeout fires once. A downtime that could not be set is returned again at the next poll, until the caller confirms it with L(note_downtime). An abort is
     returned once; L(note_lost_abort) makes it due again. After a change of the bandwidth, the downtime waits for the new rate (L(note_bandwidth)).
@@ -139,7 +143,7 @@ def decide_actions(stats: JobStats, elapsed_seconds: float, limits: Limits, watc
         return [ForceComplete() if limits.force_on_timeout else Abort(REASON_TIMEOUT)], watched
     if watched.bandwidth_changed_at is not None and elapsed_seconds - watched.bandwidth_changed_at < RATE_SETTLES_SECONDS:
         return [], watched
-    allowance = limits.downtime.allowance_at(ScheduleMoment(elapsed_seconds, watched.iterations, watched.downtime_ms))
+    allowance = limits.downtime.allowance_at(ScheduleMoment(elapsed_seconds, watched.iterations, watched.downtime_ms, cap_bytes))
     if allowance.milliseconds == watched.downtime_ms:
         return [], watched
     return [SetDowntime(allowance.milliseconds, allowance.predicted_ms, allowance.reason)], watched

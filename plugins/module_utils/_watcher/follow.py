@@ -22,7 +22,7 @@ from .._migration.force import (
     StartPostCopy,
     decide_forcing,
 )
-from .._migration.link_share import WAITING_MIB
+from .._migration.link_share import MIB, WAITING_MIB
 from .._migration.monitor import (
     Abort,
     ForceComplete,
@@ -238,6 +238,13 @@ class Follower:
         connection = self._journal.record.connection
         return connection.bandwidth_mib or 0 if connection and (connection.is_shared or self._has_new_cap) else None
 
+    def _cap_in_force_bytes(self) -> int:
+        """Return the bandwidth cap of the job itself, bytes a second; 0 without one, or if its share of the link is smaller: then other jobs have the rest."""
+        connection = self._journal.record.connection
+        cap_mib = connection.bandwidth_mib or 0 if connection else 0
+        has_unknown_share = bool(connection and connection.is_shared) and self._applied_mib is None
+        return 0 if has_unknown_share or self._applied_mib not in (None, cap_mib) else cap_mib * MIB
+
     def _allowed_ms(self) -> int:
         return self._watched.downtime_ms or self._limits.downtime.first_ms
 
@@ -253,7 +260,7 @@ class Follower:
             self._abort_job(host, Abort(self._overdue))
             self._overdue = None
             self._watched = dataclasses.replace(self._watched, aborted=True)
-        actions, self._watched = decide_actions(stats, elapsed, self._limits, self._watched)
+        actions, self._watched = decide_actions(stats, elapsed, self._limits, self._watched, self._cap_in_force_bytes())
         for action in actions:
             if isinstance(action, Abort):
                 self._abort_job(host, action)

@@ -739,6 +739,7 @@ class Capped(Adapting):
 
     def __init__(self, folder: pathlib.Path) -> None:
         super().__init__(folder, link_rate_bytes=100 * MIB)
+        self.journal.keep_connection(bandwidth_mib=10)
         self.guest.dirty_bytes, self.guest.dirty_rate_bytes = 80 * MIB, 20 * MIB
         self.migration.cap_bytes = 10 * MIB
 
@@ -750,6 +751,41 @@ class Capped(Adapting):
 
     def last_calls(self, number: int) -> t.List[str]:
         return [call.replace(f" {UUID}", "") for call in self.fleet.source.calls[-number:]]
+
+
+@pytest.mark.parametrize("share", [None, 10])
+def test_a_cap_below_the_share_of_the_link_allows_what_the_link_can_send_without_it(tmp_path: pathlib.Path, share: t.Optional[int]) -> None:
+    following = Capped(tmp_path)
+    if share:
+        following.follower.share_link(share)
+    following.poll_until_allowed(5000)
+    assert following.record["result"]["predicted_downtime_ms"] < 1000
+
+
+@pytest.mark.parametrize(("cap", "share"), [(0, None), (0, 10), (20, 10)])
+def test_a_share_of_the_link_or_a_slow_link_allows_no_more_than_the_longest_downtime(tmp_path: pathlib.Path, cap: int, share: t.Optional[int]) -> None:
+    """What others send, or what slows the link, stays when the hypervisor lifts the cap for the last pages."""
+    following = Capped(tmp_path)
+    following.journal.keep_connection(bandwidth_mib=cap)
+    following.migration.cap_bytes, following.migration.link_bytes = 0, 10 * MIB
+    if share:
+        following.follower.share_link(share)
+    assert not following.to_its_end(60)
+    assert max(int(call.split()[-1]) for call in following.calls_of("set_max")) == 500
+
+
+@pytest.mark.parametrize(("share", "longest"), [(None, 5000), (10, 500)])
+def test_a_watcher_that_takes_over_a_shared_job_counts_on_no_cap_before_it_has_set_one(tmp_path: pathlib.Path, share: t.Optional[int], longest: int) -> None:
+    following = Capped(tmp_path)
+    following.journal.keep_connection(bandwidth_mib=10 if share is None else 20, is_shared=True)
+    following.fleet.source.refuse["set_bandwidth_mib"] = InvalidState("not now")
+    if share:
+        following.follower.share_link(share)
+    assert not following.to_its_end(60)
+    assert max(int(call.split()[-1]) for call in following.calls_of("set_max")) == 500
+    del following.fleet.source.refuse["set_bandwidth_mib"]
+    assert not following.to_its_end(60)
+    assert max(int(call.split()[-1]) for call in following.calls_of("set_max")) == longest
 
 
 def share_again(following: Capped) -> None:
