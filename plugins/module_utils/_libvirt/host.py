@@ -69,7 +69,7 @@ class LibvirtHost(LibvirtSavedMemory):
             check_migrate_uri(parameters["migrate_uri"])
         bits = 0
         for flag in flags:
-            bits |= self._migrate_flag(flag)
+            bits |= self._constant(f"VIR_MIGRATE_{flag}")
         try:
             self._look_up_domain(uuid, attempt).migrateToURI3(destination_uri, dict(parameters), bits)
         except libvirt_binding().libvirtError as error:
@@ -112,8 +112,9 @@ class LibvirtHost(LibvirtSavedMemory):
             self._look_up_domain(uuid, "switch to post-copy").migrateStartPostCopy()
 
     def pause_post_copy(self, uuid: str) -> None:
+        flags = self._constant("VIR_DOMAIN_ABORT_JOB_POSTCOPY")
         with libvirt_errors(f"pause the post-copy migration of domain {uuid}"):
-            self._look_up_domain(uuid, "pause post-copy").abortJobFlags(libvirt_binding().VIR_DOMAIN_ABORT_JOB_POSTCOPY)
+            self._look_up_domain(uuid, "pause post-copy").abortJobFlags(flags)
 
     def suspend_domain(self, uuid: str) -> None:
         with libvirt_errors(f"suspend domain {uuid} on {self.uri}"):
@@ -319,11 +320,11 @@ class LibvirtHost(LibvirtSavedMemory):
             return {}
 
     @staticmethod
-    def _migrate_flag(name: str) -> int:
+    def _constant(name: str) -> int:
         try:
-            return int(getattr(libvirt_binding(), f"VIR_MIGRATE_{name}"))
+            return int(getattr(libvirt_binding(), name))
         except AttributeError as error:
-            raise NotSupported(f"This host's libvirt binding does not know VIR_MIGRATE_{name}.", "Update python3-libvirt.") from error
+            raise NotSupported(f"This host's libvirt binding does not know {name}.", "Update python3-libvirt.") from error
 
     def _on_lifecycle(self, _connection: libvirt.virConnect, domain: libvirt.virDomain, event: int, detail: int, _opaque: None) -> None:
         if event == libvirt_binding().VIR_DOMAIN_EVENT_STOPPED:

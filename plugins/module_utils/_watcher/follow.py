@@ -41,7 +41,7 @@ from .._model.codec import Absent
 from .._model.errors import InvalidState, KvmfleetError, NotSupported, Unreachable
 from .._model.watched_moves import LinkWait
 from . import control_files
-from .journal import ABORT_PREFIX, FORCE_PREFIX, JobController, Journal
+from .journal import ABORT_PREFIX, FORCE_PREFIX, NOT_PAUSED_NOTE, JobController, Journal
 
 POLL_SECONDS = 0.25
 FORCING_POLL_SECONDS = 0.05
@@ -54,7 +54,10 @@ LINK_PHRASE = "waits for the link"
 
 
 class Follower:
-    """Polls one job on its source host. The clock starts with the job, even if the job is older than this process."""
+    """Polls one job on its source host. The clock starts with the job, even if the job is older than this process.
+
+    :arg check_resume: raises the reason why the destination cannot resume a post-copy stream that is paused now.
+    """
 
     def __init__(
         self,
@@ -64,6 +67,7 @@ class Follower:
         limits: Limits,
         terms: ForcingTerms,
         clock: t.Callable[[], float],
+        check_resume: t.Callable[[], None] = lambda: None,
     ) -> None:
         self._reopen = reopen
         self._host: t.Optional[Host] = None
@@ -73,6 +77,8 @@ class Follower:
         self._limits = limits
         self._terms = _terms_of(journal, terms)
         self._clock = clock
+        self._check_resume = check_resume
+        self._no_resume = ""
         self._watched = MonitorState(downtime_ms=_allowed_before(journal))
         # Not every poll leaves a sample: after the last one, an earlier watcher may have allowed more.
         self._may_allow_more = bool(journal.record.samples)
@@ -251,8 +257,19 @@ class Follower:
     def _watch_post_copy(self, host: Host, stats: domain_states.JobStats, elapsed: float) -> None:
         """Break a stalled stream, so that it can be resumed over a new link."""
         stalled, self._watched = watch_post_copy(stats, elapsed, self._limits, self._watched)
-        if stalled:
+        if stalled and self._can_resume():
             self._pilot.break_post_copy(host)
+
+    def _can_resume(self) -> bool:
+        """Whether the destination can resume a stream that is paused now. If not, a stalled stream continues only by itself, when the network works again."""
+        try:
+            self._check_resume()
+        except KvmfleetError as error:
+            if str(error) != self._no_resume:
+                self._no_resume = str(error)
+                self._journal.note_event(NOT_PAUSED_NOTE, self._no_resume)
+            return False
+        return True
 
     def _act_on_job(self, host: Host, stats: domain_states.JobStats, elapsed: float, state: str) -> None:
         if self._overdue:

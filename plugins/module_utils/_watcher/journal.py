@@ -28,6 +28,8 @@ from .control_files import Intent
 MIGRATE_ACT = "migrate"
 # The guest runs at its destination, with all of its memory.
 ARRIVED_NOTE = "arrived"
+# A post-copy stream has stalled, and is not paused, because it could not be resumed.
+NOT_PAUSED_NOTE = "not_paused"
 
 _MAX_ANSWERS = 20
 

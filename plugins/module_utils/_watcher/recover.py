@@ -10,15 +10,17 @@ Neither side is ever destroyed, resumed or suspended: each has memory that the o
 
 from __future__ import annotations
 
+import contextlib
 import typing as t
 
 from .._libvirt.interface import Host
 from .._migration import outcome
+from .._migration.flags import format_version
 from .._model import domain_states
 from .._model.errors import InvalidState, KvmfleetError, NotSupported, Unreachable
 from .._model.watched_moves import StartOrder
 from .calls import MigrateCall
-from .journal import Journal
+from .journal import NOT_PAUSED_NOTE, Journal
 
 # How long to try; then the record is an error, and the next run tries again.
 RECOVER_SECONDS = 900.0
@@ -29,11 +31,31 @@ _LONGEST_PAUSE_SECONDS = 15.0
 
 RECOVER_PREFIX = "recover: "
 
+_RESUMES_SINCE = 8005000
 # Resuming crashes the daemon of these destinations, and with it the guest's last connection.
 _CRASHES_FROM = 11002000
 _CRASHES_UNTIL = 11004000
 
 Opener = t.Callable[[], Host]
+
+
+def check_resume(open_destination: Opener) -> None:
+    """Raise L(NotSupported) if the destination's libvirt cannot resume a post-copy migration, L(Unreachable) if it does not answer.
+
+    A migration that cannot be resumed must not be paused: its stream can only continue by itself, when the network works again.
+    """
+    with contextlib.closing(open_destination()) as destination:
+        version = destination.read_versions()["libvirt"]
+    if version < _RESUMES_SINCE:
+        raise NotSupported(
+            f"The destination's libvirt {format_version(version)} cannot resume a post-copy migration.",
+            "Update libvirt there to 8.5 or newer, but not to 11.2 or 11.3, without restarting the guest, then run the task again.",
+        )
+    if _CRASHES_FROM <= version < _CRASHES_UNTIL:
+        raise NotSupported(
+            "The destination's libvirt (11.2 or 11.3) crashes when a post-copy migration is resumed.",
+            "Update libvirt there to 11.4 or newer without restarting the guest, then run the task again.",
+        )
 
 
 class Recovery:
@@ -96,13 +118,21 @@ class Recovery:
             self._processed, self._moved_at = processed, self._clock()
             return True
         if self._clock() - self._moved_at > UNATTENDED_SECONDS:
-            self._journal.intend_act(RECOVER_PREFIX + "pause")
-            source.pause_post_copy(self._order.uuid)
+            self._pause_stream(source)
             self._moved_at = self._clock()
         return False
 
+    def _pause_stream(self, source: Host) -> None:
+        try:
+            check_resume(self._open["destination"])
+        except NotSupported as error:
+            self._note_once(NOT_PAUSED_NOTE, error)
+            return
+        self._journal.intend_act(RECOVER_PREFIX + "pause")
+        source.pause_post_copy(self._order.uuid)
+
     def _resume_job(self) -> bool:
-        self._check_destination()
+        check_resume(self._open["destination"])
         self._journal.intend_act(RECOVER_PREFIX + "resume")
         flags = [*self._order.flags, *(flag for flag in ("POSTCOPY", "POSTCOPY_RESUME") if flag not in self._order.flags)]
         call = MigrateCall(self._connect_host("source"), self._order, flags)
@@ -150,26 +180,13 @@ class Recovery:
                 if processed is not None and processed != self._processed:
                     self._processed, until = processed, self._clock() + UNATTENDED_SECONDS
                 self._sleep(_FIRST_PAUSE_SECONDS)
-            self._journal.intend_act(RECOVER_PREFIX + "pause")
-            source.pause_post_copy(self._order.uuid)
+            self._pause_stream(source)
         except Unreachable:
             raise
         except KvmfleetError as error:
             self._journal.note_event("pause_refused", str(error))
         finally:
             source.close()
-
-    def _check_destination(self) -> None:
-        destination = self._connect_host("destination")
-        try:
-            version = destination.read_versions()["libvirt"]
-        finally:
-            destination.close()
-        if _CRASHES_FROM <= version < _CRASHES_UNTIL:
-            raise NotSupported(
-                "The destination's libvirt (11.2 or 11.3) crashes when a post-copy migration is resumed.",
-                "Update libvirt there to 11.4 or newer without restarting the guest, then run the task again.",
-            )
 
     def _view_domain(self, side: str) -> domain_states.DomainView:
         host = self._connect_host(side)

@@ -17,7 +17,14 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.forc
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.monitor import Limits
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Internal, InvalidState, KvmfleetError, NotSupported, TimedOut
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import (
+    Internal,
+    InvalidState,
+    KvmfleetError,
+    NotSupported,
+    TimedOut,
+    Unreachable,
+)
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Before, Connection
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import ForcingProgress, read_state
@@ -53,6 +60,7 @@ class Following:
         note: str = "",
         cap_mib: int = 0,
         record: t.Optional[MoveRecord] = None,
+        check_resume: t.Callable[[], None] = lambda: None,
         **terms: t.Any,
     ) -> None:
         self.fleet = FakeFleet(link_mib=100)
@@ -66,7 +74,7 @@ class Following:
         if note:
             self.journal.note_event(note)
         terms_now = dataclasses.replace(TERMS, **terms)
-        self.follower = Follower(lambda: self.fleet.open(LOCAL_URI), UUID, self.journal, limits, terms_now, self.fleet.clock)
+        self.follower = Follower(lambda: self.fleet.open(LOCAL_URI), UUID, self.journal, limits, terms_now, self.fleet.clock, check_resume)
 
     def poll_for(self, seconds: float) -> t.List[bool]:
         seen = []
@@ -177,6 +185,27 @@ def test_a_stalled_post_copy_stream_is_paused_and_never_aborted(tmp_path: pathli
     assert following.follower.is_broken
     assert acts(following.record) == ["recover: pause"]
     assert following.fleet.source.calls == [f"pause_post_copy {UUID}"]
+
+
+@pytest.mark.parametrize("error", [NotSupported("It crashes."), Unreachable("no answer")])
+def test_a_stalled_post_copy_stream_that_cannot_be_resumed_is_awaited(tmp_path: pathlib.Path, error: KvmfleetError) -> None:
+    checks: t.List[KvmfleetError] = [error]
+
+    def check_resume() -> None:
+        for one in checks:
+            raise one
+
+    following = Following(tmp_path, stall=10, check_resume=check_resume)
+    following.fleet.clock.sleep(1)
+    following.migration.start_post_copy()
+    following.poll_for(3)
+    following.migration.link_bytes = 0
+    following.poll_for(35)
+    assert (following.follower.is_broken, following.follower.is_answering, following.fleet.source.calls) == (False, True, [])
+    assert [line["detail"] for line in following.record["history"] if line["status"] == "not_paused"] == [str(error)]
+    checks.clear()
+    following.poll_for(11)
+    assert following.follower.is_broken, "the destination can resume it by now"
 
 
 def test_a_silent_source_does_not_end_the_follower(tmp_path: pathlib.Path) -> None:

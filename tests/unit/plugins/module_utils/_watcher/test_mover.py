@@ -510,6 +510,18 @@ def test_a_stalled_post_copy_is_paused_and_resumed_and_never_aborted(fleet: Fake
     assert fleet.destination.domains[UUID].view().describe() == "running (migrated)"
 
 
+def test_a_stalled_post_copy_to_a_libvirt_that_would_crash_is_awaited(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    fleet.destination.versions["libvirt"] = 11003000
+    add_slow_guest(fleet)
+    migration = begin_foreign_job(fleet, 3)
+    migration.start_post_copy()
+    migration.link_bytes = 0
+    fleet.clock.at(60, lambda: setattr(migration, "link_bytes", 500 * MIB))
+    record = carry_out(fleet, tmp_path, adopt=True, stall_seconds=5)
+    assert (record["status"], acts(record)) == (s.COMPLETED, [])
+    assert [line["status"] for line in record["history"]].count("not_paused") == 1
+
+
 # -- around --------------------------------------------------------------------------------------------------------
 
 

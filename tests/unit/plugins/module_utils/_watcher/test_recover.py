@@ -139,6 +139,27 @@ def test_a_stream_to_any_other_libvirt_is_resumed(tmp_path: pathlib.Path, versio
     assert post_copy.has_arrived()
 
 
+@pytest.mark.parametrize("version", [5002000, 8004999])
+def test_a_stream_to_a_libvirt_that_cannot_resume_is_not_resumed(tmp_path: pathlib.Path, version: int) -> None:
+    post_copy = InPostCopy(tmp_path, version)
+    post_copy.migration.break_post_copy()
+    assert "cannot resume a post-copy migration" in (post_copy.recover() or "")
+    assert (post_copy.acts, post_copy.asked()) == ([], set())
+
+
+@pytest.mark.parametrize("version", [8004999, 11003000])
+def test_a_stalled_stream_that_cannot_be_resumed_is_not_paused(tmp_path: pathlib.Path, version: int) -> None:
+    """When its network works again, it continues by itself."""
+    post_copy = InPostCopy(tmp_path, version)
+    post_copy.migration.link_bytes = 0
+    post_copy.migration.leave_unattended()
+    post_copy.fleet.clock.after(200, lambda: setattr(post_copy.migration, "link_bytes", 100 * MIB))
+    assert post_copy.recover() is None
+    assert post_copy.has_arrived()
+    assert (post_copy.acts, post_copy.asked()) == ([], set())
+    assert [line.status for line in post_copy.journal.record.history].count("not_paused") == 1
+
+
 def test_an_unattended_stream_is_awaited_with_any_version(tmp_path: pathlib.Path) -> None:
     post_copy = InPostCopy(tmp_path, 11003000)
     post_copy.migration.leave_unattended()
