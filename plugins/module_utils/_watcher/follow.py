@@ -50,6 +50,9 @@ MEASURING_POLL_SECONDS = 0.02
 # The shortest time between two polls, while an iteration is expected to end.
 ATTENTIVE_POLL_SECONDS = 0.05
 
+# How long libvirt may still report pre-copy after it has accepted the switch to post-copy. An abort in that time would end a guest that runs at its destination.
+SWITCH_SECONDS = 1.0
+
 LINK_PHRASE = "waits for the link"
 
 
@@ -92,6 +95,7 @@ class Follower:
         self._trouble = ""
         self._asked: t.List[control_files.Intent] = []
         self._undone: t.Optional[ForceAction] = None
+        self._switched_at: t.Optional[float] = None
         self._share_mib: t.Optional[int] = None
         self._applied_mib: t.Optional[int] = None
         self._has_new_cap = False
@@ -117,6 +121,11 @@ class Follower:
         # A job that may have no more than that by its task has its whole share, and never waits: its limits act.
         is_capped = (connection.bandwidth_mib if connection else None) == WAITING_MIB
         return self._share_mib == WAITING_MIB and not is_capped and not self.is_free
+
+    @property
+    def _is_switching(self) -> bool:
+        """Whether libvirt has accepted the switch to post-copy just now, so that the state that it reports may be older."""
+        return self._switched_at is not None and self._clock() - self._switched_at < SWITCH_SECONDS
 
     @property
     def elapsed_ms(self) -> t.Optional[int]:
@@ -188,15 +197,17 @@ class Follower:
         in_post_copy = reason in (domain_states.POST_COPY, domain_states.POST_COPY_FAILED)
         self._journal.enter_status(s.RUNNING_POST_COPY if in_post_copy else s.RUNNING)
         self._is_sending = bool(stats.memory_total_bytes)
+        is_switching = self._is_switching and not in_post_copy
         self._asked += self._take_intents()
-        while self._asked:
-            self._handle_intent(host, self._asked.pop(0), in_post_copy)
+        for intent in [one for one in self._asked if not (is_switching and one.act == control_files.ABORT)]:
+            self._asked.remove(intent)
+            self._handle_intent(host, intent, in_post_copy)
         self.is_broken = reason == domain_states.POST_COPY_FAILED
         if not in_post_copy:
             self._apply_share(host, elapsed)
         if reason == domain_states.POST_COPY:
             self._watch_post_copy(host, stats, self._counted(elapsed))
-        elif not in_post_copy and (self._overdue or not self._is_waiting):
+        elif not in_post_copy and not is_switching and (self._overdue or not self._is_waiting):
             self._act_on_job(host, stats, self._counted(elapsed), state)
         self._journal.write_figures(stats, int(elapsed * 1000), self._allowed_ms())
 
@@ -325,6 +336,8 @@ class Follower:
             self._undone = None
             if isinstance(action, SetDowntime):
                 self._watched = note_downtime(self._watched, action.milliseconds)
+            elif isinstance(action, StartPostCopy) and self._switched_at is None:
+                self._switched_at = self._clock()
 
     def _do_force(self, host: Host, action: ForceAction) -> t.Optional[KvmfleetError]:
         if isinstance(action, SetBandwidth):

@@ -294,6 +294,52 @@ def test_an_abort_intent_in_post_copy_is_refused(tmp_path: pathlib.Path) -> None
     assert (acts(following.record), following.fleet.source.calls) == ([], [])
 
 
+class Switching(Following):
+    """A forced job whose switch to post-copy libvirt has accepted, and whose state it still reports as pre-copy."""
+
+    def __init__(self, folder: pathlib.Path, **given: t.Any) -> None:
+        super().__init__(folder, flags=["POSTCOPY"], post_copy=True, **given)
+        self.migration.switch = lambda: None  # type: ignore[method-assign]
+        self.poll_for(1)
+        self.ask(FORCE_COMPLETE)
+        self.poll_after(0.1)
+
+    def poll_after(self, seconds: float) -> None:
+        self.fleet.clock.sleep(seconds)
+        self.follower.poll_job()
+
+
+def test_an_abort_right_after_an_accepted_switch_to_post_copy_waits_for_the_state(tmp_path: pathlib.Path) -> None:
+    switching = Switching(tmp_path)
+    intent = switching.ask(ABORT)
+    switching.poll_after(0.3)
+    switching.follower.abort_adopted_job("ann@control")
+    switching.poll_after(0.3)
+    assert (switching.answer_to(intent), switching.calls_of("abort")) == (None, [])
+    switching.migration.start_post_copy()
+    switching.poll_after(0.1)
+    assert (switching.answer_to(intent) or {})["error_code"] == "not_supported"
+    assert (switching.calls_of("abort"), switching.migration.ended.is_set()) == ([], False)
+
+
+def test_an_abort_is_carried_out_if_an_accepted_switch_to_post_copy_has_no_effect(tmp_path: pathlib.Path) -> None:
+    switching = Switching(tmp_path)
+    intent = switching.ask(ABORT)
+    for _poll in range(4):
+        switching.poll_after(0.3)
+    assert switching.answer_to(intent) == {}
+    assert switching.migration.ended.is_set()
+
+
+def test_no_limit_aborts_right_after_an_accepted_switch_to_post_copy(tmp_path: pathlib.Path) -> None:
+    switching = Switching(tmp_path, stall=0.5)
+    switching.migration.link_bytes = 0
+    switching.poll_after(0.9)
+    assert switching.calls_of("abort") == []
+    switching.poll_after(0.9)
+    assert len(switching.calls_of("abort")) == 1
+
+
 def test_an_abort_intent_while_the_job_finishes_gets_the_refusal_of_libvirt(tmp_path: pathlib.Path) -> None:
     following = Following(tmp_path)
     following.fleet.source.refuse["abort"] = InvalidState("no job is active")
