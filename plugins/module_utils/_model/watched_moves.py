@@ -219,7 +219,7 @@ def read_survey(document: Json) -> Survey:
 
 
 # Keys of a state, or of what a host reports of one, that are not a part of the record.
-_BESIDE = ("watcher", "answers", "waits_for", "link_wait", "forcing", "alive", "watched")
+_BESIDE = ("watcher", "answers", "waits_for", "link_wait", "forcing", "job_started_at", "alive", "watched")
 
 
 @dataclass(frozen=True)
@@ -249,7 +249,7 @@ class LinkWait:
 
     def seconds_at(self, elapsed: float) -> float:
         """Return how long the job has waited until that time."""
-        return self.seconds if self.since is None else self.seconds + elapsed - self.since
+        return self.seconds if self.since is None else self.seconds + max(0.0, elapsed - self.since)
 
 
 NO_LINK_WAIT: t.Final = LinkWait(0.0)
@@ -279,6 +279,7 @@ class StateFile:
     :arg waits_for: what the move waits for, a phrase.
     :arg link_wait: how long its job has waited for the link.
     :arg forcing: the progress of forcing it.
+    :arg job_started_at: when its job began, in seconds of the monotonic clock of the source, which begins with each boot, as the file does; null without a job.
     """
 
     record: MoveRecord
@@ -287,6 +288,7 @@ class StateFile:
     waits_for: t.Optional[str] = None
     link_wait: LinkWait = NO_LINK_WAIT
     forcing: ForcingProgress = NO_FORCING
+    job_started_at: t.Optional[float] = None
 
     def as_json(self) -> t.Dict[str, Json]:
         """Return the JSON object that the file holds."""
@@ -297,6 +299,8 @@ class StateFile:
             beside["link_wait"] = encode(self.link_wait)
         if self.forcing != NO_FORCING:
             beside["forcing"] = encode(self.forcing)
+        if self.job_started_at is not None:
+            beside["job_started_at"] = self.job_started_at
         return {**record, "watcher": encode(self.watcher), "answers": encode(self.answers), **beside, **further}
 
 
@@ -312,6 +316,7 @@ def read_state(document: Json) -> StateFile:
         waits_for if isinstance(waits_for, str) else None,
         _read_link_wait(document.get("link_wait")),
         _read_forcing(document.get("forcing")),
+        _read_seconds(document.get("job_started_at")),
     )
 
 
@@ -340,6 +345,11 @@ def _read_forcing(value: Json) -> ForcingProgress:
         return decode(ForcingProgress, value)
     except ShapeError:
         return NO_FORCING
+
+
+def _read_seconds(value: Json) -> t.Optional[float]:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return t.cast(float, value) if is_number and t.cast(float, value) >= 0 else None
 
 
 @dataclass(frozen=True)

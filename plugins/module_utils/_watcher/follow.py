@@ -160,6 +160,7 @@ class Follower:
             host = self._host or self._open_source()
             stats = host.read_job(self._uuid)
             if stats is None:
+                self._journal.job_started_at = None
                 return False
             self._follow_job(host, stats)
             self._trouble = ""
@@ -191,7 +192,8 @@ class Follower:
 
     def _follow_job(self, host: Host, stats: domain_states.JobStats) -> None:
         if self._started_at is None:
-            self._started_at = self._clock() - stats.elapsed_ms / 1000
+            self._started_at = self._find_start(stats)
+        self._journal.job_started_at = self._started_at
         elapsed = self._clock() - self._started_at
         state, reason = host.read_state(self._uuid)
         in_post_copy = reason in (domain_states.POST_COPY, domain_states.POST_COPY_FAILED)
@@ -210,6 +212,11 @@ class Follower:
         elif not in_post_copy and not is_switching and (self._overdue or not self._is_waiting):
             self._act_on_job(host, stats, self._counted(elapsed), state)
         self._journal.write_figures(stats, int(elapsed * 1000), self._allowed_ms())
+
+    def _find_start(self, stats: domain_states.JobStats) -> float:
+        """Return when the job began: as the watcher that saw it first has kept it, else by libvirt, which computes the age of a job with the wall clock."""
+        now, kept = self._clock(), self._journal.job_started_at
+        return now - stats.elapsed_ms / 1000 if kept is None or kept > now else kept
 
     def _apply_share(self, host: Host, elapsed: float) -> None:
         """Set the bandwidth that is due, and note since when the job waits, or for how long it has waited."""

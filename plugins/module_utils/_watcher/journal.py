@@ -49,7 +49,9 @@ class Journal:
 
     :arg forcing: how far an earlier watcher has forced the move.
 
-    C(record), C(link_wait) and C(forcing) are the newest ones. What is newly assigned to them is written with the next change.
+    :arg job_started_at: when the job began, as L(StateFile) has it, if an earlier watcher has seen the job.
+
+    C(record), C(link_wait), C(forcing) and C(job_started_at) are the newest ones. What is newly assigned to them is written with the next change.
     """
 
     def __init__(
@@ -60,10 +62,12 @@ class Journal:
         by: t.Optional[str] = None,
         link_wait: LinkWait = NO_LINK_WAIT,
         forcing: ForcingProgress = NO_FORCING,
+        job_started_at: t.Optional[float] = None,
     ) -> None:
         self.record = record
         self.link_wait = link_wait
         self.forcing = forcing
+        self.job_started_at = job_started_at
         self._watcher = watcher
         self.folder = folder
         self._by = by or f"{WATCHER_WRITER} {watcher.pid if watcher else None}"
@@ -176,7 +180,7 @@ class Journal:
         """Write the current record. If there is no space, it is written with the next change: a full disk does not stop the watching of a guest."""
         if self.folder is None:
             return
-        state = StateFile(self.record, self._watcher, self._answers, self._waits_for, self.link_wait, self.forcing)
+        state = StateFile(self.record, self._watcher, self._answers, self._waits_for, self.link_wait, self.forcing, self.job_started_at)
         try:
             write_json(state_path(self.record.domain.uuid, self.folder), state.as_json())
             self._trouble = None

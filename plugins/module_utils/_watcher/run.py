@@ -126,8 +126,8 @@ def _open_journal(order: StartOrder, watcher: Watcher, ownership: Ownership, fol
     """Write the first state, which names the watcher to other processes. If it cannot be written, release the domain and raise L(Internal)."""
     state = read_state_file(order.uuid, folder)
     known = state if state and state.record.id == order.record.id else None
-    link_wait, forcing = (known.link_wait, known.forcing) if known else (NO_LINK_WAIT, NO_FORCING)
-    journal = Journal(order.record, watcher, folder, link_wait=link_wait, forcing=forcing)
+    link_wait, forcing, job_started_at = (known.link_wait, known.forcing, known.job_started_at) if known else (NO_LINK_WAIT, NO_FORCING, None)
+    journal = Journal(order.record, watcher, folder, link_wait=link_wait, forcing=forcing, job_started_at=job_started_at)
     journal.write_state()
     try:
         journal.require_written()

@@ -49,6 +49,8 @@ class FakeMigration:
         self._downtime_before_ms = domain.max_downtime_ms
         self._defined_there = domain.uuid in destination.domains
         self._elapsed = 0.0
+        # How far the wall clock of the source has been set since the start: libvirt computes the age of a job with it.
+        self.clock_step_seconds = 0.0
         self._iteration = 0
         self._sent = 0
         self._remaining = domain.memory_bytes
@@ -73,7 +75,7 @@ class FakeMigration:
     def stats(self) -> domain_states.JobStats:
         """Return what libvirt would say of the job now."""
         return domain_states.JobStats(
-            elapsed_ms=int(self._elapsed * 1000),
+            elapsed_ms=max(0, int((self._elapsed + self.clock_step_seconds) * 1000)),
             downtime_ms=self._pause_ms(),
             setup_ms=int(SETUP_SECONDS * 1000),
             data_processed_bytes=self._sent,

@@ -974,10 +974,45 @@ def test_no_limit_of_a_move_acts_while_its_job_waits_for_the_link(tmp_path: path
 def adopt(following: Following, timeout: float = 30, **terms: t.Any) -> Follower:
     """Return what follows the job after the death of its watcher, with what that one has written."""
     state = read_state(following.record)
-    following.journal = Journal(state.record, state.watcher, str(following.folder), link_wait=state.link_wait, forcing=state.forcing)
+    following.journal = Journal(
+        state.record, state.watcher, str(following.folder), link_wait=state.link_wait, forcing=state.forcing, job_started_at=state.job_started_at
+    )
     limits, terms_now = Limits(SteppedSchedule(RAMP), timeout, 0), dataclasses.replace(TERMS, **terms)
     following.follower = Follower(lambda: following.fleet.open(LOCAL_URI), UUID, following.journal, limits, terms_now, following.fleet.clock)
     return following.follower
+
+
+@pytest.mark.parametrize("step", [3600, -3600])
+def test_a_step_of_the_wall_clock_changes_no_limit_of_an_adopted_move(tmp_path: pathlib.Path, step: int) -> None:
+    following = Following(tmp_path)
+    following.poll_for(10)
+    following.migration.clock_step_seconds = step
+    follower = adopt(following, timeout=30)
+    following.poll_for(15)
+    assert follower.elapsed_ms == pytest.approx(25_000, abs=1000)
+    assert following.calls_of("abort") == []
+    following.poll_for(10)
+    assert len(following.calls_of("abort")) == 1
+
+
+@pytest.mark.parametrize("started_at", [None, 1e9])
+def test_without_a_valid_start_of_the_job_its_age_is_taken_from_libvirt(tmp_path: pathlib.Path, started_at: t.Optional[float]) -> None:
+    following = Following(tmp_path)
+    following.poll_for(10)
+    adopt(following)
+    following.journal.job_started_at = started_at
+    following.poll_for(5)
+    assert following.follower.elapsed_ms == pytest.approx(15_000, abs=1000)
+
+
+def test_the_start_of_a_job_is_forgotten_with_its_job(tmp_path: pathlib.Path) -> None:
+    following = Following(tmp_path)
+    following.poll_for(3)
+    assert following.record["job_started_at"] == pytest.approx(following.fleet.clock() - 3, abs=0.5)
+    following.migration.cancel()
+    following.poll_for(1)
+    following.journal.write_state()
+    assert "job_started_at" not in following.record
 
 
 @pytest.mark.parametrize("share", [0, 1, None])

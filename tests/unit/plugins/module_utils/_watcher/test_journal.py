@@ -17,7 +17,13 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model import s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import JobStats
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Internal
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import StartOrder, read_start_order, record_in
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import (
+    LinkWait,
+    StartOrder,
+    read_start_order,
+    read_state,
+    record_in,
+)
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher import journal as journal_module
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.journal import LAST_WRITE_SECONDS, Journal
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._watcher.moves import RUN, acts, journal_of, order_of, record_of, state_in, statuses
@@ -44,6 +50,22 @@ def test_the_state_file_has_the_watcher_and_the_record_has_not(journal: Journal,
     journal.write_state()
     assert "watcher" not in encode(journal.record)
     assert record_in(state_in(tmp_path)) == encode(journal.record)
+
+
+@pytest.mark.parametrize(("written", "read"), [(812.5, 812.5), (812, 812), ("long", None), (True, None), (-1, None), (float("nan"), None), (None, None)])
+def test_the_start_of_the_job_is_kept_beside_the_record(journal: Journal, tmp_path: pathlib.Path, written: t.Any, read: t.Optional[float]) -> None:
+    journal.write_state()
+    assert "job_started_at" not in state_in(tmp_path)
+    document = {**state_in(tmp_path), "job_started_at": written}
+    state = read_state(document)
+    assert (state.job_started_at, state.as_json().get("job_started_at")) == (read, read)
+    assert record_in(document) == encode(journal.record)
+
+
+@pytest.mark.parametrize(("elapsed", "seconds"), [(150, 20), (205, 25), (0, 20)])
+def test_a_wait_that_has_not_begun_lasts_for_no_time(elapsed: float, seconds: float) -> None:
+    """The age of the job came from a clock that was set back since the wait began."""
+    assert LinkWait(20, since=200).seconds_at(elapsed) == seconds
 
 
 def test_a_status_is_entered_once(journal: Journal) -> None:

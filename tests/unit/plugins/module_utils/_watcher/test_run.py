@@ -14,12 +14,13 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._live_watchers import is_alive
+from ansible_collections.kvmfleet.migration.plugins.module_utils._live_watchers import identify_watcher, is_alive
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import StartOrder, read_watcher
 from ansible_collections.kvmfleet.migration.plugins.module_utils._run_folder import Ownership
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher import run
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.run import start_watcher, sweep_folder
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import UUID, FakeFleet
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._watcher.moves import RUN, Document, order_of, record_of, state_in
@@ -106,6 +107,15 @@ def test_an_adopted_move_keeps_the_progress_of_forcing(folder: pathlib.Path, wri
     begun_and_died(folder, order, forcing=written)
     start([order], folder, fleet_after_moves())
     assert wait_until_ended(folder).get("forcing") == (written if kept else None)
+
+
+@pytest.mark.parametrize(("changes", "expected"), [({}, 812.5), ({"id": OTHER}, None)])
+def test_an_adopted_move_keeps_the_start_of_its_job(folder: pathlib.Path, changes: Document, expected: t.Optional[float]) -> None:
+    order = order_of(record_of(generation=4), adopt=True)
+    begun_and_died(folder, order, job_started_at=812.5, **changes)
+    ownership = Ownership(UUID, str(folder))
+    assert run._open_journal(order, identify_watcher(RUN), ownership, str(folder)).job_started_at == expected
+    ownership.release_lock()
 
 
 def test_the_time_that_the_job_of_another_record_waited_is_not_kept(folder: pathlib.Path) -> None:
