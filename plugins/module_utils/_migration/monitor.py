@@ -123,9 +123,7 @@ class ForceComplete:
 Action = t.Union[SetDowntime, Abort, ForceComplete]
 
 
-def decide_actions(
-    stats: JobStats, elapsed_seconds: float, limits: Limits, watched: MonitorState, cap_bytes: int = 0
-) -> t.Tuple[t.List[Action], MonitorState]:
+def decide_actions(stats: JobStats, elapsed_seconds: float, limits: Limits, watched: MonitorState, cap_bytes: int = 0) -> t.Tuple[t.List[Action], MonitorState]:
     """Return the actions that are due, and what to remember. Only for pre-copy: in post-copy neither limit acts.
 
     :arg cap_bytes: the bandwidth cap of the job itself, as L(ScheduleMoment) has it.

@@ -50,7 +50,7 @@ MEASURING_POLL_SECONDS = 0.02
 # The shortest time between two polls, while an iteration is expected to end.
 ATTENTIVE_POLL_SECONDS = 0.05
 
-# How long libvirt may still report pre-copy after it has accepted the switch to post-copy. An abort in that time would end a guest that runs at its destination.
+# How long libvirt may still report pre-copy after it has accepted the switch to post-copy. An abort in that time ends a guest that runs at its destination.
 SWITCH_SECONDS = 1.0
 
 LINK_PHRASE = "waits for the link"
