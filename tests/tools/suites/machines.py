@@ -31,6 +31,8 @@ PASSED = places.BUILD / "machines"
 TREE = ("meta", "playbooks", "plugins", "roles", "tests/integration/recover/support", "tests/integration/support", "tests/lab", "tests/machines")
 # Run under ansible-rulebook, and follow a guide: by name what the outcome depends on as well.
 GUIDED = {"high_availability": ("docs/guides", "extensions", "tests/integration/guides/support")}
+# These run no playbook, so that Ansible has nothing to log.
+WITHOUT_ANSIBLE = {"sbd"}
 CORE = ("whole_story", "power_cut", "nfs_lease", "kill_user_processes")
 # For hangs only: on two processors that do nothing else, only the maintenance night takes longer than 20 minutes; whole_story took 67 beside other work.
 SCENARIO_SECONDS = 4 * 3600
@@ -54,7 +56,9 @@ def run_some(results: Results, names: list[str]) -> None:
             results.add(f"{name} (earlier, on the same tree)", passed=True)
     if only and not chosen:
         results.add(f"ONLY={only} names no scenario; there are {', '.join(names)}", passed=False)
-    if chosen:
+    if GUIDED.keys() & set(chosen) and not eda.make_environment():
+        results.add("no virtual environment with ansible-rulebook", passed=False)
+    elif chosen:
         _run_with_fleet(results, {name: marks[name] for name in chosen})
 
 
@@ -76,7 +80,8 @@ def _names() -> list[str]:
 
 def _run_with_fleet(results: Results, chosen: dict[str, Path]) -> None:
     """:arg chosen: by scenario the file that is written when it passes, named after the tree as it was before anything ran."""
-    with scenarios(results, PREFIX, places.INTEGRATION_VENV) as env, fleet(results, env) as inside:
+    runs_ansible = not chosen.keys() <= WITHOUT_ANSIBLE
+    with scenarios(results, PREFIX, places.INTEGRATION_VENV, runs_ansible=runs_ansible) as env, fleet(results, env) as inside:
         for name, mark in chosen.items() if inside else ():
             _run_scenario(results, name, inside, mark)
 

@@ -57,6 +57,16 @@ def test_a_selection_without_a_match_fails_the_suite(run_scenarios: list[str], m
     assert results.failures == ["ONLY=nothing names no scenario; there are boot, clocks, nfs_lease"]
 
 
+def test_a_scenario_under_ansible_rulebook_is_run_only_with_its_environment(run_scenarios: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    made = [True, False]
+    monkeypatch.setattr(machines.eda, "make_environment", lambda: made.pop(0))
+    with_it, without_it = Results("machines"), Results("machines")
+    machines.run_some(with_it, ["high_availability"])
+    machines.run_some(without_it, ["high_availability"])
+    assert run_scenarios == ["high_availability"]
+    assert (with_it.failures, without_it.failures) == ([], ["no virtual environment with ansible-rulebook"])
+
+
 def test_the_tree_digest_covers_plugins_and_not_docs(tmp_path: Path) -> None:
     for name in ("plugins/a.py", "docs/b.md", "tests/machines/scenarios/test_boot.py", "tests/machines/scenarios/support/site.py"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -84,7 +94,7 @@ def test_a_mark_is_for_the_tree_that_the_scenario_ran_on(tmp_path: Path, monkeyp
     monkeypatch.delenv("ONLY", raising=False)
     monkeypatch.setattr(machines, "PASSED", tmp_path)
     monkeypatch.setattr(machines, "tree_digest", lambda name: trees[-1])
-    monkeypatch.setattr(machines, "scenarios", lambda *arguments: contextlib.nullcontext({}))
+    monkeypatch.setattr(machines, "scenarios", lambda *arguments, **dummy_options: contextlib.nullcontext({}))
     monkeypatch.setattr(machines, "_machines", lambda env, *arguments, timeout: None)
     monkeypatch.setattr(Results, "check", lambda self, *arguments, **options: True)
     monkeypatch.setattr(machines.pytest, "run", run)

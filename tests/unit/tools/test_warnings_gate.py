@@ -61,6 +61,12 @@ def test_an_empty_log_fails_the_gate(log: str) -> None:
     assert failures(log) == ["kvt: Ansible logged its runs"]
 
 
+def test_scenarios_that_run_no_playbook_may_have_an_empty_log() -> None:
+    results = Results("suite")
+    warnings_gate.check(results, "some", "", [], runs_ansible=False)
+    assert (results.passed, results.failures) == (1, [])
+
+
 def test_the_file_of_expectations_may_have_comments(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "expected-warnings.txt"
     path.write_text("# of the lab\n\nThe lab: \\S+ is new\n")
