@@ -42,12 +42,27 @@ _LOOPBACK_NAMES = ("localhost", "localhost.localdomain", "localhost4", "localhos
 
 def check_address(address: str) -> str:
     """Return the host name or IP address if a URI can contain it, otherwise raise L(InvalidArgument)."""
-    if not _ADDRESS.fullmatch(address or ""):
+    if not _is_address(address or ""):
         raise InvalidArgument(
             f"{address!r} is neither a host name nor an IP address.",
             "Name a host of the inventory, or give an address that libvirt can connect to.",
         )
     return address
+
+
+def _is_address(text: str) -> bool:
+    """Whether the text is a host name or IP address; an IPv6 address may be in brackets."""
+    if not _ADDRESS.fullmatch(text) or text.startswith("[") != text.endswith("]"):
+        return False
+    return ":" not in text or _is_ipv6(text.strip("[]").partition("%")[0])
+
+
+def _is_ipv6(text: str) -> bool:
+    try:
+        ipaddress.IPv6Address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def remote_uri(address: str, transport: str) -> str:
@@ -90,7 +105,7 @@ def check_uri(uri: Json, option: str) -> str:
 def _find_problem(parts: t.Match[str]) -> str:
     if parts["transport"] not in _TRANSPORTS_OF_URIS:
         return f"the transport {parts['transport']!r} is not one of {', '.join(filter(None, _TRANSPORTS_OF_URIS))}"
-    if parts["host"] and not _ADDRESS.fullmatch(parts["host"]):
+    if parts["host"] and not _is_address(parts["host"]):
         return f"{parts['host']!r} is neither a host name nor an IP address"
     if parts["user"] is not None and not _USER.fullmatch(parts["user"]):
         return "the part before the @ is not a user name (a password is not allowed there)"

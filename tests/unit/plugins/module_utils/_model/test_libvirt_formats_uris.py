@@ -31,6 +31,9 @@ SMUGGLED = [
     "kvm2:22/..",
     "[::1]/session",
     "::1 ",
+    "[::1",
+    "[:]",
+    "1:2:3",
 ]
 
 
@@ -77,7 +80,9 @@ def test_a_uri_is_local_only_without_host_and_transport(uri: str, local: bool) -
     assert is_local(uri) is local
 
 
-@pytest.mark.parametrize("uri", ["kvm2", "", None, 5, "qemu:/system", "qemu:///sys tem", "qemu:///system\n", "qemu+ssh://kvm2/system?x='y'", "://", "QEMU://x"])
+@pytest.mark.parametrize(
+    "uri", ["kvm2", "", None, 5, "qemu:/system", "qemu:///sys tem", "qemu:///system\n", "qemu+ssh://kvm2/system?x='y'", "qemu+tcp://[:]/", "://", "QEMU://x"]
+)
 def test_an_invalid_uri_is_refused_with_the_name_of_its_option(uri: t.Any) -> None:
     with pytest.raises(InvalidArgument, match="destination_uri is"):
         check_uri(uri, "destination_uri")
