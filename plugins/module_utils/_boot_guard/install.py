@@ -27,6 +27,11 @@ from . import program, status, storage_program
 
 NOT_HELD = "systemd does not run this host: the boot guard is installed, but nothing runs it. The next boot holds no automatic starts of guests."
 
+NOT_REVOKED_ON_STORAGE = (
+    "The earlier right to leave clean-shutdown tokens was withdrawn on this host, but not on shared storage: "
+    "do not start the host from an earlier copy of its disk while its guests run elsewhere"
+)
+
 
 @dataclass(frozen=True)
 class GuardChange:
@@ -37,6 +42,8 @@ class GuardChange:
     systemd: bool
     """Whether systemd runs the guard at the next boot."""
     warnings: t.List[str]
+    unrevoked: str = ""
+    """Why an earlier copy of the host's disk could still use a grant that was withdrawn; empty if it could not."""
 
 
 def install_guard(root: str = "/", grant: t.Optional[TokenGrant] = None, check_mode: bool = False, taken_back: t.Sequence[str] = ()) -> GuardChange:
@@ -56,12 +63,14 @@ def install_guard(root: str = "/", grant: t.Optional[TokenGrant] = None, check_m
     is_granted = (
         guard.read_grant_document() == encode(grant) and (grant is not None or not _has_token(guard)) and set(taken_back) <= set(guard.list_revoked_grants())
     )
+    unrevoked = ""
     if not check_mode and (changes or not is_granted):
+        unrevoked = _revoke_on_storage(guard, grant)
         _attempt_write(lambda: _apply_changes(guard, interpreter, changes, grant, taken_back))
     if not check_mode and is_systemd_running(root):
         _activate_units(reload_units=bool(changes))
     files = [f"/{path}" for path in changes] + ([] if is_granted else [guard.grant_file])
-    return GuardChange(bool(files), files, is_systemd_running(root), [] if is_systemd_running(root) else [NOT_HELD])
+    return GuardChange(bool(files), files, is_systemd_running(root), [] if is_systemd_running(root) else [NOT_HELD], unrevoked)
 
 
 def revoke_grant(root: str = "/", check_mode: bool = False, grant: t.Optional[str] = None) -> bool:
@@ -73,6 +82,7 @@ def revoke_grant(root: str = "/", check_mode: bool = False, grant: t.Optional[st
     guard = program.Guard(root)
     is_there = os.path.lexists(guard.grant_file) or _has_token(guard)
     if not check_mode and (is_there or grant is not None):
+        _revoke_on_storage(guard, None)
         _attempt_write(lambda: _write_grant(guard, None, [grant] if grant is not None else []))
     return is_there
 
@@ -146,6 +156,20 @@ def _write_grant(guard: program.Guard, grant: t.Optional[TokenGrant], taken_back
             _unlink_durably(guard, path)
 
 
+def _revoke_on_storage(guard: program.Guard, grant: t.Optional[TokenGrant]) -> str:
+    """Leave tombstones of the grant that this host has, unless it keeps it; return a sentence if no folder took one.
+
+    The note of a withdrawn grant is on the host's own disk. If that is restored from an earlier copy, only a tombstone shows that the token in it was revoked.
+    """
+    document = guard.read_grant_document()
+    before = read_grant(document) if storage_program.is_grant(document) else None
+    if before is None or before.grant == (grant.grant if grant else None):
+        return ""
+    folders, problems = leave_tombstones(before)
+    why = "; ".join(f"{folder}: {problem}" for folder, problem in sorted(problems.items()))
+    return "" if folders else f"{NOT_REVOKED_ON_STORAGE} ({why})."
+
+
 def _unlink_durably(guard: program.Guard, path: str) -> None:
     if os.path.lexists(path):
         os.unlink(path)
@@ -200,7 +224,7 @@ def list_revoking_folders(grant: TokenGrant) -> t.List[str]:
 
 
 def leave_tombstones(grant: TokenGrant, check_mode: bool = False) -> t.Tuple[t.List[str], t.Dict[str, str]]:
-    """Revoke another host's grant in each of its folders that this host sees; return these folders, and by folder why it has no tombstone.
+    """Revoke a grant in each of its folders that this host sees; return these folders, and by folder why it has no tombstone.
 
     One tombstone is enough: the host's guard accepts a token only if no folder has a tombstone. The tombstones are on the storage when this returns, and this
     collection never removes them. In check mode, return what would be done.

@@ -165,6 +165,7 @@ def report_guard(uri: str, work: _InstallGuard) -> Result:
         "changed": withdrawn or bool(change and change.changed),
         "withdrawn": withdrawn,
         "revoked_in": list_revoking_folders(grant) if grant and installs else [],
+        "unrevoked": change.unrevoked if change else "",
         "guard": {
             "installed": installed,
             "systemd": now.systemd,

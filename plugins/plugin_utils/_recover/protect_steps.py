@@ -122,6 +122,7 @@ class _GuardAnswer:
     """The answer of a host about its boot guard and its watchdog.
 
     :arg withdrawn: whether the host never accepts its grant again; C(revoked_in): the folders in which a person has revoked it.
+    :arg unrevoked: why an earlier copy of the host's disk could still use the grant before; empty if it could not.
     """
 
     changed: bool
@@ -129,6 +130,7 @@ class _GuardAnswer:
     watchdog: Maybe[ProtectedWatchdog] = ABSENT
     withdrawn: Maybe[bool] = ABSENT
     revoked_in: Maybe[tuple[str, ...]] = ABSENT
+    unrevoked: Maybe[str] = ABSENT
     extra: JsonObject = field(default_factory=dict)
 
 
@@ -231,9 +233,9 @@ class ProtectSteps:
             answer = self._run_guard_phase(own, None, install=False)
             return GuardResult(answer.changed, answer.guard, answer.watchdog or None)
         before = recorded_grant(own)
-        folders = self._revocable_folders(own) if with_token else {}
+        folders, unrevoked = self._revocable_folders(own) if with_token else {}, ""
         if before and not (folders and before.folders == folders):
-            self._take_back(own, before)
+            unrevoked = self._take_back(own, before)
             before = None
         grant = before or (new_grant(own, folders) if own else None)
         # While the host may hold a token, the ledger shows it: the grant is written before the host receives it, and removed after.
@@ -245,7 +247,7 @@ class ProtectSteps:
             self._take_back(own, grant)
             return self.set_up_guard(install, with_token)
         note = NOT_REVOCABLE if with_token and not folders else ""
-        guard = replace(answer.guard, note=" ".join(filter(None, (answer.guard.note, note))))
+        guard = replace(answer.guard, note=" ".join(filter(None, (answer.guard.note, note, unrevoked or answer.unrevoked or ""))))
         return GuardResult(answer.changed or grant != recorded_grant(own), guard, answer.watchdog or None)
 
     def _run_guard_phase(self, own: t.Optional[HostEntry], grant: t.Optional[Grant], install: bool) -> _GuardAnswer:
@@ -265,11 +267,13 @@ class ProtectSteps:
             self.ledger.put_protect_time(ProtectTime(str(own.host_key), now, self.by))
         return answer
 
-    def _take_back(self, own: t.Optional[HostEntry], grant: Grant) -> None:
-        """Withdraw a grant from the host, which never accepts it again, and then from the ledger."""
-        if not self.check:
-            self.phase("guard", {"install": True, "grant": None, "taken_back": [grant.id], "check": False})
-            self._replace_grant(own, grant, None)
+    def _take_back(self, own: t.Optional[HostEntry], grant: Grant) -> str:
+        """Withdraw a grant from the host, which never accepts it again, and then from the ledger; return C(unrevoked) of its answer."""
+        if self.check:
+            return ""
+        answer = decode(_GuardAnswer, self.phase("guard", {"install": True, "grant": None, "taken_back": [grant.id], "check": False}))
+        self._replace_grant(own, grant, None)
+        return answer.unrevoked or ""
 
     def _replace_grant(self, own: t.Optional[HostEntry], before: t.Optional[Grant], after: t.Optional[Grant]) -> None:
         """Write the grant into the host's entry. Raises L(Conflict) if that has another one than this process has read: the host may hold it."""

@@ -161,6 +161,32 @@ def test_a_token_revoked_on_another_host_releases_nothing_and_ends_the_grant(mac
     assert machine.guard.read_grant_id() is None
 
 
+@pytest.mark.parametrize("how", ["no grant", "another grant", "revoked"])
+def test_an_earlier_copy_of_the_disk_does_not_use_a_grant_that_was_withdrawn(machine: Machine, how: str) -> None:
+    _shut_down_cleanly(machine)
+    kept, copy = machine.root / "var/lib/kvmfleet/guard", machine.root / "copy"
+    shutil.copytree(kept, copy)
+    if how == "revoked":
+        install.revoke_grant(str(machine.root))
+    else:
+        assert not install.install_guard(str(machine.root), grant=machine.grant(DB) if how == "another grant" else None).unrevoked
+    shutil.rmtree(kept)
+    shutil.copytree(copy, kept)
+    machine.boot()
+    assert machine.guard.confirm_token() is None
+    assert "revoked" in machine.guard.report_status()["held"]["why"]
+
+
+def test_a_grant_that_no_folder_can_revoke_is_withdrawn_with_a_warning(machine: Machine) -> None:
+    _shut_down_cleanly(machine)
+    for store in machine.stores:
+        machine.unmount(store)
+    unrevoked = install.install_guard(str(machine.root)).unrevoked
+    assert install.NOT_REVOKED_ON_STORAGE in unrevoked
+    assert str(machine.stores[1]) in unrevoked
+    assert machine.guard.read_grant_id() is None
+
+
 @pytest.mark.parametrize("spoil", ["unmount", "other store", "gone", "no folder"])
 def test_a_token_that_shared_storage_does_not_confirm_releases_nothing(machine: Machine, spoil: str) -> None:
     _shut_down_cleanly(machine)

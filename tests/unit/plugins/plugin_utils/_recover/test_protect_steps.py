@@ -328,6 +328,7 @@ class Granted:
         self.in_ledger: list[str | None] = []
         self.revoked_in: list[list[str]] = []
         self.withdrawn: list[str] = []
+        self.unrevoked = ""
         self.meanwhile: list[t.Callable[[], object]] = []
         """What other processes do after the host was told and before its answer arrives."""
         guard = host.guard
@@ -339,7 +340,12 @@ class Granted:
             for act in [self.meanwhile.pop() for _ in self.meanwhile]:
                 act()
             revoked_in = self.revoked_in.pop() if work["grant"] and self.revoked_in else []
-            return {**guard(work), "withdrawn": bool(work["grant"]) and work["grant"]["grant"] in self.withdrawn, "revoked_in": revoked_in}
+            return {
+                **guard(work),
+                "withdrawn": bool(work["grant"]) and work["grant"]["grant"] in self.withdrawn,
+                "revoked_in": revoked_in,
+                "unrevoked": self.unrevoked if work["taken_back"] else "",
+            }
 
         host.guard = remembering  # type: ignore[method-assign]
 
@@ -360,6 +366,16 @@ def test_a_grant_is_in_the_ledger_before_the_host_has_it_and_until_it_is_revoked
     assert steps.set_up_guard(install=True, with_token=False).changed is True
     assert granted.told[2:] == [(None, [grant["grant"]]), (None, [])]
     assert granted.in_ledger[2:] == [grant["grant"], None]
+    assert own_entry(ledger)["protected"]["token_id"] is None
+
+
+def test_a_grant_that_the_host_could_not_revoke_on_storage_is_named(ledger: FileLedger, host: Host, steps: ProtectSteps) -> None:
+    steps.leave_tokens({})
+    peer(ledger, {FOLDER: NONCE})
+    granted = Granted(ledger, host)
+    steps.set_up_guard(install=True, with_token=True)
+    granted.unrevoked = "It was not revoked on storage."
+    assert steps.set_up_guard(install=True, with_token=False).guard.note == granted.unrevoked
     assert own_entry(ledger)["protected"]["token_id"] is None
 
 
