@@ -17,7 +17,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model import s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, JsonObject, Maybe, SignedInt, decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, InvalidState, KvmfleetError, NotFound, Unsafe
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import DomainFacts, HostFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import Drill, MaintenanceRun
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result, describe_actor
@@ -130,19 +130,19 @@ class _DrillWork:
         """Refuse the drill unless the fleet can lose the host. Raises L(Unsafe) with all reasons."""
         task = self._task
         guests = self._read_guests()
-        before = self._read_fleet(None if guests is None else list(guests.values()))
+        before = self._read_fleet(guests)
         refused = drills.list_refusals(self._host, before, Accepted(task.accept_lost, task.accept_unguarded, task.protect_max_hours))
         if refused:
             raise Unsafe(f"The power of {self._host} is not cut. {' '.join(refused)}", "Nothing was changed.")
-        names = sorted((guests or {}).values())
+        names = sorted(one.name for one in guests or ())
         lines = [
             f"The power of {self._host} would be cut by its fence agents, which report: {before.power}.",
             f"{len(names)} {'guest has' if len(names) == 1 else 'guests have'} to run elsewhere then: {', '.join(names)}.",
             *(f"{one.name} may stay off until the host returns: {one.reason}." for one in before.homeless),
         ]
-        return {"changed": False, "guests": guests or {}, "lines": lines}
+        return {"changed": False, "guests": {one.uuid: one.name for one in guests or ()}, "lines": lines}
 
-    def _read_fleet(self, guests: t.Optional[list[str]]) -> FleetBefore:
+    def _read_fleet(self, guests: t.Optional[list[DomainFacts]]) -> FleetBefore:
         task, check = self._task, t.cast("dict[str, t.Any]", (self._task.work or _Work()).check or {})
         entries = with_protect_times(self._ledger, list_entries(self._ledger))
         entry = next((one for one in entries if one.name == self._host), None)
@@ -157,7 +157,8 @@ class _DrillWork:
         return FleetBefore(
             entry=entry,
             others=[one for one in entries if one.name != self._host and one.name in task.fleet],
-            guests=guests,
+            guests=None if guests is None else [one.name for one in guests],
+            autostarted=sorted(one.name for one in guests or () if one.autostart is not False),
             records=[*self._ledger.list_records(unsettled_only=True), *self._read_tombstones()],
             open_runs=self._describe_open_runs(),
             protected_hours=None if age is None else age // 3600,
@@ -190,6 +191,11 @@ class _DrillWork:
             step = progress.last_step if progress else None
             if step is None or step.step != spec.DRILL_CUT:
                 raise InvalidState(f"The power of {self._host} is not cut: the drill {run.id} is not in that step.", "Nothing was changed.")
+            if not self._drill(run).guests:
+                raise InvalidState(
+                    f"The power of {self._host} is not cut: the drill {run.id} names no guest, so that it was begun without its check.",
+                    "End it with kvmfleet.migration.maintenance -e request=stop, and run the whole playbook kvmfleet.migration.drill.",
+                )
             what = drills.decide_cut(self._drill(run), self._is_off(power), step.boot_id or None, boot_now)
             if what == drills.IS_BACK:
                 return drills.note_problem(run, self._host, f"{self._host} was switched on again before the drill continued.", now), what
@@ -232,7 +238,9 @@ class _DrillWork:
         timelines = {record.record_id: timeline.stages for record in records if (timeline := read_timeline(record))}
         guests = self._read_guests()
         entry = next((one for one in list_entries(self._ledger) if one.name == self._host), None)
-        after = FleetAfter(records, timelines, None if guests is None else frozenset(guests), self._task.bring_home, entry.state if entry else None)
+        after = FleetAfter(
+            records, timelines, None if guests is None else frozenset(one.uuid for one in guests), self._task.bring_home, entry.state if entry else None
+        )
         run, _none = self._change(lambda run, now: (drills.judge_drill(run, after, now), None))
         drill = self._drill(run)
         return {"changed": True, "verdict": t.cast(JsonObject, encode(drill)), "text": drills.drill_line(run), "lines": list(texts.list_lines(run))}
@@ -276,11 +284,11 @@ class _DrillWork:
     def _read_evacuations(self) -> list[MoveRecord]:
         return [record for record in read_records(self._ledger, "evacuations", Conditions(host=self._host)) if record.source.host == self._host]
 
-    def _read_guests(self) -> t.Optional[dict[str, str]]:
-        """Return the names of the guests that the host has reported within the last minute, by UUID."""
+    def _read_guests(self) -> t.Optional[list[DomainFacts]]:
+        """Return the guests that the host has reported within the last minute."""
         try:
             facts = self._settings.fresh_facts(self._host)
-            return {one.uuid: one.name for one in decode(HostFacts, facts).domains or () if one.active} if facts else None
+            return [one for one in decode(HostFacts, facts).domains or () if one.active] if facts else None
         except KvmfleetError:
             return None
 

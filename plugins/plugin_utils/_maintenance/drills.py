@@ -64,6 +64,7 @@ class FleetBefore:
     :arg entry: of the host in the ledger; None if it has none.
     :arg others: the entries of the other hosts of the fleet.
     :arg guests: the names of the guests on the host; None if the host did not report them now.
+    :arg autostarted: the names of those guests that start with the host, or may.
     :arg records: that are not settled, and those of evacuations from the host that were not cleaned up.
     :arg open_runs: descriptions of open runs, other than the drill itself.
     :arg protected_hours: how long ago the host was protected; None for never.
@@ -76,6 +77,7 @@ class FleetBefore:
     entry: t.Optional[HostEntry]
     others: Sequence[HostEntry]
     guests: t.Optional[Sequence[str]]
+    autostarted: Sequence[str]
     records: Sequence[MoveRecord]
     open_runs: Sequence[str]
     protected_hours: t.Optional[int]
@@ -129,10 +131,17 @@ def _protection_refused(host: str, before: FleetBefore, accepted: Accepted) -> I
         age = "was never protected" if hours is None else f"was protected {hours} h ago"
         yield f"{host} {age}: run kvmfleet.migration.protect first."
     guard = before.entry.protected.guard if before.entry.protected else None
-    if not accepted.is_unguarded and not (guard and guard.held_at_boot):
+    if guard and guard.held_at_boot:
+        return
+    if not accepted.is_unguarded:
         yield (
             f"No boot guard holds {host} at its next boot, so that it may start guests which run elsewhere then: protect it, or set"
             " drill_accept_unguarded if none of them starts automatically."
+        )
+    elif before.autostarted:
+        yield (
+            f"No boot guard holds {host} at its next boot, and it would start {', '.join(before.autostarted)} then, although they run elsewhere:"
+            " protect it, or switch off their autostart."
         )
 
 

@@ -17,7 +17,7 @@ from ansible_collections.kvmfleet.migration.plugins.action import drill_run
 from ansible_collections.kvmfleet.migration.plugins.action.drill_run import ActionModule
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument, NotFound, Unsafe
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument, InvalidState, NotFound, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import new_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
@@ -161,6 +161,23 @@ def test_no_other_run_begins_beside_a_drill_and_each_playbook_continues_its_own(
             node.task("checked", hosts=hosts)
     with pytest.raises(Conflict, match="kvm1 cannot be taken out of service now"):
         node.task("checked", hosts=["kvm1"], drill={})
+
+
+def test_a_drill_that_was_begun_without_its_check_cuts_no_power(node: Drills) -> None:
+    node.task("started", hosts=["kvm3"], drill={"guests": {}})
+    node.task("next", hosts=["kvm3"])
+    node.task("step", host="kvm3", step="cut", **BOOT)
+    with pytest.raises(InvalidState, match="names no guest, so that it was begun without its check"):
+        node.drill("cut", _work=BOOT)
+    assert "off" not in node.agent.asked()
+    assert node.documents()[0]["drill"]["cut_at"] is None
+
+
+def test_guests_that_start_with_an_unguarded_host_refuse_its_drill(node: Drills) -> None:
+    node.put_host("kvm3", protected={"at": utc_now(), "guard": {**GUARD, "held_at_boot": False}})
+    node.variables["ansible_facts"] = {"kvmfleet_host": with_receipt(f.host("kvm3", domains=[f.domain("web", autostart=False), f.domain("app", autostart=True)]))}
+    with pytest.raises(Unsafe, match="it would start app then"):
+        node.drill("check", fleet=HOSTS, accept_unguarded=True, _work={"check": NO_LOSS})
 
 
 def test_a_process_that_is_killed_before_the_agent_was_called_cuts_the_power_again(node: Drills, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,6 +69,7 @@ READY = FleetBefore(
     entry=entry(),
     others=[entry("kvm1"), entry("kvm2")],
     guests=["app", "web"],
+    autostarted=[],
     records=[],
     open_runs=[],
     protected_hours=1,
@@ -120,6 +121,13 @@ def test_what_a_person_accepts_by_name_does_not_refuse_it() -> None:
     (left,) = refusals(Accepted(("web",), False, 24), homeless=homeless)
     assert "as app could not be started elsewhere" in left
     assert refusals(Accepted(("web", "app"), True, 48), homeless=homeless, entry=entry(held=False), protected_hours=30) == []
+
+
+def test_a_guest_that_would_start_beside_its_evacuated_self_cannot_be_accepted() -> None:
+    unguarded = Accepted((), True, 24)
+    (found,) = refusals(unguarded, entry=entry(held=False), autostarted=["app", "web"])
+    assert found.startswith("No boot guard holds kvm3 at its next boot, and it would start app, web then, although they run elsewhere:")
+    assert refusals(unguarded, autostarted=["app", "web"]) == []
 
 
 @pytest.mark.parametrize(
