@@ -61,7 +61,8 @@ def judge_copy(copy: LocalCopy, others: OtherCopies, defined_only: bool = False,
     """
     if copy.active:
         return _judge_active(others, came_back)
-    where = _find_only_host(others, defined_only)
+    # If nothing is left here, nothing can be lost here: its owner may have switched it off where it is now.
+    where = _find_only_host(others, defined_only or not copy.present)
     if came_back:
         return _judge_returned(others)
     if where is None:

@@ -42,6 +42,8 @@ PATH = "/var/lib/libvirt/images/web.qcow2"
         (GONE, OtherCopies(), REFUSE, "may be the only one"),
         (OFF, OtherCopies(silent=SILENT), REFUSE, "kvm3 did not answer (No route to host)"),
         (OFF, OtherCopies(defined=["kvm2"], expected=["kvm2"]), REFUSE, "shut off on kvm2"),
+        (GONE, OtherCopies(defined=["kvm2"], expected=["kvm2"]), CLEAN, ""),
+        (GONE, OtherCopies(defined=["kvm2"], silent=SILENT, expected=["kvm3"]), REFUSE, "kvm3 did not answer (No route to host)"),
         (OFF, OtherCopies(active=["kvm2", "kvm3"], defined=["kvm2", "kvm3"], expected=["kvm2"]), REFUSE, "runs twice"),
         # Where the ledger has it, others may be silent; where it does not, all have to say that they have it not.
         (OFF, OtherCopies(active=["kvm2"], silent=SILENT, expected=["kvm2"]), CLEAN, ""),
