@@ -197,7 +197,8 @@ def check_change(old: MoveRecord, new: MoveRecord) -> MoveRecord:
     if new.generation < old.generation:
         raise Internal(f"Failed to change {describe_record(old)}: its generation must not decrease to {new.generation}.")
     check_transition(old.type, old.status, new.status)
-    return kept
+    # A watcher does not know that an evacuation has taken its domain over.
+    return replace(kept, superseded_by=old.superseded_by or kept.superseded_by)
 
 
 def refuse_unsettled(ledger: str, records: Iterable[MoveRecord]) -> None:

@@ -189,6 +189,22 @@ def test_an_unsettled_evacuation_locks_its_domain_until_superseded(
     assert ledger.open_record(again).record.generation == 2
 
 
+@pytest.mark.parametrize("status", [s.COMPLETED, s.ERROR])
+def test_a_watcher_that_does_not_know_of_an_evacuation_leaves_its_move_superseded(
+    ledger: Ledger, new_move: NewMove, advance_record: AdvanceRecord, status: str
+) -> None:
+    kvm2, kvm3 = (HostRef(name, None, None) for name in ("kvm2", "kvm3"))
+    moved = advance_record(ledger, ledger.open_record(new_move(destination=kvm2)), s.SCHEDULED, s.RUNNING)
+    seen_by_its_watcher, domain = moved.record.advance(status, "kvm1"), moved.record.domain.uuid
+    evacuation = new_move(domain_uuid=domain, record_type=s.EVACUATION, source=kvm2, destination=kvm3)
+    superseded = ledger.update_record(moved, dataclasses.replace(moved.record, superseded_by=evacuation.id))
+    advance_record(ledger, ledger.open_record(evacuation), s.PRE_MIGRATING, s.DONE)
+    written = ledger.update_record(superseded, seen_by_its_watcher)
+    assert (written.record.status, written.record.superseded_by) == (status, evacuation.id)
+    assert ledger.find_unsettled(domain) is None
+    assert hosts_of(ledger, domain) == ["kvm3"]
+
+
 def test_an_unknown_id_is_not_found_and_an_invalid_one_is_refused(ledger: Ledger, store: Store) -> None:
     unknown = str(uuid.uuid4())
     with pytest.raises(NotFound, match=unknown):
