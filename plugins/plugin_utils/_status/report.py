@@ -30,7 +30,7 @@ LAG_SECONDS = 60
 # The number of hosts that a line names before the rest is counted.
 MOST_NAMES = 12
 SILENT, UNKNOWN = "silent", "not in the ledger"
-# What closes an unsettled record of each type of which its source reports nothing.
+# What closes an unsettled record of each type that is not in progress any more.
 _CLOSING_STEPS = {
     s.LIVE_MIGRATION: "kvmfleet.migration.abort -e id={id}",
     s.COLD_MIGRATION: "run its task again, or settle record {id} (docs/ledger.md)",
@@ -56,6 +56,7 @@ class StatusReport:
         self._reported = [move for host, answer in answers.items() if not answer.is_silent for move in self._read_moves(host, answer)]
         # Hosts whose state files the user may not read: it is not known whose a migration there is, nor which moves wait.
         self._unread = [host for host, answer in answers.items() if answer.unverified_reasons]
+        self._asked = frozenset(answers)
         self._unseen = {host: seen.message or "no reason is known" for host, seen in (work.looks or {}).items() if not seen.seen and host not in self.silent}
         self.moves = self._list_moves()
         self.states = self._group_hosts()
@@ -139,18 +140,21 @@ class StatusReport:
     def _move_texts(self, move: MoveInFlight) -> Iterator[str]:
         record, name = move.record, move.record.domain.name or move.record.domain.uuid
         if move.host is None:
-            age = age_seconds(record.updated_at)
-            if record.source.host in (*self.silent, *self._unread) or (age is not None and age < LAG_SECONDS):
-                return
-            again = _CLOSING_STEPS[record.type].format(id=record.id)
-            yield (
-                f"{name}: record {record.id} is '{record.status}' since {_time_text(record.updated_at)}, and {record.source.label} does not report the move."
-                f" To close the record: {again}"
-            )
+            yield from self._unreported_texts(record, name)
         elif move.watched is False and record.id is not None:
             yield f"{name}: nothing watches the move, so no limit holds. Run its task again, or: kvmfleet.migration.abort -e id={record.id}"
         elif record.id is None and move.watched is not None:
             yield f"{name}: the migration away from {move.host} was started by another tool, and no limit of this collection holds."
+
+    def _unreported_texts(self, record: MoveRecord, name: str) -> Iterator[str]:
+        """Yield an unsettled record that is not in progress. Only the answer of its source shows this for a move; no host reports evacuations."""
+        age, source, is_move = age_seconds(record.updated_at), record.source.host, record.type in s.MOVE_TYPES
+        is_unknown = source in self.silent or (is_move and (source not in self._asked or source in self._unread))
+        if is_unknown or (age is not None and age < LAG_SECONDS):
+            return
+        why = f"{record.source.label} does not report the move" if is_move else "the evacuation is not finished"
+        again = _CLOSING_STEPS[record.type].format(id=record.id)
+        yield f"{name}: record {record.id} is '{record.status}' since {_time_text(record.updated_at)}, and {why}. To close the record: {again}"
 
     def _impossible_texts(self) -> Iterator[str]:
         """Yield the hosts that could not be fenced, and do not answer."""
@@ -195,14 +199,16 @@ class StatusReport:
 
     def list_lines(self) -> list[str]:
         """Return the screen: what needs a person first."""
-        summary = f"{_count(len(self._fleet), 'host')}, {len(self.silent)} silent. {_count(len(self.moves), 'move')} in flight."
+        unasked = sum(host not in self._asked for host in self._fleet)
+        asked = f", {unasked} not asked" if unasked else ""
+        summary = f"{_count(len(self._fleet), 'host')}, {len(self.silent)} silent{asked}. {_count(len(self.moves), 'move')} in flight."
         person = f"{_count(len(self.attention), 'finding')} for a person." if self.attention else "Nothing needs a person."
         unread = [f"{_names(self._unread)}: whether moves are watched is not known, because the user is not root there"] if self._unread else []
         return [
             f"{summary} {person}",
             *_section("NEEDS A PERSON", self.attention),
             *_section("DONE BY OTHERS", list(self._act_lines())),
-            *_section("IN FLIGHT", [*(move.line for move in self.moves), *unread]),
+            *_section("IN FLIGHT", [*(move.line for move in self.moves), *unread, *self._unasked_lines()]),
             *_section("EVACUATED", _shortened(list(self._timeline_lines()))),
             *_section("MAINTENANCE", [run_line(run) for run in self._content.runs]),
             *_section("HOSTS", list(self._host_lines())),
@@ -218,6 +224,14 @@ class StatusReport:
             if timeline:
                 way = f"{record.source.label} -> {record.destination.label}  {record.domain.name or record.domain.uuid}"
                 yield printable_line(f"{way}  {timeline.text}")
+
+    def _unasked_lines(self) -> Iterator[str]:
+        """Yield the sources of moves that were not asked: the playbook was limited to other hosts, or their names have changed."""
+        moves = [move.record for move in self.moves if move.host is None and move.record.type in s.MOVE_TYPES]
+        sources = list(dict.fromkeys(record.source.label for record in moves if record.source.host not in self._asked))
+        if sources:
+            its, was = ("its", "this host was") if len(sources) == 1 else ("their", "these hosts were")
+            yield f"{_names(sources)}: whether {its} moves are still in progress is not known, because {was} not asked"
 
     def _act_lines(self) -> Iterator[str]:
         yield from (found.text for found in self._acts if not found.problem)

@@ -171,6 +171,30 @@ def test_a_move_that_nobody_follows_any_more_is_a_finding_with_its_remedy(desk: 
     assert finding.endswith(f"kvm1 does not report the move. To close the record: kvmfleet.migration.abort -e id={record.id}")
 
 
+@pytest.mark.parametrize("asked", [["kvm2"], []])
+def test_a_move_whose_source_was_not_asked_is_no_finding(desk: Desk, asked: list[str]) -> None:
+    desk.record(s.RUNNING, minutes_ago=5)
+    desk.answers = dict.fromkeys(asked, EMPTY)
+    seen = desk.show(fleet=asked)
+    assert seen["attention"] == []
+    assert "  kvm1: whether its moves are still in progress is not known, because this host was not asked" in seen["lines"]
+    assert ("kvm1 -> kvm2  web1  running" in "\n".join(seen["lines"]), seen["moves"][0]["host"]) == (True, None)
+
+
+def test_hosts_that_were_not_asked_do_not_count_as_hosts_that_answer(desk: Desk) -> None:
+    desk.answers = {"kvm2": EMPTY}
+    assert desk.show()["lines"][0] == "3 hosts, 0 silent, 2 not asked. 0 moves in flight. Nothing needs a person."
+
+
+@pytest.mark.parametrize("answers", [{}, {"kvm2": EMPTY}, {"kvm1": {**EMPTY, "unverified_reasons": {"watched": "only root can read it"}}}])
+def test_an_unfinished_evacuation_is_a_finding_whatever_its_source_was_asked(desk: Desk, answers: dict[str, Result]) -> None:
+    desk.record(s.PRE_MIGRATING, kind=s.EVACUATION, minutes_ago=5)
+    desk.answers = answers
+    (finding,) = desk.show()["attention"]
+    assert "and the evacuation is not finished. To close the record: " in finding
+    assert "report" not in finding
+
+
 def test_a_move_without_watcher_and_one_of_another_tool_are_findings(desk: Desk) -> None:
     record = desk.record(s.RUNNING)
     desk.report("kvm1", record, watched=False)
