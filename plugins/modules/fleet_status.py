@@ -17,8 +17,9 @@ description:
     and sent as a notice, as by M(kvmfleet.migration.protect). The module changes nothing else.
   - A host that does not answer, and a ledger that cannot be read, are findings. The rest is shown all the same, and the task does not fail.
   - Shows the result of the last M(kvmfleet.migration.fleet_check) on this control node.
-  - What needs a person are silent hosts, records whose result is not proved or that nobody follows any more, moves without limits, hosts that were evacuated
-    and must be recovered, damaged documents, and hosts whose protection is old.
+  - What needs a person are silent hosts, domains that several hosts report as active without a move of them, records whose result is not proved or that nobody
+    follows any more, moves without limits, hosts that were evacuated and must be recovered, damaged documents, and hosts whose protection is old.
+  - Of a host that was not asked, the ledger's moves are shown, and that their present state is not known.
 options:
   fleet:
     description: Inventory names of the hosts of the play; if empty, the hosts in the ledger.

@@ -258,6 +258,43 @@ class FoundAct:
         return {"uuid": self.domain.uuid, "name": self.domain.name, "act": self.act.act, "msg": f"Domain {self.text}."}
 
 
+def find_seen_twice(looks: Mapping[str, HostLook], excluded: frozenset[str]) -> list[FleetFinding]:
+    """Return the domains that several hosts report as active, by the names of the hosts in the inventory.
+
+    The hosts were not asked at one moment: a domain that another tool has moved in between looks the same.
+
+    :arg excluded: UUIDs of domains that are being moved, or were moved since the hosts were asked.
+    """
+    sights: defaultdict[str, list[tuple[HostRef, SeenDomain]]] = defaultdict(list)
+    for host in _different_hosts(looks):
+        for seen in looks[host.label].domains:
+            if seen.active and seen.uuid not in excluded:
+                sights[seen.uuid].append((host, seen))
+    return [_seen_twice_finding(copies) for _uuid, copies in sorted(sights.items()) if len(copies) > 1]
+
+
+def _different_hosts(looks: Mapping[str, HostLook]) -> list[HostRef]:
+    """Return the hosts that have answered. One that was reached by several names is returned once."""
+    hosts: list[HostRef] = []
+    for name, look in sorted(looks.items()):
+        host = HostRef(name, look.host_id, look.host_uuid)
+        if not any(host.is_same_answer(other) for other in hosts):
+            hosts.append(host)
+    return hosts
+
+
+def _seen_twice_finding(copies: Sequence[tuple[HostRef, SeenDomain]]) -> FleetFinding:
+    hosts, seen = tuple(host.label for host, _seen in copies), copies[0][1]
+    both, other = ("both", "other") if len(hosts) == 2 else ("several", "others")
+    return FleetFinding(
+        DOMAIN_TWICE,
+        hosts,
+        (seen.uuid,),
+        f"Domain {seen.name} ({seen.uuid}) was seen active on {' and '.join(hosts)}, and no move of it is known. The hosts are not asked at one moment: run "
+        f"the playbook again. If the domain is on {both} hosts then, find out immediately which copy is correct, and stop the {other}.",
+    )
+
+
 def record_foreign_acts(
     ledger: Ledger, documents: Mapping[str, Document], excluded: frozenset[str], looks: Sequence[tuple[HostRef, HostLook]], by: str, write: bool
 ) -> list[FoundAct]:

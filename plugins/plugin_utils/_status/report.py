@@ -21,7 +21,7 @@ from .._ledger.documents import HostEntry
 from .._maintenance.drills import drill_line
 from .._maintenance.texts import attention_text, run_line
 from .._observe.checked_fleet import attention_line, check_line
-from .._observe.fleet_scan import FoundAct
+from .._observe.fleet_scan import FoundAct, find_seen_twice
 from .._observe.timeline import read_timeline
 from .content import HostAnswer, LedgerContent, MoveInFlight, StatusWork, read_move
 
@@ -57,6 +57,8 @@ class StatusReport:
         # Hosts whose state files the user may not read: it is not known whose a migration there is, nor which moves wait.
         self._unread = [host for host, answer in answers.items() if answer.unverified_reasons]
         self._asked = frozenset(answers)
+        self._looks = {host: look.seen for host, look in (work.looks or {}).items() if look.seen}
+        self._versions = work.versions or {}
         self._unseen = {host: seen.message or "no reason is known" for host, seen in (work.looks or {}).items() if not seen.seen and host not in self.silent}
         self.moves = self._list_moves()
         self.states = self._group_hosts()
@@ -117,6 +119,7 @@ class StatusReport:
         for record in self._content.records:
             if record.status == s.ERROR:
                 yield _error_text(record)
+        yield from (found.msg for found in find_seen_twice(self._looks, self._moved_domains()))
         for move in self.moves:
             yield from self._move_texts(move)
         yield from self._impossible_texts()
@@ -128,6 +131,13 @@ class StatusReport:
         if self._content.check and (line := attention_line(self._content.check)):
             yield line
         yield from self._protection_texts()
+
+    def _moved_domains(self) -> frozenset[str]:
+        """Return the UUIDs of domains that are being moved, or whose document has changed since the hosts were asked, as a move of this collection does."""
+        unsettled = [record.domain.uuid for record in self._content.records if record.is_unsettled]
+        reported = [move.record.domain.uuid for move in self._reported]
+        changed = [uuid for uuid, document in self._content.documents.items() if self._versions.get(uuid) != document.version]
+        return frozenset([*unsettled, *reported, *changed])
 
     def _silent_text(self, host: str, why: str) -> str:
         entry = self._entries.get(host)

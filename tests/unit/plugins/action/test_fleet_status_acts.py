@@ -121,6 +121,61 @@ def test_a_move_that_the_ledger_has_lost_is_no_act(desk: Desk) -> None:
     assert desk.show_all()["foreign_acts"] == []
 
 
+TWICE = (
+    f"Domain web1 ({WEB}) was seen active on kvm1 and kvm2, and no move of it is known. The hosts are not asked at one moment: run the playbook again. "
+    "If the domain is on both hosts then, find out immediately which copy is correct, and stop the other."
+)
+
+
+def see_twice(desk: Desk, **answer: t.Any) -> None:
+    """Let both hosts report the domain as active."""
+    desk.look("kvm1", web(reason="booted"))
+    desk.look("kvm2", web(), **answer)
+
+
+@pytest.mark.parametrize("uuid_text", [WEB, "0d2c1b7e-5a7f-4c88-9b41-2f6f7a0e9d31"])
+def test_a_domain_that_two_hosts_report_as_active_is_a_finding(desk: Desk, uuid_text: str) -> None:
+    desk.look("kvm1", web(uuid=uuid_text))
+    desk.look("kvm2", web(uuid=uuid_text))
+    desk.look("kvm3", web(uuid=uuid_text, active=False, state="shut off"))
+    seen = desk.show_all()
+    assert (seen["attention"], seen["foreign_acts"]) == ([TWICE.replace(WEB, uuid_text)], [])
+    assert seen["lines"][0].endswith("1 finding for a person.")
+
+
+def test_a_domain_of_a_dead_host_that_runs_there_again_is_a_finding(desk: Desk) -> None:
+    desk.record(s.PRE_MIGRATING, s.DONE, kind=s.EVACUATION, uuid_text=WEB)
+    see_twice(desk)
+    assert TWICE in desk.show_all()["attention"]
+
+
+def test_a_domain_in_a_move_is_not_on_two_hosts(desk: Desk) -> None:
+    see_twice(desk)
+    foreign = dataclasses.replace(new_record(s.LIVE_MIGRATION, DomainRef(WEB, "web1"), KVM1, HostRef(None, None, None), {}, "libvirt"), id=None)
+    desk.report("kvm1", foreign)
+    assert TWICE not in desk.show_all()["attention"]
+    desk.answers["kvm1"] = desk.answers["kvm2"]
+    assert desk.show_all()["attention"] == [TWICE]
+    desk.ledger.open_record(new_record(s.LIVE_MIGRATION, DomainRef(WEB, "web1"), KVM1, KVM2, {}, "ann"))
+    assert desk.show_all()["attention"] == []
+
+
+def test_a_domain_that_the_collection_has_moved_since_a_host_was_asked_is_not_on_two_hosts(desk: Desk) -> None:
+    see_twice(desk)
+    versions = desk.note()
+    stored = desk.ledger.open_record(new_record(s.LIVE_MIGRATION, DomainRef(WEB, "web1"), KVM1, KVM2, {}, "ann"))
+    for status in (s.SCHEDULED, s.COMPLETED):
+        stored = desk.ledger.update_record(stored, dataclasses.replace(stored.record, status=status))
+    assert desk.show(_work={"answers": desk.answers, "looks": desk.looks, "versions": versions})["attention"] == []
+
+
+@pytest.mark.parametrize("identity", [{"host_id": HOST_IDS["kvm1"]}, {"host_id": None, "host_uuid": "6f6f6f6f-0000-4000-8000-000000000001"}])
+def test_one_host_under_two_names_is_not_two_hosts(desk: Desk, identity: Result) -> None:
+    see_twice(desk, **identity)
+    desk.look("kvm1", web(), **identity)
+    assert desk.show_all()["attention"] == []
+
+
 @pytest.mark.parametrize("identity", [{"host_id": str(uuid.uuid4())}, {"host_id": None, "host_uuid": str(uuid.uuid4())}, {"host_id": None}])
 def test_another_host_under_the_name_proves_nothing(desk: Desk, identity: Result) -> None:
     desk.look("kvm2", web(), **identity)

@@ -18,7 +18,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Document, DomainEntry
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.fleet_scan import HostLook, find_foreign_act, record_foreign_acts
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.fleet_scan import HostLook, find_foreign_act, find_seen_twice, record_foreign_acts
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import domain_entry
 
 DOMAIN = "55555555-0000-4000-8000-000000000005"
@@ -252,3 +252,17 @@ def test_an_act_that_cannot_be_written_says_why(desk: Desk, monkeypatch: pytest.
     looks = [(KVM2, HostLook(None, None, (seen(**ARRIVED),)))]
     (found,) = record_foreign_acts(desk.ledger, desk.documents(), frozenset(), looks, "me", write=True)
     assert (found.text, found.problem) == ("web1 was moved from kvm1 to kvm2 without this collection", "The disk is full.")
+
+
+def test_domains_on_several_hosts_are_named_with_all_hosts() -> None:
+    looks = {host.label: HostLook(host.host_id, None, (seen(), seen(uuid=str(host.host_id)))) for host in (KVM3, KVM1, KVM2)}
+    (found,) = find_seen_twice(looks, frozenset())
+    assert (found.kind, found.hosts, found.domains) == ("domain_twice", ("kvm1", "kvm2", "kvm3"), (DOMAIN,))
+    assert found.msg.startswith(f"Domain web1 ({DOMAIN}) was seen active on kvm1 and kvm2 and kvm3, and no move of it is known.")
+    assert found.msg.endswith("If the domain is on several hosts then, find out immediately which copy is correct, and stop the others.")
+    assert find_seen_twice(looks, frozenset([DOMAIN])) == []
+
+
+def test_two_hosts_with_a_copied_id_are_two_hosts() -> None:
+    looks = {name: HostLook(KVM1.host_id, number * 8, (seen(),)) for name, number in (("kvm1", "1"), ("kvm2", "2"))}
+    assert [found.hosts for found in find_seen_twice(looks, frozenset())] == [("kvm1", "kvm2")]
