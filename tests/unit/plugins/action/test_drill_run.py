@@ -175,7 +175,8 @@ def test_a_drill_that_was_begun_without_its_check_cuts_no_power(node: Drills) ->
 
 def test_guests_that_start_with_an_unguarded_host_refuse_its_drill(node: Drills) -> None:
     node.put_host("kvm3", protected={"at": utc_now(), "guard": {**GUARD, "held_at_boot": False}})
-    node.variables["ansible_facts"] = {"kvmfleet_host": with_receipt(f.host("kvm3", domains=[f.domain("web", autostart=False), f.domain("app", autostart=True)]))}
+    domains = [f.domain("web", autostart=False), f.domain("app", autostart=True)]
+    node.variables["ansible_facts"] = {"kvmfleet_host": with_receipt(f.host("kvm3", domains=domains))}
     with pytest.raises(Unsafe, match="it would start app then"):
         node.drill("check", fleet=HOSTS, accept_unguarded=True, _work={"check": NO_LOSS})
 
