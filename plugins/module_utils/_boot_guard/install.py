@@ -42,7 +42,7 @@ class GuardChange:
     systemd: bool
     """Whether systemd runs the guard at the next boot."""
     warnings: t.List[str]
-    unrevoked: str = ""
+    unrevoked: str
     """Why an earlier copy of the host's disk could still use a grant that was withdrawn; empty if it could not."""
 
 
@@ -102,7 +102,7 @@ def remove_guard(root: str = "/", check_mode: bool = False) -> GuardChange:
         if is_systemd_running(root):
             status.run_systemctl("daemon-reload")
     files = [f"/{path}" for path in present] + ([guard.grant_file] if is_granted else [])
-    return GuardChange(bool(files), files, is_systemd_running(root), [])
+    return GuardChange(bool(files), files, is_systemd_running(root), [], "")
 
 
 def _apply_changes(guard: program.Guard, interpreter: str, changes: t.Sequence[str], grant: t.Optional[TokenGrant], taken_back: t.Sequence[str]) -> None:
