@@ -54,15 +54,20 @@ def _is_address(text: str) -> bool:
     """Whether the text is a host name or IP address; an IPv6 address may be in brackets."""
     if not _ADDRESS.fullmatch(text) or text.startswith("[") != text.endswith("]"):
         return False
-    return ":" not in text or _is_ipv6(text.strip("[]").partition("%")[0])
+    return ":" not in text or is_ipv6(text.strip("[]").partition("%")[0])
 
 
-def _is_ipv6(text: str) -> bool:
+def parse_ip(text: str) -> t.Union[ipaddress.IPv4Address, ipaddress.IPv6Address, None]:
+    """Return an IP address without brackets; null if the text is none."""
     try:
-        ipaddress.IPv6Address(text)
+        return ipaddress.ip_address(text)
     except ValueError:
-        return False
-    return True
+        return None
+
+
+def is_ipv6(text: str) -> bool:
+    """Whether the text is an IPv6 address without brackets."""
+    return isinstance(parse_ip(text), ipaddress.IPv6Address)
 
 
 def remote_uri(address: str, transport: str) -> str:
@@ -77,9 +82,8 @@ def remote_uri(address: str, transport: str) -> str:
 def is_loopback(address: str) -> bool:
     """Whether a host name or IP address, perhaps in brackets, is that of every host itself."""
     name = address.strip("[]").lower()
-    try:
-        ip = ipaddress.ip_address(name.partition("%")[0])
-    except ValueError:
+    ip = parse_ip(name.partition("%")[0])
+    if ip is None:
         return name in _LOOPBACK_NAMES or name.endswith(".localhost")
     return ip.is_loopback or ip.is_unspecified
 

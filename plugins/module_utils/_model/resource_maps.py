@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import ipaddress
 import re
 import typing as t
 
 from .._dataclass import dataclass
 from .codec import JsonObject
 from .errors import InvalidArgument
-from .libvirt_formats import format_ids, parse_ids
+from .libvirt_formats import format_ids, parse_ids, parse_ip
 
 Names = t.Mapping[str, str]
 
@@ -122,16 +121,8 @@ def _is_valid(kind: str, own: str) -> bool:
     if kind == IMAGES:
         return bool(_FOLDER.fullmatch(own)) and not {".", ".."} & set(own.split("/")) and not f"{own}/".startswith("/dev/")
     if kind == GRAPHICS:
-        return _is_address(own)
+        return parse_ip(own) is not None
     return bool((_BRIDGE if kind == BRIDGES else _NETWORK).fullmatch(own))
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _check_distinct(kind: str, names: Names, host: str) -> None:

@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import http.client
-import ipaddress
 import os
 import re
 import ssl
@@ -19,6 +18,7 @@ from dataclasses import field
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.libvirt_formats import is_ipv6, parse_ip
 
 from ..._settings.options import make_tls_context, read_text, unusable_file_error
 from .messages import Unanswered
@@ -44,10 +44,8 @@ class Endpoint(t.NamedTuple):
     @property
     def is_local(self) -> bool:
         """Whether the member is on this machine."""
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return self.host == "localhost"
+        ip = parse_ip(self.host)
+        return self.host == "localhost" if ip is None else ip.is_loopback
 
 
 @dataclass(frozen=True)
@@ -78,17 +76,9 @@ def parse_address(location: str) -> EtcdAddress:
 def _parse_endpoint(text: str, location: str) -> Endpoint:
     match = _ENDPOINT.fullmatch(text)
     port = int(match["port"] or DEFAULT_PORT) if match else 0
-    if match is None or not 0 < port < 2**16 or (match["six"] and not _is_ipv6(match["six"])):
+    if match is None or not 0 < port < 2**16 or (match["six"] and not is_ipv6(match["six"])):
         raise InvalidArgument(f"The ledger {location} cannot be used: {text[:80]!r} is not a host and port.", _SYNTAX)
     return Endpoint(match["six"] or match["host"], port)
-
-
-def _is_ipv6(text: str) -> bool:
-    try:
-        ipaddress.IPv6Address(text)
-    except ValueError:
-        return False
-    return True
 
 
 ETCD_VARIABLE = "kvmfleet_etcd"
