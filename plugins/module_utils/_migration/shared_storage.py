@@ -7,7 +7,8 @@
 
 A name that nobody has used before is created next to the images on the source and searched at the destination, and the other way round. A name that
 is found on the other side proves shared storage. If neither is found, the storage is not shared: the second search is a lookup by name on the source, and no
-cache of a network file system has an answer for a new name. No image is opened for the test, and no file is left behind.
+cache of a network file system has an answer for a new name. No image is opened for the test, and no file is left behind; the one of a test that was killed is
+removed by a later test in its folder.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import re
+import stat
 import typing as t
 import uuid as uuid_module
 
@@ -28,6 +31,9 @@ from .._model.errors import KvmfleetError, NotFound, Unreachable
 from .._model.libvirt_formats import clean_path
 
 _FILE_PREFIX = ".kvmfleet-token-"
+_FILE_NAME = re.compile(re.escape(_FILE_PREFIX) + "[0-9a-f]{32}")
+# No test takes as long.
+_LEFT_SECONDS = 86400.0
 
 
 @dataclass(frozen=True)
@@ -75,11 +81,25 @@ def temporary_token(folder_path: str) -> t.Iterator[str]:
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         os.fsync(handle)
+        created_at = os.fstat(handle).st_mtime
         os.close(handle)
         sync_folder(folder_path)
         yield name
     finally:
         os.unlink(path)
+    _remove_left_tokens(folder_path, created_at)
+
+
+def _remove_left_tokens(folder_path: str, now: float) -> None:
+    """Remove the tokens of killed tests. Both times are those of the folder's file system, whose clock may differ from this host's."""
+    # Whoever empties the folder at the same time may be faster.
+    with contextlib.suppress(OSError), os.scandir(folder_path) as entries:
+        for entry in entries:
+            if not _FILE_NAME.fullmatch(entry.name):
+                continue
+            status = entry.stat(follow_symlinks=False)
+            if stat.S_ISREG(status.st_mode) and not status.st_size and now - status.st_mtime > _LEFT_SECONDS:
+                os.unlink(entry.path)
 
 
 def _new_name() -> str:

@@ -75,3 +75,16 @@ def test_a_lost_destination_is_unreachable(source_folder: pathlib.Path, destinat
     with pytest.raises(Unreachable):
         compare_folders(str(source_folder / "web.qcow2"), DirectoryFolder(destination_folder, refuses=Unreachable("kvm2 is gone.")))
     assert os.listdir(source_folder) == []
+
+
+def test_the_token_of_a_killed_test_is_removed_by_a_later_one(source_folder: pathlib.Path, destination_folder: pathlib.Path) -> None:
+    prefix = ".kvmfleet-token-"
+    left, running, filled = (source_folder / f"{prefix}{digit * 32}" for digit in "abc")
+    others = [source_folder / f"{prefix}notes", source_folder / f"web{prefix}{'d' * 32}"]
+    for path in (left, running, filled, *others):
+        path.touch()
+    filled.write_text("a person's", encoding="utf-8")
+    for path in (left, filled, *others):
+        os.utime(path, (0, path.stat().st_mtime - 2 * 86400))
+    compare_folders(str(source_folder / "web.qcow2"), DirectoryFolder(destination_folder))
+    assert sorted(source_folder.iterdir()) == sorted([running, filled, *others])
