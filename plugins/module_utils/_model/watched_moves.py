@@ -11,6 +11,7 @@ import dataclasses
 import typing as t
 
 from .._dataclass import dataclass
+from .clock import BootMoment
 from .codec import ABSENT, Absent, Json, JsonObject, ShapeError, decode, encode
 from .domain_states import DomainInfo
 from .errors import Internal
@@ -363,6 +364,7 @@ class StartOrder:
     :arg aborted_by: of an adopted move: the person who aborts it.
     :arg busy_wait_seconds: how long the move waits for another job of the domain, e.g. a backup.
     :arg renaming: the names that differ at the destination. The definitions themselves stay on the source, because they have passwords.
+    :arg begin_until: until when the order may arrive, on the clock of the source in the boot of its survey; absent if C(adopt) is set.
     """
 
     record: MoveRecord
@@ -375,6 +377,7 @@ class StartOrder:
     aborted_by: t.Union[str, Absent] = ABSENT
     busy_wait_seconds: t.Union[int, Absent] = ABSENT
     renaming: t.Union[Renaming, Absent] = ABSENT
+    begin_until: t.Union[BootMoment, Absent] = ABSENT
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
     @property
@@ -406,4 +409,5 @@ def read_start_order(document: JsonObject) -> StartOrder:
         aborted_by=str(document["aborted_by"]) if document.get("aborted_by") else ABSENT,
         busy_wait_seconds=busy_wait_seconds if isinstance(busy_wait_seconds, int) else ABSENT,
         renaming=decode(Renaming, document["renaming"]) if document.get("renaming") else ABSENT,
+        begin_until=decode(BootMoment, document["begin_until"]) if document.get("begin_until") else ABSENT,
     )

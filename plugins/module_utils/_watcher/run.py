@@ -19,14 +19,14 @@ from .._libvirt.host import open_host
 from .._libvirt.interface import Host, OpenHost
 from .._live_watchers import identify_watcher, read_state_file
 from .._model import statuses as s
-from .._model.clock import utc_now
+from .._model.clock import boot_moment, utc_now
 from .._model.codec import Json, JsonObject, encode
-from .._model.errors import KvmfleetError
+from .._model.errors import Conflict, KvmfleetError
 from .._model.libvirt_formats import is_local
 from .._model.records import MoveRecord
 from .._model.watched_moves import AUTO_PARALLEL, NO_FORCING, NO_LINK_WAIT, StartOrder, Watcher, read_start_order
 from .._module import Result, require_local, require_root
-from .._run_folder import RUN_FOLDER, Ownership, log_path, prepare_run_folder, seen_path, write_json
+from .._run_folder import RUN_FOLDER, Ownership, is_newest, log_path, prepare_run_folder, seen_path, write_json
 from .calls import ArrivalEvents
 from .control_files import Admissions, Heartbeat
 from .detach import Report, launch_process
@@ -149,11 +149,22 @@ def _take_lock(order: StartOrder, folder: str) -> t.Tuple[StartOrder, Ownership]
 
 def _begin_record(order: StartOrder, ownership: Ownership, folder: str) -> StartOrder:
     if not order.adopt:
+        _check_late(order, folder)
         ownership.begin_record(str(order.record.id), order.record.generation)
         return order
     record = _read_newest_record(order.record, folder)
     generation = ownership.take_over(str(record.id), record.generation)
     return dataclasses.replace(order, record=dataclasses.replace(record, generation=generation))
+
+
+def _check_late(order: StartOrder, folder: str) -> None:
+    """Raise L(Conflict) for an order that was under way for too long, unless it has begun before: a command that SSH repeats is refused as such.
+
+    After a boot of this host, it is not known whether the order has begun before.
+    """
+    left = order.begin_until.seconds_since(boot_moment()) if order.begin_until else None
+    if left is not None and left <= 0 and not is_newest(str(order.record.id), order.record.generation, order.uuid, folder):
+        raise Conflict(f"The order to move domain {order.name} came too late: it was under way for too long.", "Nothing was started. Run the task again.")
 
 
 def _read_newest_record(record: MoveRecord, folder: str) -> MoveRecord:

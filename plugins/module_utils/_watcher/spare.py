@@ -20,6 +20,7 @@ from .._facts import survey_phases
 from .._libvirt.host import open_host
 from .._libvirt.interface import OpenHost
 from .._live_watchers import identify_watcher
+from .._model.clock import boot_moment
 from .._model.codec import Json, JsonObject, encode
 from .._model.errors import KvmfleetError
 from .._model.watched_moves import read_start_order
@@ -78,14 +79,15 @@ class _PrepareMoves(t.TypedDict, total=False):
 def prepare_moves(uri: str, work: _PrepareMoves) -> Result:
     """Survey source and destinations of the moves in C(work["wanted"]), with what a watcher has written about each. Changes nothing.
 
-    With C(work["run_id"]), C(spare) is a watcher that waits for the orders of this run. It only saves time: without it, L(start_moves) starts one.
+    C(at) is the moment of this answer, by which L(start_moves) tells orders that come too late. With C(work["run_id"]), C(spare) is a watcher that waits for
+    the orders of this run. It only saves time: without it, L(start_moves) starts one.
     """
     require_root()
     require_local(uri)
     run_id = work.get("run_id")
     # Before libvirt is used, whose event loop does not survive a fork. Until its report is read, it leaves the login session.
     read_spare = _try_spare(lambda: fork_spare_watcher(run_id, open_host)) if run_id else None
-    surveyed = survey_phases.prepare_moves(uri, {"wanted": work["wanted"]})
+    surveyed = {**survey_phases.prepare_moves(uri, {"wanted": work["wanted"]}), "at": encode(boot_moment())}
     spare = _try_spare(read_spare) if read_spare else None
     return {**surveyed, "spare": spare} if spare else surveyed
 

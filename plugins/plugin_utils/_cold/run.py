@@ -33,10 +33,9 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate import
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.fleet_view import FleetView
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.follow import ShowRecord, final_error, find_arrival
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.job import MoveJob, RecordMirror, RunContext, run_guarded
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.source_host import ORDER_SECONDS
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.task_run import TaskRun
 
-# How long an order may be under way. Commands that SSH has repeated later, or after a boot of the source, begin nothing.
-ORDER_SECONDS = 300.0
 ORDERED = "Both hosts are changed from now on. The source acts, and reports when both were asked for the result."
 
 

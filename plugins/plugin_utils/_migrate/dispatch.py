@@ -171,8 +171,10 @@ class Dispatcher:
         # The next run releases the reservation.
         self._follower.stop_if_orphaned()
         self._admissions.admit_moves()
+        until = self._context.source.order_until()
         for job in jobs:
-            job.order = replace(t.cast(StartOrder, job.order), waits=self._admissions.is_waiting(t.cast(RecordMirror, job.mirror)))
+            order, waits = t.cast(StartOrder, job.order), self._admissions.is_waiting(t.cast(RecordMirror, job.mirror))
+            job.order = replace(order, waits=waits, begin_until=ABSENT if order.adopt else until)
         work: JsonObject = {"run_id": self._context.run_id, "parallel": self._parallel, "orders": [encode(job.order) for job in jobs]}
         try:
             started = decode(StartAnswer, self._context.source.start_watcher(work))

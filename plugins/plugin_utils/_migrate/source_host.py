@@ -13,12 +13,14 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import time
 import typing as t
 from dataclasses import field
 
 from ansible.errors import AnsibleConnectionFailure
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import BootMoment, HostClock, read_moment
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, Json, JsonObject, decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import DomainInfo
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Internal, Unreachable
@@ -39,6 +41,8 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._run_folder imp
 if t.TYPE_CHECKING:
     from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction  # pragma: no cover
 
+# How long an order may be under way. Commands that SSH has delivered or repeated later begin nothing.
+ORDER_SECONDS = 300.0
 WAIT_SECONDS = 1.0
 WAIT_STEPS = 10
 # How long a spare watcher may take to report what it took.
@@ -128,6 +132,7 @@ class SourceHost:
     def __init__(self, action: FleetAction, task_vars: dict[str, Json], uri: str, module: str | None = None) -> None:
         self.name = action.target_host(task_vars)
         self.seen: t.Mapping[str, JsonObject] | None = None
+        self._clock: HostClock | None = None
         self._spare: SpareWatcher | None = None
         self._action = action
         self._task_vars = task_vars
@@ -146,8 +151,14 @@ class SourceHost:
         # The orders are sent as input of a command, which Ansible supports where it pipelines modules.
         run = {"run_id": run_id} if run_id and self._action._is_pipelining_enabled("new") else {}
         answer = self.run_phase("prepare", {"wanted": encode(questions), **run})
+        at = read_moment(answer["at"])
+        self._clock = HostClock(at, time.monotonic()) if at else None
         self._spare = decode(SpareWatcher, answer["spare"]) if answer.get("spare") else None
         return read_survey(answer["survey"])
+
+    def order_until(self) -> BootMoment | Absent:
+        """Return until when an order that is given now may arrive, on the clock of this host; absent without a survey, or without a name of its boot."""
+        return self._clock.moment_of(time.monotonic() + ORDER_SECONDS) if self._clock else ABSENT
 
     def start_watcher(self, work: JsonObject) -> JsonObject:
         """Start a watcher for the orders in C(work["orders"]), and return what it took and what it refused. Raises as L(run_phase).

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -16,8 +17,10 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._live_watchers import identify_watcher, is_alive
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import BootMoment, boot_moment
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import StartOrder, read_watcher
 from ansible_collections.kvmfleet.migration.plugins.module_utils._run_folder import Ownership
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher import run
@@ -216,3 +219,26 @@ def test_concurrent_removals_of_old_files_do_not_fail(folder: pathlib.Path, monk
         Rival(patched, comes_before)
         sweep_folder(str(folder))
     assert list(folder.iterdir()) == []
+
+
+def order_until(record: MoveRecord, seconds: float) -> StartOrder:
+    """A move that may begin for that many seconds from now."""
+    now = boot_moment()
+    return dataclasses.replace(order_of(record), begin_until=dataclasses.replace(now, seconds=now.seconds + seconds))
+
+
+def test_an_order_that_was_under_way_for_too_long_begins_nothing(folder: pathlib.Path) -> None:
+    record = record_of()
+    report = start([order_until(record, -1)], folder)
+    assert (report["taken"], report["refused"][UUID]["error_code"]) == ({}, "conflict")
+    assert "came too late: it was under way for too long. Nothing was started." in report["refused"][UUID]["msg"]
+    assert list(start([order_until(record, 60)], folder)["taken"]) == [UUID]
+    wait_until_ended(folder)
+    # The command was repeated: the move has begun, which this answer may not deny.
+    assert "under way" not in start([order_until(record, -1)], folder)["refused"][UUID]["msg"]
+
+
+def test_an_order_of_an_earlier_boot_is_not_late(folder: pathlib.Path) -> None:
+    order = dataclasses.replace(order_until(record_of(), -1), begin_until=BootMoment("earlier", 1.0))
+    assert list(start([order], folder)["taken"]) == [UUID]
+    wait_until_ended(folder)

@@ -16,6 +16,7 @@ import pytest
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts import survey_phases
 from ansible_collections.kvmfleet.migration.plugins.module_utils._live_watchers import is_alive
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import BootMoment
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, Internal
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import Watcher, read_watcher
@@ -97,6 +98,9 @@ def test_damaged_orders_start_nothing(folder: pathlib.Path) -> None:
     assert not os.path.exists(started_path(RUN, watcher.pid, str(folder)))
 
 
+SURVEYED = {"changed": False, "survey": [], "at": {"boot_id": "boot-1", "seconds": 5.0}}
+
+
 class Prepared:
     """The phase, with what it calls replaced; C(calls) has the calls in their order."""
 
@@ -104,6 +108,7 @@ class Prepared:
         self.calls: list[str] = []
         self.errors: dict[str, list[Exception]] = {}
         monkeypatch.setattr(os, "geteuid", lambda: 0)
+        monkeypatch.setattr(spare, "boot_moment", lambda: BootMoment("boot-1", 5.0))
         monkeypatch.setattr(spare, "fork_spare_watcher", self._fork)
         monkeypatch.setattr(survey_phases, "prepare_moves", self._survey)
 
@@ -132,12 +137,12 @@ def prepared(monkeypatch: pytest.MonkeyPatch) -> Prepared:
 
 
 def test_a_run_that_will_move_gets_a_spare_watcher_before_libvirt_is_used(prepared: Prepared) -> None:
-    assert spare.prepare_moves(LOCAL_URI, {"wanted": [], "run_id": RUN}) == {"changed": False, "survey": [], "spare": {"watcher": {"pid": 5}}}
+    assert spare.prepare_moves(LOCAL_URI, {"wanted": [], "run_id": RUN}) == {**SURVEYED, "spare": {"watcher": {"pid": 5}}}
     assert prepared.calls == [RUN, "survey", "report"]
 
 
 def test_a_survey_alone_starts_nothing(prepared: Prepared) -> None:
-    assert spare.prepare_moves(LOCAL_URI, {"wanted": []}) == {"changed": False, "survey": []}
+    assert spare.prepare_moves(LOCAL_URI, {"wanted": []}) == SURVEYED
     assert prepared.calls == ["survey"]
 
 
@@ -151,4 +156,4 @@ def test_a_survey_alone_starts_nothing(prepared: Prepared) -> None:
 )
 def test_a_spare_watcher_that_cannot_be_started_does_not_fail_the_survey(prepared: Prepared, step: str, error: Exception) -> None:
     prepared.errors = {step: [error]}
-    assert spare.prepare_moves(LOCAL_URI, {"wanted": [], "run_id": RUN}) == {"changed": False, "survey": []}
+    assert spare.prepare_moves(LOCAL_URI, {"wanted": [], "run_id": RUN}) == SURVEYED

@@ -16,7 +16,8 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.gather i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.survey import describe_host, survey_hosts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._live_watchers import read_state_file
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import BootMoment
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Absent, decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError, Unreachable
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
@@ -95,6 +96,9 @@ class FakeSource:
         self.policies: t.Dict[str, t.Dict[str, t.Any]] = {}
         self.after_prepare: t.Callable[[], None] = lambda: None
         self.orders: t.List[t.Dict[str, t.Any]] = []
+        # Until when an order may arrive, and what of this the orders had.
+        self.until = BootMoment("boot-1", 300.0)
+        self.given_until: t.List[t.Union[BootMoment, Absent]] = []
         # Domains whose watcher lives on whatever becomes of their move: it has others.
         self.watched: t.Set[str] = set()
         self._folder = folder
@@ -121,6 +125,9 @@ class FakeSource:
 
     def prepare_moves(self, questions: t.Sequence[SurveyQuestion], run_id: t.Optional[str] = None) -> Survey:
         return read_survey(self.run_phase("prepare", {"wanted": encode(questions)})["survey"])
+
+    def order_until(self) -> BootMoment:
+        return self.until
 
     def start_watcher(self, work: t.Dict[str, t.Any]) -> t.Dict[str, t.Any]:
         return self.run_phase("start", work)
@@ -190,6 +197,7 @@ class FakeSource:
         watcher = {"pid": 4711, "start_ticks": 1, "run_id": work["run_id"]}
         taken, refused = {}, {}
         for order in map(read_start_order, work["orders"]):
+            self.given_until.append(order.begin_until)
             self.orders.append(
                 {
                     "uuid": order.uuid,

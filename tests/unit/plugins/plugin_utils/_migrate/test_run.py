@@ -15,7 +15,7 @@ import pytest
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import errors as e
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Checkpoint
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord, new_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
@@ -313,6 +313,8 @@ def test_a_watcher_that_dies_after_the_answer_of_its_start_was_lost_is_replaced(
     control.source.lost_answers, control.source.deaths = 1, 1
     assert run_one_move(control).record.status in s.CLOSED
     assert control.source.phases.count("start") == 2
+    # Following a move never comes too late.
+    assert control.source.given_until == [control.source.until, ABSENT]
 
 
 def test_a_source_that_stays_silent_after_the_start_leaves_the_move_to_its_watcher(control: Control, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,8 @@ import typing as t
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import errors as e
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import boot_moment
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import new_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import Watcher
@@ -40,6 +41,7 @@ class ShellAction:
         self.repeats = False
         self.phases: t.List[t.Any] = []
         self.spare: t.Any = None
+        self.at = encode(boot_moment())
 
     def target_host(self, task_vars: t.Any) -> str:
         return "kvm1"
@@ -49,7 +51,8 @@ class ShellAction:
 
     def run_phase(self, phase: str, work: t.Any, uri: str, task_vars: t.Any, module: t.Any) -> t.Any:
         self.phases.append((phase, work))
-        return {"survey": {"source": {"answered": False}, "destinations": {}, "domains": []}, **({"spare": self.spare} if self.spare else {})}
+        survey = {"source": {"answered": False}, "destinations": {}, "domains": []}
+        return {"survey": survey, "at": self.at, **({"spare": self.spare} if self.spare else {})}
 
     def _low_level_execute_command(self, command: str, in_data: t.Optional[bytes] = None) -> t.Dict[str, t.Any]:
         for _time in range(2 if self.repeats else 1):
@@ -235,3 +238,16 @@ def test_without_a_run_or_without_pipelining_no_spare_watcher_is_requested(run_i
     host.prepare_moves([], run_id)
     host.start_watcher(WORK)
     assert action.phases == [("prepare", {"wanted": []}), ("start", WORK)]
+
+
+def test_an_order_may_be_under_way_for_some_minutes_after_the_survey() -> None:
+    action = ShellAction()
+    host = source(action)
+    assert host.order_until() is ABSENT
+    host.prepare_moves([])
+    until = host.order_until()
+    assert until
+    assert 0 < (until.seconds_since(boot_moment()) or 0) <= source_host.ORDER_SECONDS
+    action.at = {"boot_id": "", "seconds": 5.0}
+    host.prepare_moves([])
+    assert host.order_until() is ABSENT
