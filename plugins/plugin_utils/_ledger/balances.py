@@ -8,11 +8,13 @@
 from __future__ import annotations
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.balance_runs import BalanceRun
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Internal, InvalidState
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Internal, InvalidState
 
+from .changes import Transaction
 from .documents import Document
-from .rules import BALANCES
+from .maintenance import MAINTENANCE_RUNS
+from .rules import BALANCES, MAINTENANCE
 from .run_documents import RunDocuments
 
 
@@ -33,6 +35,17 @@ class BalanceRuns(RunDocuments[BalanceRun]):
             raise InvalidState(f"Failed to change {self.describe_run(old)}: it is finished and measured.", "Begin a new one.")
         if new.what_was_planned != old.what_was_planned or (new.is_open and not old.is_open):
             raise Internal(f"Failed to change {self.describe_run(old)}: what was planned must not change, and it must not be opened again.")
+
+    def refuse_beside_others(self, transaction: Transaction, new: BalanceRun) -> None:
+        """Refuse a balance beside a drill, which was checked for the guests that each host has."""
+        for document in transaction.read_all(MAINTENANCE):
+            run = document.maintenance_run
+            if run.is_open and run.drill:
+                raise Conflict(
+                    f"{', '.join(new.host_names)} cannot be balanced now: {MAINTENANCE_RUNS.describe_run(run)} is open. Nothing was changed.",
+                    MAINTENANCE_RUNS.next_step.format(id=run.id),
+                    run=encode(run),
+                )
 
 
 BALANCE_RUNS = BalanceRuns()

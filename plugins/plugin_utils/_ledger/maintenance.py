@@ -13,8 +13,9 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Internal, InvalidState
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import FINISHED, MaintenanceRun
 
+from .changes import Transaction
 from .documents import Document
-from .rules import MAINTENANCE
+from .rules import BALANCES, MAINTENANCE
 from .run_documents import RunDocuments
 
 
@@ -51,6 +52,17 @@ class MaintenanceRuns(RunDocuments[MaintenanceRun]):
         error = super().make_shared_hosts_error(other, shared)
         open_run = f"{self.describe_run(other)} over {', '.join(other.host_names)} is open"
         return Conflict(f"{', '.join(shared)} cannot be taken out of service now: {open_run}. Nothing was changed.", error.next_step, run=encode(other))
+
+    def refuse_beside_others(self, transaction: Transaction, new: MaintenanceRun) -> None:
+        """Refuse a drill beside a balance, which moves the guests for which the drill was checked."""
+        for document in transaction.read_all(BALANCES) if new.drill else ():
+            run = document.balance_run
+            if run.is_open:
+                raise Conflict(
+                    f"{', '.join(new.host_names)} cannot be taken out of service now: the balance run {run.id} is open. Nothing was changed.",
+                    "Wait until that run has ended.",
+                    run=encode(run),
+                )
 
     def make_overtaken_error(self, run: MaintenanceRun, current: Document | None) -> Conflict:
         """Return the error with the present state: whoever holds the run decides again."""

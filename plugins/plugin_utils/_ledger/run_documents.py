@@ -50,6 +50,10 @@ class RunDocuments(abc.ABC, t.Generic[_Run]):
         """Return the hosts of a new run that must not be in any run beside the other one, although they share none."""
         return ()
 
+    def refuse_beside_others(self, dummy_transaction: Transaction, dummy_new: _Run) -> None:
+        """Raise L(Conflict) if the run must not be open beside an open run of another kind."""
+        return
+
     def make_overtaken_error(self, run: _Run, current: Document | None) -> Conflict:
         """Return the error for a change to a run that another process wrote after it was read."""
         return document_overtaken_error(f"the {self.noun} {run.id}", current.body if current else None)
@@ -91,6 +95,7 @@ class RunDocuments(abc.ABC, t.Generic[_Run]):
             self.check_successor(old, new)
         if new.is_open and not (old and old.is_open):
             self._refuse_shared_hosts(transaction, new)
+            self.refuse_beside_others(transaction, new)
         document = Document(encode(new), (version or 0) + 1)
         transaction.write_document(DocumentWrite(path, document.version, new))
         return document

@@ -18,12 +18,14 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model import s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.balance_runs import FINISHED, BalanceMeasurement, BalanceRun
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, ShapeError, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Internal, InvalidState, NotFound
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import Drill
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._balance.runs import close_run, list_runs, measure_runs, open_run
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger import copying
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.contents import find_problems
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.document_bytes import decode_document, encode_document
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.query import Conditions, read_term
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance import transitions
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.holding import identify_process
 from ansible_collections.kvmfleet.migration.tests.golden.corpus import GOLDEN
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._balance.balanced import (
@@ -37,6 +39,7 @@ from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._bal
 )
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._balance.builders import guest, host, hosts
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.stores import Store
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._maintenance.nights import at, night
 
 GOLDEN_RUN = GOLDEN / "balances" / "run.json"
 PATH = f"balances/{RUN_ID}.json"
@@ -70,6 +73,20 @@ def test_a_run_is_opened_closed_and_measured(ledger: Ledger) -> None:
     assert isinstance(measured.measured, BalanceMeasurement)
     assert measured.measured.gain == measured.moves[0].measured_gain
     assert measure_runs(ledger, states_after(FACTS, 180, of=str(closed.ended_at))) == []
+
+
+def test_neither_a_balance_nor_a_drill_is_open_beside_the_other(ledger: Ledger) -> None:
+    drill = Drill(90, 300, "run", (), (), None, (), None, None, None, ())
+    first = ledger.put_maintenance_run(dataclasses.replace(night("kvm7"), drill=drill), None)
+    with pytest.raises(Conflict, match=rf"kvm1, kvm2, kvm3 cannot be balanced now: the drill {night().id} .* is open.*request=stop"):
+        open_run(ledger, plan(move("g3")), holder())
+    ledger.put_maintenance_run(transitions.close_run(first.maintenance_run, {}, at()), first)
+    run = open_run(ledger, plan(move("g3")), holder())
+    other = dataclasses.replace(night("kvm7"), id=str(uuid.uuid4()))
+    with pytest.raises(Conflict, match=f"kvm7 cannot be taken out of service now: the balance run {run.id} is open"):
+        ledger.put_maintenance_run(dataclasses.replace(other, drill=drill), None)
+    # A maintenance run moves guests by plans of its own.
+    ledger.put_maintenance_run(other, None)
 
 
 def test_the_run_is_read_by_its_id_and_by_its_hosts(ledger: Ledger) -> None:
