@@ -71,6 +71,8 @@ options:
     description:
       - The result of the role P(kvmfleet.migration.drain_host#role) with that name. The role has asked the hosts themselves whether they are safe to reboot.
       - Without it, only the ledger is read. The ledger can show that a host must not be rebooted, but never that it is safe to reboot.
+      - A host is no longer reported as safe to reboot if it has an unsettled record, if a guest has come to it since the plan of the drain, or if it is in
+        service again.
     type: dict
 extends_documentation_fragment:
   - kvmfleet.migration._attributes

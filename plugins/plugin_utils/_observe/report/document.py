@@ -7,13 +7,17 @@
 
 from __future__ import annotations
 
+import datetime
 import typing as t
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.balance_runs import BalanceRun
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import format_time, parse_timestamp
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, Json, JsonObject, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import STOPPED
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.evidence import FENCING_IMPOSSIBLE
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import MaintenanceRun
@@ -26,7 +30,20 @@ from ..._ledger.ledger import Ledger
 from ..._ledger.query import Conditions, check_conditions, matches_host, read_records
 from ..checked_fleet import CheckedFleet, read_check
 from .balances import ReportedBalance, describe_balance, select_balances
-from .moves import COMPLETED, EVACUATED, NOT_MOVED, OUTCOMES, UNCERTAIN, UNDER_WAY, Downtimes, ReportedMove, count_outcomes, describe_move, summarize_downtimes
+from .moves import (
+    COMPLETED,
+    EVACUATED,
+    NOT_MOVED,
+    OUTCOMES,
+    UNCERTAIN,
+    UNDER_WAY,
+    Downtimes,
+    ReportedMove,
+    count_outcomes,
+    describe_move,
+    end_time,
+    summarize_downtimes,
+)
 from .runs import ReportedRun, describe_run, select_runs
 
 _TERMS = ("migrations", "evacuations")
@@ -57,10 +74,14 @@ class Scope:
 
 @dataclass(frozen=True)
 class ReportData:
-    """The data from the ledger: records in the order in which they were opened; hosts and domains without definitions."""
+    """The data from the ledger: records in the order in which they were opened; hosts and domains without definitions.
+
+    :arg arrivals: the last move of each domain that was moved or evacuated since the plan of the first drain, whatever the report is about.
+    """
 
     records: Sequence[MoveRecord] = ()
     unsettled: Sequence[MoveRecord] = ()
+    arrivals: Sequence[MoveRecord] = ()
     hosts: Sequence[HostEntry] = ()
     domains: Sequence[DomainEntry] = ()
     drains: Mapping[str, JsonObject] = field(default_factory=dict)
@@ -83,6 +104,7 @@ def gather_records(ledger: t.Optional[Ledger], scope: Scope, drains: t.Optional[
     return ReportData(
         records=sorted(records, key=lambda record: (record.created_at, record.record_id)),
         unsettled=list(ledger.list_records(unsettled_only=True)),
+        arrivals=_read_arrivals(ledger, drain_results),
         hosts=hosts,
         domains=[document.domain for document in ledger.list_domains()],
         drains=drain_results,
@@ -101,6 +123,20 @@ def _read_drain(host: str, result: Json) -> JsonObject:
     if not isinstance(result.get("blockers") or [], (list, tuple)):
         raise InvalidArgument(f"'{where}.blockers' must be a list.", "Give drain_host_result as the role returned it. No report was written.")
     return dict(result)
+
+
+def _planned_at(drain: JsonObject) -> t.Optional[datetime.datetime]:
+    """Return when the plan of a drain was made; None if its result does not have that."""
+    plan = drain.get("plan")
+    return parse_timestamp(plan.get("created_at")) if isinstance(plan, Mapping) else None
+
+
+def _read_arrivals(ledger: Ledger, drains: Mapping[str, JsonObject]) -> list[MoveRecord]:
+    since = min(filter(None, map(_planned_at, drains.values())), default=None)
+    if since is None:
+        return []
+    ended = ledger.list_records(statuses=[s.COMPLETED, s.DONE], since=format_time(since))
+    return list({record.domain.uuid: record for record in sorted(ended, key=lambda record: record.generation)}.values())
 
 
 def _select_records(ledger: Ledger, wanted: Conditions) -> list[MoveRecord]:
@@ -177,22 +213,48 @@ def _reason_of(entry: HostEntry) -> t.Optional[str]:
 
 
 def judge_reboot(name: str, entry: t.Optional[HostEntry], found: ReportData) -> RebootVerdict:
-    """Return whether the host may be rebooted. Only a drain has queried the host; the ledger alone can forbid a reboot, but never permits it."""
+    """Return whether the host may be rebooted. Only a drain has queried the host; the ledger alone can forbid a reboot, but never permits it.
+
+    Guests may start at any time on a host that is in service, so that it loses the permission of an earlier drain.
+    """
     host = entry.host_ref if entry else HostRef(name, None, None)
     holding = [record for record in found.unsettled if any(end.is_same(host) for end in record.ends)]
-    if name in found.drains:
-        return _judge_drained(found.drains[name], holding)
+    drain = found.drains.get(name)
+    is_outdated = drain is not None and drain.get("safe_to_reboot") is True and entry is not None and entry.state == s.ENABLED
+    if drain is not None and not is_outdated:
+        return _judge_drained(drain, holding, sorted(set(_list_arrived(host, drain, found))))
     staying = sorted(domain.name or domain.uuid for domain in found.domains if _may_run(domain, host))
     reasons = [*map(_unsettled_text, holding), *([_staying_text(staying)] if staying else [])]
+    outdated = ("It was drained, and is in service again: the verdict of its drain is out of date.",) if is_outdated else ()
     if reasons:
-        return RebootVerdict(False, "ledger", tuple(reasons))
-    return RebootVerdict(None, "ledger", ("The ledger has no obstacle. Only the host can confirm this: a drain queries it.",))
+        return RebootVerdict(False, "ledger", (*outdated, *reasons))
+    return RebootVerdict(None, "ledger", (*outdated, "The ledger has no obstacle. Only the host can confirm this: a drain queries it."))
 
 
-def _judge_drained(drain: JsonObject, holding: Sequence[MoveRecord]) -> RebootVerdict:
+def _judge_drained(drain: JsonObject, holding: Sequence[MoveRecord], arrived: Sequence[str]) -> RebootVerdict:
     blockers = [str(reason) for reason in t.cast("Sequence[Json]", drain.get("blockers") or ())]
     since = [_unsettled_text(record) for record in holding if not any(record.record_id in reason for reason in blockers)]
-    return RebootVerdict(drain.get("safe_to_reboot") is True and not holding, "drain", (*blockers, *since))
+    since += [f"{name} has arrived here since the drain." for name in arrived if not any(name in reason for reason in blockers)]
+    return RebootVerdict(drain.get("safe_to_reboot") is True and not holding and not arrived, "drain", (*blockers, *since))
+
+
+def _list_arrived(host: HostRef, drain: JsonObject, found: ReportData) -> Iterator[str]:
+    """Yield the domains that have come to the host, or were started on it by others, since the plan of its drain was made."""
+    since = _planned_at(drain)
+    if since is None:
+        return
+    for record in found.arrivals:
+        if record.destination.is_same(host) and _is_since(end_time(record), since):
+            yield record.domain.name or record.domain.uuid
+    for domain in found.domains:
+        last = (domain.foreign_acts or (None,))[-1]
+        if last and last.act != STOPPED and last.host.is_same(host) and domain.includes_host(host) and _is_since(last.at, since):
+            yield domain.name or domain.uuid
+
+
+def _is_since(at: str, since: datetime.datetime) -> bool:
+    moment = parse_timestamp(at)
+    return moment is None or moment >= since
 
 
 def _unsettled_text(record: MoveRecord) -> str:

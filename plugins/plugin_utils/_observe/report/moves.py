@@ -130,7 +130,7 @@ def describe_move(record: MoveRecord) -> ReportedMove:
         destination=record.destination.host,
         created_at=record.created_at,
         started_at=_first_time(history, _STARTED_STATUSES),
-        ended_at=None if outcome == UNDER_WAY else _end_time(record),
+        ended_at=None if outcome == UNDER_WAY else end_time(record),
         updated_at=record.updated_at,
         **{key: None if figures[key] is ABSENT else figures[key] for key in _RESULT_KEYS},
         percent=record.progress.percent,
@@ -173,7 +173,7 @@ def _describe_sample(sample: Sample) -> JsonObject:
     return {key: getattr(sample, key) for key in SAMPLE_KEYS}
 
 
-def _end_time(record: MoveRecord) -> str:
+def end_time(record: MoveRecord) -> str:
     """Return when the domain arrived or was given up: the cleanup of an old host, days later, is not a part of an evacuation."""
     arrived = _first_time(record.history, (s.DONE,)) if record.status == s.COMPLETED else None
     return arrived or next((line.at for line in reversed(record.history) if line.status == record.status), None) or record.updated_at

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 
+import pytest
+
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.report.document import Scope
@@ -63,6 +65,61 @@ def test_an_unsettled_record_overrides_the_verdict_of_a_drain(empty: Ledger) -> 
     kvm1 = host_in(report_of(empty, drains=SAFE), "kvm1")
     assert kvm1["safe_to_reboot"] is False
     assert kvm1["reasons"] == ["web1 has an unsettled record, its status is 'running'."]
+
+
+DRAINED_AT_100 = {"kvm1": {**SAFE["kvm1"], "plan": {"created_at": nights.moment(100)}}}
+
+
+def test_a_host_that_is_in_service_again_is_not_safe_to_reboot(empty: Ledger) -> None:
+    nights.enter(empty, "kvm1", "maintenance")
+    assert host_in(report_of(empty, drains=SAFE), "kvm1")["safe_to_reboot"] is True
+    (stored,) = empty.list_hosts()
+    empty.put_host(dataclasses.replace(stored.host, state="enabled"), stored.version)
+    kvm1 = host_in(report_of(empty, drains=SAFE), "kvm1")
+    assert (kvm1["safe_to_reboot"], kvm1["judged_by"]) == (None, "ledger")
+    assert kvm1["reasons"][0] == "It was drained, and is in service again: the verdict of its drain is out of date."
+    nights.arrived(empty, "web1", "kvm2", "kvm1", 200, 1000, 10)
+    assert host_in(report_of(empty, drains=SAFE), "kvm1")["safe_to_reboot"] is False
+
+
+def test_a_host_in_service_keeps_what_its_drain_found_against_a_reboot(empty: Ledger) -> None:
+    nights.enter(empty, "kvm1")
+    told = {"kvm1": {"safe_to_reboot": False, "blockers": ["web1 is running here."]}}
+    kvm1 = host_in(report_of(empty, drains=told), "kvm1")
+    assert (kvm1["safe_to_reboot"], kvm1["reasons"]) == (False, ["web1 is running here."])
+
+
+def test_a_guest_that_arrived_after_the_drain_overrides_its_verdict(empty: Ledger) -> None:
+    # The guest that left in the drain had arrived before it.
+    nights.arrived(empty, "db1", "kvm2", "kvm1", 0, 1000, 10)
+    nights.arrived(empty, "db1", "kvm1", "kvm3", 110, 1000, 10)
+    assert host_in(report_of(empty, drains=DRAINED_AT_100), "kvm1")["safe_to_reboot"] is True
+    nights.arrived(empty, "web1", "kvm2", "kvm1", 200, 1000, 10)
+    # Whatever the report is about.
+    for scope in (Scope(), Scope(until=nights.moment(150)), Scope(domain="db1")):
+        kvm1 = host_in(report_of(empty, scope, DRAINED_AT_100), "kvm1")
+        assert (kvm1["safe_to_reboot"], kvm1["reasons"]) == (False, ["web1 has arrived here since the drain."])
+    nights.arrived(empty, "web1", "kvm1", "kvm2", 300, 1000, 10)
+    assert host_in(report_of(empty, drains=DRAINED_AT_100), "kvm1")["safe_to_reboot"] is True
+
+
+def test_a_cleanup_after_the_drain_is_no_arrival_of_its_guest(empty: Ledger) -> None:
+    # It was started on kvm1, and was off there when kvm1 was drained; the dead host was cleaned up later.
+    nights.evacuated(empty, "web1", "kvm6", "kvm1", 50, cleaned=True)
+    assert host_in(report_of(empty, drains=DRAINED_AT_100), "kvm1")["safe_to_reboot"] is True
+    nights.evacuated(empty, "web2", "kvm6", "kvm1", 150)
+    assert host_in(report_of(empty, drains=DRAINED_AT_100), "kvm1")["reasons"] == ["web2 has arrived here since the drain."]
+
+
+@pytest.mark.parametrize(("act", "seconds", "is_safe"), [("started", 200, False), ("moved", 200, False), ("stopped", 200, True), ("started", 50, True)])
+def test_a_guest_that_others_started_on_the_host_after_the_drain_overrides_its_verdict(empty: Ledger, act: str, seconds: int, is_safe: bool) -> None:
+    nights.arrived(empty, "web1", "kvm2", "kvm1", 0, 1000, 10)
+    document = empty.find_domains("web1")[0]
+    (where,) = document.body["possible_hosts"]
+    more = {"source": None, "before": None, "state": "running", "reason": "", "generation": 1}
+    acts = [{"act": act, "at": nights.moment(seconds), "by": nights.OPERATOR, "host": where, **more}]
+    empty.put_domain(domain_entry({**document.body, "foreign_acts": acts}), document.version)
+    assert host_in(report_of(empty, drains=DRAINED_AT_100), "kvm1")["safe_to_reboot"] is is_safe
 
 
 def test_a_record_that_the_drain_named_is_not_repeated(empty: Ledger) -> None:
