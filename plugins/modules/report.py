@@ -134,7 +134,8 @@ counts:
   type: dict
   sample:
     records: 42
-    live_migrations: 40
+    live_migrations: 39
+    cold_migrations: 1
     evacuations: 2
     completed: 36
     evacuated: 2
@@ -149,7 +150,7 @@ downtimes:
   description: Downtimes of the completed live migrations, in milliseconds; null if there were none.
   returned: success
   type: dict
-  sample: {count: 36, least_ms: 12, median_ms: 96, p95_ms: 240, p99_ms: 410, most_ms: 410}
+  sample: {count: 35, least_ms: 12, median_ms: 96, p95_ms: 240, p99_ms: 410, most_ms: 410}
 safe_to_reboot:
   description: For each host, whether it is safe to reboot; null if only a drain could determine this.
   returned: success

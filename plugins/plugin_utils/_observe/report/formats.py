@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import typing as t
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject
@@ -59,6 +59,13 @@ def _format_tenths(value: int, unit: int) -> str:
 def format_time(moment: t.Optional[str]) -> str:
     """Return a time of a record without its fractions, e.g. C(2026-11-21 03:00:00)."""
     return DASH if moment is None else printable_line(moment[:19].replace("T", " "))
+
+
+def kinds_text(counts: Mapping[str, int]) -> str:
+    """Return the number of records of each type, e.g. C(40 live migrations, 1 cold migration and 2 evacuations)."""
+    numbers = [(counts[f"{kind.replace(' ', '_')}s"], kind) for kind in ("live migration", "cold migration", "evacuation")]
+    parts = [f"{number} {kind}{'' if number == 1 else 's'}" for number, kind in numbers if number]
+    return " and ".join([*([", ".join(parts[:-1])] if parts[:-1] else []), *parts[-1:]]) or "0 moves"
 
 
 def route_text(move: ReportedMove) -> str:

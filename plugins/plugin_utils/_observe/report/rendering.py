@@ -24,7 +24,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Internal, InvalidArgument, printable_line
 
 from .document import Report, summary_text
-from .formats import as_markdown, scope_text
+from .formats import as_markdown, kinds_text, scope_text
 from .junit import as_junit
 from .moves import NOT_MOVED, OUTCOMES, SAMPLE_KEYS, ReportedMove
 from .rates import group_rates
@@ -106,7 +106,8 @@ def _source_hash(content: str) -> str:
 def _page_data(report: Report) -> JsonObject:
     """Return the data that the page reads at once: without the details of moves, and with the rates by the indexes of moves."""
     rates = encode(group_rates(report.moves))
-    return {**report.as_json(), "moves": _moves_as_columns(report.moves), "rates": rates, "about": scope_text(report), **_CONSTANTS}
+    words = {"about": scope_text(report), "kinds": kinds_text(report.counts)}
+    return {**report.as_json(), "moves": _moves_as_columns(report.moves), "rates": rates, **words, **_CONSTANTS}
 
 
 def _moves_as_columns(moves: Sequence[ReportedMove]) -> JsonObject:

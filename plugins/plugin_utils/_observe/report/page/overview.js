@@ -16,7 +16,7 @@ function showOverview() {
   const safe = hosts.filter((host) => host.safe_to_reboot === true).length;
   const asked = hosts.filter((host) => host.judged_by === 'drain').length;
   byId('tiles').replaceChildren(
-    tile('Arrived', count(arrived), `of ${movesWords(counts)}`, 'tile-first'),
+    tile('Arrived', count(arrived), `of ${report.kinds}`, 'tile-first'),
     tile('Not moved', count(stayed), lost.map(([number, outcome]) => `${number} ${outcome}`).join(', ') || 'none stayed behind'),
     tile('Median downtime', inTime(downtimes.median_ms), downtimes.count ? `longest ${inTime(downtimes.most_ms)}` : 'none was measured'),
     tile('Data moved', inBytes(counts.bytes), `in ${plural(counts.live_migrations, 'live migration', 'live migrations')}`),
@@ -24,11 +24,6 @@ function showOverview() {
   );
   byId('scope').textContent = scopeWords();
   showAttention();
-}
-
-function movesWords(counts) {
-  const moved = plural(counts.live_migrations, 'live migration', 'live migrations');
-  return counts.evacuations ? `${moved} and ${plural(counts.evacuations, 'evacuation', 'evacuations')}` : moved;
 }
 
 function scopeWords() {

@@ -11,11 +11,14 @@ import dataclasses
 import json
 
 import pytest
+import yaml
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, NotFound
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Before, DefinitionChange, PredictedMove
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
+from ansible_collections.kvmfleet.migration.plugins.modules import report as report_module
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.report.document import (
     Report,
@@ -25,7 +28,9 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.report
     gather_records,
     summary_text,
 )
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.report.moves import describe_move
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.report.formats import kinds_text
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.report.moves import count_outcomes, describe_move
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.report.rendering import as_html
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import domain_entry
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._observe.report import nights
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._observe.report.conftest import report_of
@@ -47,12 +52,28 @@ def test_a_report_has_every_record_with_its_figures(ledger: Ledger, report: Body
 def test_counts_of_a_report_match_the_ledger(ledger: Ledger, report: Body) -> None:
     statuses = collections.Counter(record.status for record in ledger.list_records())
     counts = report["counts"]
-    assert counts["records"] == statuses.total() == counts["live_migrations"] + counts["evacuations"]
+    assert counts["records"] == statuses.total() == counts["live_migrations"] + counts["cold_migrations"] + counts["evacuations"]
     assert (counts["completed"], counts["evacuated"], counts["refused"]) == (statuses["completed"], statuses["done"], statuses["conflict"])
     assert (counts["failed"], counts["cancelled"], counts["uncertain"]) == (statuses["failed"], statuses["cancelled"], statuses["error"])
     assert counts["under_way"] == statuses["running"] == 1
     assert counts["forced"] == 2
     assert counts["bytes"] == sum(record.result.bytes or 0 for record in ledger.list_records())
+
+
+def test_cold_moves_are_counted_and_named(empty: Ledger) -> None:
+    for name, kind in (("web1", s.LIVE_MIGRATION), ("db1", s.COLD_MIGRATION), ("db2", s.COLD_MIGRATION), ("old1", s.EVACUATION)):
+        nights.keep(empty, nights.begun(name, "kvm1", "kvm2", 0, kind=kind))
+    counts = report_of(empty)["counts"]
+    assert (counts["records"], counts["live_migrations"], counts["cold_migrations"], counts["evacuations"]) == (4, 1, 2, 1)
+    assert kinds_text(counts) == "1 live migration, 2 cold migrations and 1 evacuation"
+    assert kinds_text({**counts, "live_migrations": 0}) == "2 cold migrations and 1 evacuation"
+    assert kinds_text(count_outcomes([])) == "0 moves"
+    # The page names them.
+    assert '"kinds":"1 live migration, 2 cold migrations and 1 evacuation"' in as_html(decode(Report, report_of(empty)))
+
+
+def test_the_documentation_shows_every_count() -> None:
+    assert list(yaml.safe_load(report_module.RETURN)["counts"]["sample"]) == list(count_outcomes([]))
 
 
 def test_downtime_statistics_match_the_completed_moves(ledger: Ledger, report: Body) -> None:
