@@ -86,6 +86,7 @@ def _describe_report(report: Report) -> JsonObject:
     """Return the task's summary of the report."""
     return {
         "counts": report.counts,
+        "attention": list(report.attention or ()),
         "downtimes": {key: value for key, value in encode(report.downtimes).items() if key != "ranges"},
         "safe_to_reboot": {host.name: host.safe_to_reboot for host in report.hosts},
         "summary": summary_text(report),

@@ -18,7 +18,8 @@ description:
   - A host that does not answer, and a ledger that cannot be read, are findings. The rest is shown all the same, and the task does not fail.
   - Shows the result of the last M(kvmfleet.migration.fleet_check) on this control node.
   - What needs a person are silent hosts, domains that several hosts report as active without a move of them, records whose result is not proved or that nobody
-    follows any more, moves without limits, hosts that were evacuated and must be recovered, damaged documents, and hosts whose protection is old.
+    follows any more, moves without limits, hosts that were evacuated and must be recovered, domains that were not started elsewhere then, damaged documents,
+    and hosts whose protection is old.
   - Of a host that was not asked, the ledger's moves are shown, and that their present state is not known.
 options:
   fleet:

@@ -146,6 +146,18 @@ counts:
     uncertain: 0
     forced: 1
     bytes: 151238656000
+attention:
+  description:
+    - What needs a person now according to the ledger, each with what to do. Moves and evacuations whose result is not proved or that failed are in RV(counts)
+      and in the report.
+    - These are the domains that run on no host, because their host was evacuated and they were not started elsewhere.
+  returned: success
+  type: list
+  elements: str
+  sample:
+    - >-
+      kvm1 is fenced, and web1 runs on no host according to the ledger. web1 was not started elsewhere: kvm2: It is 512 MiB of memory short. To start what can
+      run elsewhere: kvmfleet.migration.evacuate -e source=kvm1. The rest waits for the return of the host: kvmfleet.migration.recover -e target=kvm1
 downtimes:
   description: Downtimes of the completed live migrations, in milliseconds; null if there were none.
   returned: success

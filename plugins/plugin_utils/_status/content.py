@@ -29,6 +29,7 @@ from .._ledger.sights import with_protect_times
 from .._maintenance.drills import last_verdict
 from .._observe.checked_fleet import CheckedFleet, read_check
 from .._observe.fleet_scan import HostLook
+from .._observe.unstarted import UnstartedDomain, list_unstarted
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,7 @@ class LedgerContent:
     :arg check: the last fleet check on this control node.
     :arg drill: the last drill with a verdict.
     :arg waiting: the last records of domains that wait for a person, because they were on too many hosts when these died.
+    :arg unstarted: the other domains that run on no host since the evacuation of theirs.
     """
 
     error: t.Optional[str] = None
@@ -90,6 +92,7 @@ class LedgerContent:
     runs: tuple[MaintenanceRun, ...] = ()
     check: t.Optional[CheckedFleet] = None
     waiting: tuple[MoveRecord, ...] = ()
+    unstarted: tuple[UnstartedDomain, ...] = ()
     drill: t.Optional[MaintenanceRun] = None
 
     @property
@@ -134,9 +137,11 @@ def read_content(open_it: t.Callable[[], Ledger]) -> LedgerContent:
         hosts = tuple(with_protect_times(ledger, list_entries(ledger)))
         damaged = [f"The document of domain {uuid} is damaged. Run kvmfleet.migration.protect on its host." for uuid in ledger.damaged_domains()]
         waiting = tuple(_list_waiting(ledger, documents.values(), records))
+        named = {record.domain.uuid for record in (*records, *waiting) if record.status not in s.TOMBSTONE}
+        unstarted = tuple(list_unstarted(ledger, hosts, (document.domain for document in documents.values()), named))
         all_runs, check = [document.maintenance_run for document in ledger.list_maintenance_runs()], read_check(ledger.ledger_id)
         runs, problems = tuple(run for run in all_runs if run.is_open), (*ledger.problems, *damaged)
-        return LedgerContent(None, ledger, records, hosts, documents, problems, runs, check, waiting, last_verdict(all_runs))
+        return LedgerContent(None, ledger, records, hosts, documents, problems, runs, check, waiting, unstarted, last_verdict(all_runs))
     except InvalidArgument:
         raise
     except KvmfleetError as error:

@@ -23,6 +23,7 @@ from .._maintenance.texts import attention_text, run_line
 from .._observe.checked_fleet import attention_line, check_line
 from .._observe.fleet_scan import FoundAct, find_seen_twice
 from .._observe.timeline import read_timeline
+from .._observe.unstarted import unstarted_lines
 from .content import HostAnswer, LedgerContent, MoveInFlight, StatusWork, read_move
 
 # A record that its host does not list may just have ended, or not have begun, for so long.
@@ -124,6 +125,7 @@ class StatusReport:
             yield from self._move_texts(move)
         yield from self._impossible_texts()
         yield from self._waiting_texts()
+        yield from self._unstarted_texts()
         yield from self._evacuated_texts()
         yield from filter(None, map(attention_text, self._content.runs))
         if self._content.drill and self._content.drill.drill and not self._content.drill.drill.passed:
@@ -185,6 +187,11 @@ class StatusReport:
             entry = next((entry for entry in self._content.hosts if entry.host_ref.is_same(record.source)), None)
             if entry is None or entry.state != s.ENABLED or entry.name in self.silent:
                 yield f"{record.last_detail} {describe_way_out(record.domain.name, record.source.host)}"
+
+    def _unstarted_texts(self) -> Iterator[str]:
+        """Yield the domains that run nowhere since the evacuation of their host, and that no host reports as active now."""
+        active = {seen.uuid for look in self._looks.values() for seen in look.domains if seen.active}
+        yield from unstarted_lines([one for one in self._content.unstarted if one.domain.uuid not in active])
 
     def _evacuated_texts(self) -> Iterator[str]:
         left: dict[str, int] = {}

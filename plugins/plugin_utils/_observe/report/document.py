@@ -18,7 +18,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.balance_
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import format_time, parse_timestamp
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, Json, JsonObject, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import STOPPED
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, printable_line
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.evidence import FENCING_IMPOSSIBLE
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import MaintenanceRun
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
@@ -29,6 +29,7 @@ from ..._ledger.host_entries import list_entries
 from ..._ledger.ledger import Ledger
 from ..._ledger.query import Conditions, check_conditions, matches_host, read_records
 from ..checked_fleet import CheckedFleet, read_check
+from ..unstarted import UnstartedDomain, list_unstarted, unstarted_lines, was_off
 from .balances import ReportedBalance, describe_balance, select_balances
 from .moves import (
     COMPLETED,
@@ -77,11 +78,13 @@ class ReportData:
     """The data from the ledger: records in the order in which they were opened; hosts and domains without definitions.
 
     :arg arrivals: the last move of each domain that was moved or evacuated since the plan of the first drain, whatever the report is about.
+    :arg unstarted: the domains of the report that run on no host since the evacuation of theirs.
     """
 
     records: Sequence[MoveRecord] = ()
     unsettled: Sequence[MoveRecord] = ()
     arrivals: Sequence[MoveRecord] = ()
+    unstarted: Sequence[UnstartedDomain] = ()
     hosts: Sequence[HostEntry] = ()
     domains: Sequence[DomainEntry] = ()
     drains: Mapping[str, JsonObject] = field(default_factory=dict)
@@ -101,17 +104,21 @@ def gather_records(ledger: t.Optional[Ledger], scope: Scope, drains: t.Optional[
     records = (
         [ledger.read_record(record_id).record for record_id in dict.fromkeys(scope.ids)] if scope.ids is not None else _select_records(ledger, scope.wanted)
     )
+    unsettled, domains = list(ledger.list_records(unsettled_only=True)), [document.domain for document in ledger.list_domains()]
+    is_whole, reported = scope.domain is None and scope.ids is None, {record.domain.uuid for record in records}
+    wanted = [domain for domain in domains if is_whole or scope.domain in (domain.uuid, domain.name) or domain.uuid in reported]
     return ReportData(
         records=sorted(records, key=lambda record: (record.created_at, record.record_id)),
-        unsettled=list(ledger.list_records(unsettled_only=True)),
+        unsettled=unsettled,
         arrivals=_read_arrivals(ledger, drain_results),
+        unstarted=list_unstarted(ledger, hosts, wanted, {record.domain.uuid for record in unsettled}),
         hosts=hosts,
-        domains=[document.domain for document in ledger.list_domains()],
+        domains=domains,
         drains=drain_results,
         # It is about the whole fleet.
-        check=read_check(ledger.ledger_id) if scope.host is None and scope.domain is None and scope.ids is None else None,
-        runs=select_runs(ledger, scope.since, scope.until, scope.host) if scope.domain is None and scope.ids is None else (),
-        balances=select_balances(ledger, scope.since, scope.until, scope.host) if scope.domain is None and scope.ids is None else (),
+        check=read_check(ledger.ledger_id) if scope.host is None and is_whole else None,
+        runs=select_runs(ledger, scope.since, scope.until, scope.host) if is_whole else (),
+        balances=select_balances(ledger, scope.since, scope.until, scope.host) if is_whole else (),
     )
 
 
@@ -144,7 +151,6 @@ def _select_records(ledger: Ledger, wanted: Conditions) -> list[MoveRecord]:
 
 
 ARRIVED_OUTCOMES = (COMPLETED, EVACUATED)
-_OFF_STATES = ("shut off", "off")
 # The number of domains that are named before the rest is counted.
 _MOST_NAMES = 6
 
@@ -267,7 +273,7 @@ def _staying_text(names: Sequence[str]) -> str:
 
 
 def _may_run(domain: DomainEntry, host: HostRef) -> bool:
-    return domain.includes_host(host) and not (domain.saved and domain.saved.state in _OFF_STATES)
+    return domain.includes_host(host) and not was_off(domain)
 
 
 SCHEMA = 1
@@ -280,6 +286,7 @@ class Report:
 
     :arg scope: the conditions for its records; null for those that were not set.
     :arg counts: see L(count_outcomes).
+    :arg attention: what needs a person now, each with what to do; absent if there is nothing.
     :arg fleet_check: the last fleet check on this control node; absent in a report about a part of the fleet.
     :arg maintenance_runs: absent if there are none; so are C(balance_runs).
     """
@@ -294,13 +301,14 @@ class Report:
     downtimes: Downtimes
     hosts: tuple[ReportedHost, ...]
     moves: tuple[ReportedMove, ...]
+    attention: t.Union[tuple[str, ...], Absent] = ABSENT
     fleet_check: t.Union[CheckedFleet, Absent] = ABSENT
     maintenance_runs: t.Union[tuple[ReportedRun, ...], Absent] = ABSENT
     balance_runs: t.Union[tuple[ReportedBalance, ...], Absent] = ABSENT
 
     def as_json(self) -> dict[str, Json]:
         """Return it as JSON."""
-        optional = ("fleet_check", "maintenance_runs", "balance_runs")
+        optional = ("attention", "fleet_check", "maintenance_runs", "balance_runs")
         plain = {key: value for key, value in vars(self).items() if key not in optional}
         more = {key: encode(value) for key in optional if (value := getattr(self, key))}
         return {**plain, "downtimes": encode(self.downtimes), "hosts": encode(self.hosts), "moves": [move.as_json() for move in self.moves], **more}
@@ -323,6 +331,7 @@ def build_document(found: ReportData, scope: Scope, made_at: str, title: t.Optio
         downtimes=summarize_downtimes(moves),
         hosts=describe_hosts(moves, found),
         moves=moves,
+        attention=tuple(map(printable_line, unstarted_lines(found.unstarted))) or ABSENT,
         fleet_check=found.check or ABSENT,
         maintenance_runs=tuple(map(describe_run, found.runs)) or ABSENT,
         balance_runs=tuple(map(describe_balance, found.balances)) or ABSENT,

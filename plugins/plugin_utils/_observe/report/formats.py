@@ -102,6 +102,7 @@ def as_markdown(report: Report, most_moves: t.Optional[int] = None) -> str:
             f"# {_escape_markup(report.title)}\n\n{_escape_markup(summary_text(report))} About {_escape_markup(scope_text(report))}. "
             f"Made at {format_time(report.made_at)}. All times are UTC."
         ),
+        _format_list("Needs a person", report.attention or ()),
         _format_section("Hosts", ("Host", "Left", "Arrived", "Not moved", "Under way", "State", "Safe to reboot", "Why"), map(_host_row, report.hosts)),
         _format_check(report),
         _format_section(
@@ -135,6 +136,10 @@ def _format_check(report: Report) -> str:
         return ""
     findings = "".join(f"\n- {_escape_markup(finding)}" for finding in check.attention)
     return f"## Fleet check\n\n{_escape_markup(check_line(check))}\n{findings}".rstrip()
+
+
+def _format_list(heading: str, lines: Sequence[str]) -> str:
+    return "\n".join([f"## {heading}\n", *(f"- {_escape_markup(line)}" for line in lines)]) if lines else ""
 
 
 def _with_outcome(moves: Sequence[ReportedMove], outcomes: Sequence[str]) -> list[ReportedMove]:

@@ -376,6 +376,36 @@ def test_a_domain_whose_evacuation_was_refused_for_another_reason_does_not_wait_
     assert finding not in desk.show()["attention"]
 
 
+def test_domains_that_were_not_started_elsewhere_are_a_finding(tmp_path: pathlib.Path) -> None:
+    desk = Desk(tmp_path)
+    desk.host("kvm1", "fenced")
+    desk.host("kvm2")
+    desk.domain("web1", "kvm1")
+    desk.domain("app1", "kvm1")
+    desk.domain("db1", "kvm2")
+    record = desk.record(s.CONFLICT, kind=s.EVACUATION, name="web1", uuid_text=desk.ledger.find_domains("web1")[0].domain.uuid)
+    done = "To start what can run elsewhere: kvmfleet.migration.evacuate -e source=kvm1. The rest waits for the return of the host:"
+    back = "kvmfleet.migration.recover -e target=kvm1"
+    why = f"web1 was not started elsewhere: {record.last_detail.rstrip('.')}."
+    assert f"kvm1 is fenced, and app1, web1 run on no host according to the ledger. {why} {done} {back}" in desk.show()["attention"]
+    # Somebody has started it by hand.
+    web1 = {"uuid": record.domain.uuid, "name": "web1", "active": True, "state": "running", "reason": "booted", "boot_id": None, "autostart": False}
+    desk.look("kvm2", {**web1, "own_act": None})
+    assert f"kvm1 is fenced, and app1 runs on no host according to the ledger. {done} {back}" in desk.show_all()["attention"]
+
+
+def test_a_domain_that_does_not_have_to_run_or_is_being_started_is_not_called_unstarted(tmp_path: pathlib.Path) -> None:
+    desk = Desk(tmp_path)
+    desk.host("kvm1", "fenced")
+    desk.domain("off1", "kvm1")
+    document = desk.ledger.find_domains("off1")[0]
+    desk.ledger.put_domain(domain_entry({**document.body, "protected": {**document.body["protected"], "state": "shut off"}}), document.version)
+    desk.domain("busy1", "kvm1")
+    desk.record(s.PRE_MIGRATING, kind=s.EVACUATION, name="busy1", uuid_text=desk.ledger.find_domains("busy1")[0].domain.uuid)
+    wait_for_person(desk)
+    assert "on no host" not in " ".join(desk.show()["attention"])
+
+
 def test_an_unfinished_evacuation_is_a_finding(desk: Desk) -> None:
     desk.record(s.PRE_MIGRATING, kind=s.EVACUATION, minutes_ago=5)
     (finding,) = desk.show()["attention"]

@@ -34,12 +34,18 @@ function scopeWords() {
 function showAttention() {
   const { counts } = report;
   const items = [];
+  (report.attention || []).forEach((words) => items.push(make('li', { class: 'is-failed' }, icon('failed'), foreign(words))));
   const add = (kind, words, section) => items.push(make('li', { class: `is-${kind}` }, icon(kind), make('a', { href: `#${section}` }, words)));
   if (counts.uncertain) {
     add('uncertain', `${plural(counts.uncertain, 'move has', 'moves have')} an end that nobody could prove. Look at both hosts, then run the task again.`, 'refused');
   }
-  if (counts.failed) {
-    add('failed', `${plural(counts.failed, 'move', 'moves')} failed. The guests are where they were.`, 'refused');
+  const unstarted = moves.filter((move) => move.type === 'evacuation' && ['refused', 'failed'].includes(move.outcome));
+  if (unstarted.length) {
+    add('failed', `${plural(unstarted.length, 'evacuation was', 'evacuations were')} refused or failed. See whether the guests run.`, 'refused');
+  }
+  const failed = counts.failed - unstarted.filter((move) => move.outcome === 'failed').length;
+  if (failed) {
+    add('failed', `${plural(failed, 'move', 'moves')} failed. The guests are where they were.`, 'refused');
   }
   if (counts.evacuated) {
     add('evacuated', `${plural(counts.evacuated, 'evacuation waits', 'evacuations wait')} for the old host to return and to be cleaned.`, 'evacuations');

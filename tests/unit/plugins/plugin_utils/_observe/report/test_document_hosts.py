@@ -11,8 +11,10 @@ import dataclasses
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode, encode
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.report.document import Scope
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.report import formats
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.report.document import Report, Scope
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import domain_entry, host_entry
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._observe.report import nights
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._observe.report.conftest import report_of
@@ -149,3 +151,45 @@ def test_a_host_that_could_not_be_fenced_is_named_as_such(empty: Ledger) -> None
     assert host_in(report_of(empty), "kvm1")["reason"] == f"fencing_impossible, since {at}"
     empty.put_host(dataclasses.replace(stored.host, reason="New disks"), stored.version)
     assert host_in(report_of(empty), "kvm1")["reason"] == f"New disks; fencing_impossible, since {at}"
+
+
+def unstarted(ledger: Ledger) -> str:
+    """Let the evacuation of kvm6 leave two guests behind, and return the finding."""
+    nights.enter(ledger, "kvm6", "fenced")
+    nights.evacuated(ledger, "web1", "kvm6", "kvm1", 0)
+    record = nights.begun("db1", "kvm6", "kvm1", 0, kind=s.EVACUATION)
+    nights.keep(ledger, record, nights.then(record, s.CONFLICT, 1, f"kvm1: It is short of memory. {nights.MARKUP}"))
+    # It was protected, and its evacuation has no record.
+    body = {"uuid": nights.uuid_of("app1"), "name": "app1", "possible_hosts": [encode(nights.place("kvm6"))], "protected": {"state": "running"}}
+    ledger.put_domain(domain_entry(body), None)
+    return (
+        f"kvm6 is fenced, and app1, db1 run on no host according to the ledger. db1 was not started elsewhere: kvm1: It is short of memory. {nights.MARKUP}."
+        " To start what can run elsewhere: kvmfleet.migration.evacuate -e source=kvm6."
+        " The rest waits for the return of the host: kvmfleet.migration.recover -e target=kvm6"
+    )
+
+
+def test_guests_that_were_not_started_elsewhere_are_for_a_person(empty: Ledger) -> None:
+    assert "attention" not in report_of(empty)
+    finding = unstarted(empty)
+    document = report_of(empty)
+    assert document["attention"] == [finding]
+    text = formats.as_markdown(decode(Report, document))
+    assert "## Needs a person\n\n- kvm6 is fenced, and app1, db1 run on no host" in text
+    assert nights.MARKUP not in text
+
+
+@pytest.mark.parametrize(
+    ("scope", "names"),
+    [
+        (Scope(host="kvm6"), "app1, db1 run"),
+        (Scope(host="kvm1"), None),
+        (Scope(domain="app1"), "app1 runs"),
+        (Scope(domain="web1"), None),
+        (Scope(ids=[nights.uuid_of("db1 kvm6 kvm1 0")]), "db1 runs"),
+    ],
+)
+def test_unstarted_guests_are_those_of_the_scope(empty: Ledger, scope: Scope, names: str | None) -> None:
+    unstarted(empty)
+    found = report_of(empty, scope).get("attention", [])
+    assert [line.partition(" on no host")[0] for line in found] == ([f"kvm6 is fenced, and {names}"] if names else [])
