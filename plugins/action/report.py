@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import typing as t
 
@@ -16,8 +17,11 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject, decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import NotFound
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import list_entries
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.query import to_plain
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.findings import list_findings
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.report.document import (
     Report,
     ReportData,
@@ -79,7 +83,15 @@ def _read_ledger(location: LedgerLocation, scope: Scope, drains: JsonObject | No
         ledger = open_ledger(*location, create=False)
     except NotFound as error:
         return gather_records(None, scope, drains), [f"{error.message} It is read as an empty one."]
-    return gather_records(ledger, scope, drains), ledger.problems
+    found = gather_records(ledger, scope, drains)
+    return dataclasses.replace(found, run_findings=_list_run_findings(ledger, found)), ledger.problems
+
+
+def _list_run_findings(ledger: Ledger, found: ReportData) -> list[str]:
+    """Return a line on each maintenance run of the report that needs a person; whether it does may depend on runs that are not in the report."""
+    reported = {run.id for run in found.runs}
+    runs = [document.maintenance_run for document in ledger.list_maintenance_runs()] if reported else []
+    return [text for run, text in list_findings(runs, list_entries(ledger)) if run.id in reported]
 
 
 def _describe_report(report: Report) -> JsonObject:

@@ -74,13 +74,18 @@ def attention_text(run: MaintenanceRun) -> t.Optional[str]:
     return None
 
 
+def describe_failures(failed: Sequence[HostProgress]) -> str:
+    """Return the hosts that failed, each with the step and the error."""
+    return "; ".join(f"{one.host} ({one.last_step.step if one.last_step else m.CHECK}: {(one.error or '').rstrip('.')})" for one in failed)
+
+
 def end_text(run: MaintenanceRun) -> str:
     """Return how a run ended, as sentences for a person."""
-    failed = [f"{one.host} ({one.last_step.step if one.last_step else m.CHECK}: {one.error})" for one in run.hosts_with(m.FAILED)]
+    failed = run.hosts_with(m.FAILED)
     waiting = [f"{one.host} ({one.error or NOT_BEGUN})" for one in run.hosts_with(m.WAITING)]
     parts = [f"The {run.noun} {run.id} is {run.state}{f': {run.reason}' if run.reason else ''}."]
     if failed:
-        parts.append(f"Failed: {'; '.join(failed)}.")
+        parts.append(f"Failed: {describe_failures(failed)}.")
     if waiting:
         parts.append(f"Not begun: {'; '.join(waiting)}.")
     down = [one.host for one in run.hosts if one.is_down]

@@ -27,6 +27,7 @@ from .._ledger.host_entries import list_entries
 from .._ledger.ledger import Ledger
 from .._ledger.sights import with_protect_times
 from .._maintenance.drills import last_verdict
+from .._maintenance.findings import list_findings
 from .._observe.checked_fleet import CheckedFleet, read_check
 from .._observe.fleet_scan import HostLook
 from .._observe.unstarted import UnstartedDomain, list_unstarted
@@ -79,6 +80,7 @@ class LedgerContent:
     :arg records: that are open, of moves and of evacuations; C(runs) are the open maintenance runs.
     :arg check: the last fleet check on this control node.
     :arg drill: the last drill with a verdict.
+    :arg run_findings: the runs that need a person, a line on each.
     :arg waiting: the last records of domains that wait for a person, because they were on too many hosts when these died.
     :arg unstarted: the other domains that run on no host since the evacuation of theirs.
     """
@@ -94,6 +96,7 @@ class LedgerContent:
     waiting: tuple[MoveRecord, ...] = ()
     unstarted: tuple[UnstartedDomain, ...] = ()
     drill: t.Optional[MaintenanceRun] = None
+    run_findings: tuple[str, ...] = ()
 
     @property
     def name(self) -> str | None:
@@ -141,7 +144,8 @@ def read_content(open_it: t.Callable[[], Ledger]) -> LedgerContent:
         unstarted = tuple(list_unstarted(ledger, hosts, (document.domain for document in documents.values()), named))
         all_runs, check = [document.maintenance_run for document in ledger.list_maintenance_runs()], read_check(ledger.ledger_id)
         runs, problems = tuple(run for run in all_runs if run.is_open), (*ledger.problems, *damaged)
-        return LedgerContent(None, ledger, records, hosts, documents, problems, runs, check, waiting, unstarted, last_verdict(all_runs))
+        drill, findings = last_verdict(all_runs), tuple(text for _run, text in list_findings(all_runs, hosts))
+        return LedgerContent(None, ledger, records, hosts, documents, problems, runs, check, waiting, unstarted, drill, findings)
     except InvalidArgument:
         raise
     except KvmfleetError as error:

@@ -19,7 +19,7 @@ from .._evacuate.restart_limit import describe_way_out
 from .._evacuate.source import age_seconds
 from .._ledger.documents import HostEntry
 from .._maintenance.drills import drill_line
-from .._maintenance.texts import attention_text, run_line
+from .._maintenance.texts import run_line
 from .._observe.checked_fleet import attention_line, check_line
 from .._observe.fleet_scan import FoundAct, find_seen_twice
 from .._observe.timeline import read_timeline
@@ -127,9 +127,7 @@ class StatusReport:
         yield from self._waiting_texts()
         yield from self._unstarted_texts()
         yield from self._evacuated_texts()
-        yield from filter(None, map(attention_text, self._content.runs))
-        if self._content.drill and self._content.drill.drill and not self._content.drill.drill.passed:
-            yield f"The last drill was not passed: {drill_line(self._content.drill)} Repair what it names, and repeat it: kvmfleet.migration.drill"
+        yield from self._content.run_findings
         if self._content.check and (line := attention_line(self._content.check)):
             yield line
         yield from self._protection_texts()

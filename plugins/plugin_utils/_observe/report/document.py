@@ -28,7 +28,7 @@ from ..._ledger.documents import DomainEntry, HostEntry
 from ..._ledger.host_entries import list_entries
 from ..._ledger.ledger import Ledger
 from ..._ledger.query import Conditions, check_conditions, matches_host, read_records
-from ..checked_fleet import CheckedFleet, read_check
+from ..checked_fleet import CheckedFleet, attention_line, read_check
 from ..unstarted import UnstartedDomain, list_unstarted, unstarted_lines, was_off
 from .balances import ReportedBalance, describe_balance, select_balances
 from .moves import (
@@ -79,6 +79,7 @@ class ReportData:
 
     :arg arrivals: the last move of each domain that was moved or evacuated since the plan of the first drain, whatever the report is about.
     :arg unstarted: the domains of the report that run on no host since the evacuation of theirs.
+    :arg run_findings: a line on each of its maintenance runs that need a person.
     """
 
     records: Sequence[MoveRecord] = ()
@@ -90,6 +91,7 @@ class ReportData:
     drains: Mapping[str, JsonObject] = field(default_factory=dict)
     check: t.Optional[CheckedFleet] = None
     runs: Sequence[MaintenanceRun] = ()
+    run_findings: Sequence[str] = ()
     balances: Sequence[BalanceRun] = ()
 
 
@@ -331,11 +333,18 @@ def build_document(found: ReportData, scope: Scope, made_at: str, title: t.Optio
         downtimes=summarize_downtimes(moves),
         hosts=describe_hosts(moves, found),
         moves=moves,
-        attention=tuple(map(printable_line, unstarted_lines(found.unstarted))) or ABSENT,
+        attention=tuple(map(printable_line, _find_attention(found))) or ABSENT,
         fleet_check=found.check or ABSENT,
         maintenance_runs=tuple(map(describe_run, found.runs)) or ABSENT,
         balance_runs=tuple(map(describe_balance, found.balances)) or ABSENT,
     )
+
+
+def _find_attention(found: ReportData) -> Iterator[str]:
+    yield from unstarted_lines(found.unstarted)
+    yield from found.run_findings
+    if found.check and (line := attention_line(found.check)):
+        yield line
 
 
 def summary_text(report: Report) -> str:

@@ -27,11 +27,12 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_parts import ProtectTime
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.transitions import close_run, fail_host
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.checked_fleet import CheckedFleet, keep_check
 from ansible_collections.kvmfleet.migration.tests.schemas.check import check_document, read_schema
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.task import task_vars
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import domain_entry, host_entry
-from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._maintenance.nights import night
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._maintenance.nights import at, night, passed
 
 Result = dict[str, t.Any]
 FLEET = ["kvm1", "kvm2", "kvm3"]
@@ -486,13 +487,24 @@ def test_a_guest_that_was_started_elsewhere_has_its_timeline(desk: Desk) -> None
     assert "  and 9 more" in seen["lines"]
 
 
-@pytest.mark.parametrize("passed", [True, False])
-def test_the_last_drill_is_shown_and_is_a_finding_unless_it_was_passed(desk: Desk, passed: bool) -> None:
-    reasons = () if passed else ("web: it was not started elsewhere",)
-    drill = Drill(90, 300, "run", (), (), "2026-11-21T03:00:00.000Z", (), passed, None, None, reasons)
+def test_a_run_that_stopped_on_a_failed_host_is_a_finding(desk: Desk) -> None:
+    run = close_run(fail_host(passed(night("kvm1", "kvm2"), "kvm1", "drain"), "kvm1", "web1 was not moved.", at(60)), {}, at(60))
+    desk.ledger.put_maintenance_run(run, None)
+    (finding,) = desk.show()["attention"]
+    assert finding == (
+        f"The maintenance run {run.id} is stopped: kvm1 failed, and max_failures is 0. Failed: kvm1 (drain: web1 was not moved)."
+        f" To continue where it stopped, run the same command with -e rolling_maintenance_run={run.id}."
+        " To bring back kvm1 without it: kvmfleet.migration.recover -e target=kvm1"
+    )
+
+
+@pytest.mark.parametrize("is_passed", [True, False])
+def test_the_last_drill_is_shown_and_is_a_finding_unless_it_was_passed(desk: Desk, is_passed: bool) -> None:
+    reasons = () if is_passed else ("web: it was not started elsewhere",)
+    drill = Drill(90, 300, "run", (), (), "2026-11-21T03:00:00.000Z", (), is_passed, None, None, reasons)
     run = night("kvm3")
     desk.ledger.put_maintenance_run(dataclasses.replace(run, state="finished", holder=None, drill=drill), None)
     seen = desk.show()
     line = seen["lines"][seen["lines"].index("DRILL") + 1]
-    assert line.startswith(f"  kvm3 at 2026-11-21 03:00 UTC: {'passed' if passed else 'failed'}: 0 of 0 guests ran elsewhere")
-    assert [finding.startswith("The last drill was not passed: kvm3 at ") for finding in seen["attention"]] == ([] if passed else [True])
+    assert line.startswith(f"  kvm3 at 2026-11-21 03:00 UTC: {'passed' if is_passed else 'failed'}: 0 of 0 guests ran elsewhere")
+    assert [finding.startswith("The last drill was not passed: kvm3 at ") for finding in seen["attention"]] == ([] if is_passed else [True])

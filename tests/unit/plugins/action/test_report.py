@@ -32,7 +32,7 @@ def told_in(tmp_path: Path, expression: str) -> dict[str, t.Any]:
     return {"ansible.builtin.copy": {"content": "{{ " + expression + " | to_json }}", "dest": str(tmp_path / "told.json"), "mode": "0600"}}
 
 
-def run(tmp_path: Path, **options: t.Any) -> tuple[dict[str, t.Any], str]:
+def run_report(tmp_path: Path, **options: t.Any) -> tuple[dict[str, t.Any], str]:
     """Run the module as one task, and return what it returned and what the play has printed."""
     done = play(tmp_path, [{OURS: options, "register": "told"}, told_in(tmp_path, "told")], {})
     assert done.returncode == 0, done.stdout + done.stderr
@@ -41,7 +41,7 @@ def run(tmp_path: Path, **options: t.Any) -> tuple[dict[str, t.Any], str]:
 
 def test_report_writes_every_format(tmp_path: Path, night: str) -> None:
     formats = ["html", "json", "csv", "markdown", "junit"]
-    told, output = run(tmp_path, ledger=night, dest="reports", name="night", formats=formats, drain_host_result=nights.DRAINS)
+    told, output = run_report(tmp_path, ledger=night, dest="reports", name="night", formats=formats, drain_host_result=nights.DRAINS)
     assert told["changed"]
     assert set(told["files"]) == {"html", "json", "csv", "hosts_csv", "markdown", "junit"}
     assert told["files"]["html"] == str(tmp_path / "reports" / "night.html")
@@ -87,10 +87,22 @@ def test_errors_of_the_report_are_clear_messages(tmp_path: Path, night: str) -> 
 
 
 def test_a_missing_ledger_gives_an_empty_report(tmp_path: Path) -> None:
-    told, output = run(tmp_path, dest=str(tmp_path / "reports"))
+    told, output = run_report(tmp_path, dest=str(tmp_path / "reports"))
     assert told["summary"] == "No move is recorded here."
     assert "It is read as an empty one." in " ".join(output.split())
     assert "No move is recorded here." in (tmp_path / "reports/report.html").read_text()
+
+
+def test_a_run_that_stopped_on_a_failed_host_is_returned_for_a_person(tmp_path: Path, night: str) -> None:
+    ledger = open_ledger(night)
+    run = nights.maintenance_run()
+    ledger.put_maintenance_run(run, None)
+    told, _output = run_report(tmp_path, ledger=night, dest="reports", formats=["json"])
+    (finding,) = told["attention"]
+    assert finding.startswith(f"The maintenance run {run.id} is stopped: ")
+    assert json.loads(Path(told["files"]["json"]).read_text())["attention"] == [finding]
+    told, _output = run_report(tmp_path, ledger=night, dest="reports", host="kvm6")
+    assert told["attention"] == []
 
 
 def test_the_playbook_writes_the_report_and_publishes_the_counts(tmp_path: Path, night: str) -> None:

@@ -41,6 +41,7 @@ def test_the_last_check_is_in_every_format_that_shows_hosts(checked: Ledger) -> 
     report = document_of(checked)
     told = json.loads(json.dumps(report.as_json()))
     assert told["fleet_check"]["attention"] == [FINDING]
+    assert told["attention"] == [f"Fleet check of 2026-11-21 00:59 UTC: {FINDING.rstrip('.')}. To check again: kvmfleet.migration.fleet_check"]
     assert decode(Report, told) == report
     assert "## Fleet check\n\n2026-11-21 00:59 UTC: 1 can, 1 cannot \\(1 capacity\\)\n\n- The fleet cannot lose 1 of 2 hosts." in as_markdown(report)
     page = as_html(report)
