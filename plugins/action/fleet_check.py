@@ -30,11 +30,12 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._fleet_check.di
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._fleet_check.texts import list_lines
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._fleet_check.verdict import FleetVerdict, LossQuestion, judge_fleet
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import DomainEntry, HostEntry
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import list_entries
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import read_hosts
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_if_any
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.query import to_plain
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.sights import with_protect_times
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.unreadable_hosts import UnreadableHost
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.checked_fleet import SCHEMA, CheckedFleet, keep_check
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.fleet_guests import FleetGuests
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.options import readable_results
@@ -95,6 +96,7 @@ class _Ledger:
 
     ledger: Ledger | None = None
     entries: Sequence[HostEntry] = ()
+    unreadable: Sequence[UnreadableHost] = ()
     domains: Sequence[DomainEntry] = field(default_factory=tuple)
 
 
@@ -182,7 +184,8 @@ def _check_options(task: _CheckTask, hosts_lost: int, fleet: Sequence[str]) -> N
 def _read_ledger(ledger: Ledger | None) -> _Ledger:
     if ledger is None:
         return _Ledger()
-    return _Ledger(ledger, with_protect_times(ledger, list_entries(ledger)), [document.domain for document in ledger.list_domains()])
+    hosts = read_hosts(ledger)
+    return _Ledger(ledger, with_protect_times(ledger, hosts.entries), hosts.unreadable, [document.domain for document in ledger.list_domains()])
 
 
 def _read_inputs(fleet: Sequence[str], settings: Settings, known: _Ledger, work: _Work, max_age_seconds: int) -> DrainInputs:
@@ -211,6 +214,7 @@ def _read_inputs(fleet: Sequence[str], settings: Settings, known: _Ledger, work:
         profiles=profiles,
         resource_maps=maps,
         documents=known.domains,
+        unreadable=known.unreadable,
     )
 
 

@@ -128,7 +128,9 @@ class ActionModule(FleetAction):
         if wanted is None:
             after, result = None, self._read_entry(found)
         else:
-            after, result = self._write_entry(ledger, found, identity, wanted, describe_actor(task_vars), is_drained=drain is not None)
+            _check_new_host(ledger, found, identity, options)
+            is_stated = _is_stated(options)
+            after, result = self._write_entry(ledger, found, identity, wanted, describe_actor(task_vars), is_drained=drain is not None, is_stated=is_stated)
         if drain:
             cordon = Cordon.from_entries(before, after) if after else None
             result["_drain"] = {**_prepare_drain(drain, options, cordon, settings, ledger), "settings": encode(variables)}
@@ -188,6 +190,7 @@ class ActionModule(FleetAction):
         found = find_host_entry(ledger, identity) if ledger else None
         if identity.host_id or options["state"] is None or self._task.check_mode:
             return identity, found
+        _check_new_host(ledger, found, identity, options)
         made = self.run_phase("create", {}, options["uri"], task_vars)
         return HostIdentity(name, str(made["host_id"]), identity.host_uuid, identity.machine_id), found
 
@@ -195,7 +198,7 @@ class ActionModule(FleetAction):
         return {"changed": False, "host": found.body if found else None}
 
     def _write_entry(
-        self, ledger: Ledger | None, found: Document | None, identity: HostIdentity, wanted: HostStatus, by: str, is_drained: bool
+        self, ledger: Ledger | None, found: Document | None, identity: HostIdentity, wanted: HostStatus, by: str, is_drained: bool, is_stated: bool
     ) -> tuple[HostEntry, Result]:
         before = found.host if found else None
         if before and wanted.state == ENABLED:
@@ -205,7 +208,7 @@ class ActionModule(FleetAction):
         after = dataclasses.replace(after, drained_by=by) if is_drained else after
         if ledger and not self._task.check_mode:
             if changed:
-                after = ledger.put_host(after, found.version if found else None).host
+                after = ledger.put_host(after, found.version if found else None, is_stated).host
             elif is_drained:
                 after = update_entry(
                     ledger, lambda: find_host_entry(ledger, identity), lambda entry: dataclasses.replace(t.cast(HostEntry, entry), drained_by=by)
@@ -228,6 +231,17 @@ def _identify_by_facts(ledger: Ledger | None, name: str, facts: JsonObject | Non
         return None
     identity = HostIdentity(name, known.host_id, known.host_uuid or None, known.machine_id or None)
     return identity, find_host_entry(ledger, identity) if ledger else None
+
+
+def _is_stated(options: HostOptions) -> bool:
+    """Whether a person states the state of the host, with a reason. A drain only puts the host into maintenance for as long as it needs."""
+    return bool((options["reason"] or "").strip()) and not (options["_work"] or HostWork()).get("drain")
+
+
+def _check_new_host(ledger: Ledger | None, found: Document | None, identity: HostIdentity, options: HostOptions) -> None:
+    """Raise L(Conflict) or L(NotSupported) if a host without an entry may have a document that cannot be read, and no person states its state."""
+    if ledger and found is None and not _is_stated(options):
+        ledger.check_new_host(identity.host_ref)
 
 
 def _wanted_status(options: HostOptions, before: HostStatus, is_drained: bool) -> HostStatus | None:

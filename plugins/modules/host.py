@@ -22,6 +22,8 @@ options:
       - V(enabled) lets the host accept domains again.
       - V(maintenance) is the state of a host that is being drained or worked on.
       - V(fenced) is the state of a host that was cut off or switched off.
+      - If the entry of the host was damaged, the task fails with C(conflict) unless O(reason) is given too, and the task runs on the host itself; then it
+        writes a new entry, which counts as one of a host that may hold a clean-shutdown token.
     type: str
     choices: [enabled, maintenance, fenced]
   reason:

@@ -27,6 +27,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import AUTO_PARALLEL
 
 from .._ledger.documents import DomainEntry, HostEntry, pause_collector
+from .._ledger.unreadable_hosts import UnreadableHost
 from .._scheduler.fleet import HostState, find_entry
 from .._scheduler.fleet_guests import FleetGuests, collect_guests
 from .._settings.options import use_own_names
@@ -136,7 +137,7 @@ class DrainInputs:
     """What is known when a plan is made or applied.
 
     :arg facts: C(kvmfleet_host) by inventory name, of the sources and of the candidates that answered.
-    :arg entries: the ledger's hosts.
+    :arg entries: the ledger's hosts; C(unreadable) are those whose document cannot be read.
     :arg records: unsettled records of the whole fleet.
     :arg unreachable: why a candidate did not answer, by name.
     :arg scheduler: C(kvmfleet_scheduler) by name.
@@ -157,12 +158,13 @@ class DrainInputs:
     profiles: JsonObject = field(default_factory=dict)
     resource_maps: Mapping[str, ResourceMaps] = field(default_factory=dict)
     documents: Sequence[DomainEntry] = ()
+    unreadable: Sequence[UnreadableHost] = ()
 
     def host_state(self, host: str) -> HostState:
         """Return the host as the scheduler sees it."""
         ref = self.host_ref(host)
         entries = [entry for key in (host, ref.host_uuid, ref.host_id) for entry in self._entries_by_key.get(key, ())]
-        entry = find_entry(entries, host, ref.host_uuid, ref.host_id)
+        entry = find_entry(entries, host, ref.host_uuid, ref.host_id, self.unreadable)
         facts, settings = self._usable_facts(host), SchedulerSettings.from_variable(self.scheduler.get(host), host)
         return HostState.from_facts(host, facts, self.records, entry, settings, resource_maps=self.resource_maps.get(host, NO_MAPS))
 

@@ -19,7 +19,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Forbidden, InvalidArgument, NotFound
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource_maps import ResourceMaps
 
-from .._ledger.host_entries import list_entries
+from .._ledger.host_entries import read_hosts
 from .._ledger.ledger import Ledger
 from .._settings.scheduler import check_failover_hosts
 from .._settings.variables import Settings
@@ -215,9 +215,10 @@ def read_inputs(request: PlanRequest, settings: Settings, ledger: Ledger | None)
     """Return the input of the plan: the facts, the ledger, and the variables of the hosts."""
     names = [*request.sources, *request.candidates]
     variables = {name: _find_host_variables(name, request, settings) for name in names if name in request.variables or settings.is_known(name)}
+    hosts = read_hosts(ledger)
     inputs = DrainInputs(
         collect_facts(names, settings.facts, request.answers),
-        entries=list_entries(ledger),
+        entries=hosts.entries,
         records=read_unsettled(ledger),
         unreachable={name: why for name, why in request.silence.items() if name not in request.sources},
         scheduler={name: values.scheduler for name, values in variables.items()},
@@ -225,6 +226,7 @@ def read_inputs(request: PlanRequest, settings: Settings, ledger: Ledger | None)
         policies={name: values.policy for name, values in variables.items()},
         profiles={name: values.profiles for name, values in variables.items()},
         resource_maps={name: values.resource_maps for name, values in variables.items() if values.resource_maps},
+        unreadable=hosts.unreadable,
     )
     return _with_documents(inputs, settings, ledger) if inputs.failover_hosts else inputs
 

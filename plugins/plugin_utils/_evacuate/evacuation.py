@@ -28,7 +28,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_do
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import REASON_RESTART_LIMIT
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import Survey
 
-from .._ledger.host_entries import HostIdentity, find_host_entry, list_entries
+from .._ledger.host_entries import HostIdentity, find_host_entry, read_hosts
 from .._ledger.remembered import RememberedMove, check_known, find_missing_records, missing_text, remembered_by_fleet
 from .._migrate.fleet_view import FleetView, RecentMoves
 from .._settings.variables import read_facts
@@ -75,7 +75,8 @@ class Evacuation:
 
     def __post_init__(self) -> None:
         context = self.context
-        self.entries = list_entries(context.ledger)
+        hosts = read_hosts(context.ledger)
+        self.entries, self.unreadable_hosts = hosts.entries, hosts.unreadable
         self.source = resolve_source(self.entries, context.options.source)
         self.settings = CachedSettings(context.settings)
         self.proofs = PowerOffEvidence(self.settings, self.source, self.entries, context.by, context.ledger.open_leases, context.show)

@@ -212,7 +212,7 @@ def _judge_job(job: EvacuationJob, run: Evacuation, survivors: SurvivingHosts, a
 
 @pause_collector()
 def _read_survivors(run: Evacuation, names: Sequence[str], since: t.Optional[BootMoment]) -> SurvivingHosts:
-    settings, entries = run.context.settings, run.entries
+    settings, entries, unreadable = run.context.settings, run.entries, run.unreadable_hosts
     known_since = {name: settings.facts_since(name, since) if since else None for name in settings.fleet()}
     facts = {name: answer or settings.fresh_facts(name) for name, answer in known_since.items() if name != run.source.name}
     facts[run.context.target_host] = run.seen.facts
@@ -227,7 +227,7 @@ def _read_survivors(run: Evacuation, names: Sequence[str], since: t.Optional[Boo
             name,
             host,
             records,
-            find_entry(entries, name, host.host_uuid or None, host.host_id or None),
+            find_entry(entries, name, host.host_uuid or None, host.host_id or None, unreadable),
             settings.scheduler(name),
             resource_maps=settings.resource_maps(name) if name in names else NO_MAPS,
         )

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import abc
 import typing as t
+import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -28,7 +29,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.referenc
 
 from .audit import AuditEntry, audit_foreign_act, audit_transition
 from .brake_document import BrakeDocument
-from .documents import Document, DomainEntry, DomainRestart, HostEntry, LedgerSettings, Stored
+from .documents import Document, DomainEntry, DomainRestart, HostEntry, HostProtection, LedgerSettings, Stored
 from .host_parts import HostSights, ProtectTime
 from .rules import (
     BRAKE,
@@ -48,6 +49,7 @@ from .rules import (
     domain_held_error,
     overtaken_error,
 )
+from .unreadable_hosts import LedgerHosts, check_new_host
 
 
 class DocumentWrite(t.NamedTuple):
@@ -76,6 +78,10 @@ class Transaction(abc.ABC):
     @abc.abstractmethod
     def read_all(self, parts: Sequence[str]) -> Iterator[Document]:
         """Yield all documents of a folder that can be read."""
+
+    @abc.abstractmethod
+    def read_hosts(self) -> LedgerHosts:
+        """Return all hosts, including those whose document cannot be read."""
 
     @abc.abstractmethod
     def find_holder(self, domain_uuid: str) -> t.Optional[Stored]:
@@ -271,7 +277,7 @@ def find_only_host(documents: list[Document], name: t.Optional[str], host_uuid: 
     return found[0] if found else None
 
 
-def write_host(transaction: Transaction, entry: HostEntry, version: t.Optional[int], ledger_id: str) -> Document:
+def write_host(transaction: Transaction, entry: HostEntry, version: t.Optional[int], ledger_id: str, is_stated: bool) -> Document:
     """Write the document; one kept under the libvirt UUID moves to the host_id in the same unit. See L(Ledger.put_host)."""
     new = check_host(entry, ledger_id)
     key = str(new.host_key)
@@ -280,6 +286,8 @@ def write_host(transaction: Transaction, entry: HostEntry, version: t.Optional[i
     base = present or provisional
     if (base.version if base else None) != version:
         raise document_overtaken_error(f"the host {new.name!r} ({key})", base.body if base else None)
+    if version is None and check_new_host(transaction.read_hosts().unreadable, new.host_ref, is_stated):
+        new = _with_unknown_grant(new)
     if not new.host_id:
         _refuse_second(transaction, new)
     if present and provisional:
@@ -290,6 +298,11 @@ def write_host(transaction: Transaction, entry: HostEntry, version: t.Optional[i
     else:
         transaction.write_document(DocumentWrite(document_path(HOSTS, key), document.version, new))
     return document
+
+
+def _with_unknown_grant(entry: HostEntry) -> HostEntry:
+    """Return the entry of a host that may hold a clean-shutdown token, with a grant that no host has: nothing is evacuated before it is withdrawn there."""
+    return replace(entry, protected=HostProtection(token_id=str(uuid.uuid4()), token_folders=None)) if entry.host_id else entry
 
 
 def read_sights(transaction: Transaction, paths: Sequence[DocumentPath]) -> dict[str, JsonObject]:

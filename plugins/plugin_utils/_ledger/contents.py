@@ -146,7 +146,8 @@ def _document_problem(contents: LedgerContents, entry: RawDocument) -> t.Optiona
     except Newer as error:
         return f"{location} cannot be read: {error}. Update the collection on this control node."
     except Damaged as error:
-        return f"{location} cannot be read: {error}. Restore it from a backup; otherwise the next task that needs it sets it aside and continues without it."
+        then = "gives that host no guests" if entry.path[:-1] == HOSTS else "continues without it"
+        return f"{location} cannot be read: {error}. Restore it from a backup; otherwise the next task that needs it sets it aside and {then}."
     return None
 
 

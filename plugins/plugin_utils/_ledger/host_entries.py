@@ -27,6 +27,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses
 from .changes import find_only_host
 from .documents import Document, HostEntry, HostFencing, HostProtection
 from .ledger import Ledger
+from .unreadable_hosts import LedgerHosts
 
 HOW_TO_SET_UUID = (
     "Set host_uuid to a UUID of the host's own in /etc/libvirt/libvirtd.conf (in virtqemud.conf where that daemon runs), and restart the daemon: guests run on."
@@ -42,9 +43,14 @@ def host_ref_from_facts(ledger: t.Optional[Ledger], name: str, facts: JsonObject
     return HostRef(name, host_id or None, host_uuid or None)
 
 
+def read_hosts(ledger: t.Optional[Ledger]) -> LedgerHosts:
+    """Return all hosts of the ledger, including those whose document cannot be read."""
+    return ledger.read_hosts() if ledger else LedgerHosts()
+
+
 def list_entries(ledger: t.Optional[Ledger]) -> list[HostEntry]:
-    """Return all hosts of the ledger, by name."""
-    return [document.host for document in ledger.list_hosts()] if ledger else []
+    """Return all hosts of the ledger whose document can be read, by name."""
+    return read_hosts(ledger).entries
 
 
 def find_host_id(entries: Iterable[HostEntry], name: str, host_uuid: t.Optional[str]) -> t.Optional[str]:

@@ -20,6 +20,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import NotFound
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import MaintenanceRun
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import SCHEMA, MoveRecord
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 
 from . import changes
 from .balances import BALANCE_RUNS
@@ -34,6 +35,7 @@ from .parsed import ParsedDocuments
 from .rules import BRAKE, DOMAINS, HOSTS, PROTECTED, SETTINGS, SIGHT_FOLDERS, SIGHTS, check_domain, check_uuid, document_path
 from .run_documents import RunDocuments
 from .selection import Selection, make_selection
+from .unreadable_hosts import LedgerHosts, check_new_host
 
 if t.TYPE_CHECKING:
     from .etcd.leases import LeaseReader  # pragma: no cover
@@ -177,9 +179,17 @@ class Ledger(abc.ABC):
         :arg since: RFC 3339.
         """
 
+    def read_hosts(self) -> LedgerHosts:
+        """Return all hosts, including those whose document cannot be read; each of these is also a problem."""
+        found = self._run_reading(lambda transaction: transaction.read_hosts())
+        # The reader has reported those of a later version.
+        for one in (one for one in found.unreadable if one.newer is None):
+            self.report_problem(one.problem)
+        return found
+
     def list_hosts(self) -> list[Document]:
-        """Return all hosts' documents, by name."""
-        return self._by_name(HOSTS)
+        """Return the documents of all hosts that can be read, by name."""
+        return list(self.read_hosts().documents)
 
     def read_host(self, host_id: str) -> t.Optional[Document]:
         """Return a host's document by its key: its host_id, or its libvirt UUID while no host_id is known."""
@@ -190,9 +200,18 @@ class Ledger(abc.ABC):
         """Return the one document that matches the given values, or None. Raises L(Conflict) if several do."""
         return changes.find_only_host(self.list_hosts(), name, host_uuid)
 
-    def put_host(self, entry: HostEntry, version: t.Optional[int]) -> Document:
-        """Write the document of a host as successor of C(version) (None for a new document). Raises L(Conflict) if that is not the current version."""
-        return self._run_change(lambda transaction: changes.write_host(transaction, entry, version, self.ledger_id))
+    def check_new_host(self, host: HostRef) -> None:
+        """Raise L(Conflict) or L(NotSupported) if a host without an entry has, or may have, a document that cannot be read."""
+        check_new_host(self.read_hosts().unreadable, host, is_stated=False)
+
+    def put_host(self, entry: HostEntry, version: t.Optional[int], is_stated: bool = False) -> Document:
+        """Write the document of a host as successor of C(version) (None for a new document).
+
+        Raises L(Conflict) if that is not the current version, and as L(check_new_host) for a new document.
+
+        :arg is_stated: whether a person states the state of the host, which may replace a damaged document.
+        """
+        return self._run_change(lambda transaction: changes.write_host(transaction, entry, version, self.ledger_id, is_stated))
 
     def read_sights(self, host_id: str) -> dict[str, JsonObject]:
         """Return what a host sees: by ID of the other host, its tokens and devices by path. An entry of version 0.1.0 may have it instead."""

@@ -21,9 +21,10 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import DomainFacts, HostFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import CpuVerdict, Survey, SurveyedDomain
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import DomainEntry, HostEntry
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import list_entries
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import DomainEntry
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import read_hosts
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.unreadable_hosts import LedgerHosts
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.known_facts import (
     SeenStorage,
     add_profile_groups,
@@ -83,11 +84,11 @@ def read_open_records(ledger: Ledger | None) -> list[MoveRecord]:
 _ENTRIES_SECONDS = 1.0
 
 
-class _ReadEntries(t.NamedTuple):
+class _ReadHosts(t.NamedTuple):
     """:arg read_at: on the monotonic clock, before they were read."""
 
     read_at: float
-    entries: list[HostEntry]
+    hosts: LedgerHosts
 
 
 def _read_facts(gathered: JsonObject | None) -> HostFacts | None:
@@ -121,7 +122,7 @@ class FleetView:
     _settings_by_host: dict[str, SchedulerSettings] = field(default_factory=dict)
     _facts_by_host: dict[str, HostFacts | None] = field(default_factory=dict)
     _documents: list[DomainEntry] | None = None
-    _entries: _ReadEntries = field(default_factory=lambda: _ReadEntries(-math.inf, []))
+    _hosts: _ReadHosts = field(default_factory=lambda: _ReadHosts(-math.inf, LedgerHosts()))
 
     def check_settings(self, hosts: Iterable[str]) -> None:
         """Raise L(InvalidArgument) for a C(kvmfleet_scheduler) of these hosts, or of the source, that is invalid; before any record is opened."""
@@ -173,14 +174,14 @@ class FleetView:
         :arg uris: of the candidates, by name.
         :arg is_binding: false if a host is only chosen, and judged again under its lock; then entries of hosts may be a second old.
         """
-        records, entries = self._current_records(), self._read_entries(is_binding)
+        records, hosts = self._current_records(), self._read_hosts(is_binding)
         seen = self.seen_devices(domain, uris)
-        states = {host: self._candidate_state(host, uri, domain, uuid, records, entries) for host, uri in uris.items()}
+        states = {host: self._candidate_state(host, uri, domain, uuid, records, hosts) for host, uri in uris.items()}
         states |= {host: replace(states[host], seen_devices=frozenset(paths)) for host, paths in seen.items()}
         if self.source not in states:
-            states[self.source] = self._host_state(self.source, self.source_facts(), records, entries, self.scheduler_settings(self.source))
+            states[self.source] = self._host_state(self.source, self.source_facts(), records, hosts, self.scheduler_settings(self.source))
         if has_group:
-            self._add_others(states, records, entries)
+            self._add_others(states, records, hosts)
         return Fleet(states, self.leaving)
 
     def collect_guests(self, uris: Mapping[str, str]) -> FleetGuests:
@@ -188,12 +189,12 @@ class FleetView:
 
         :arg uris: of the candidates, by name.
         """
-        records, entries = self._current_records(), self._read_entries(is_binding=False)
+        records, hosts = self._current_records(), self._read_hosts(is_binding=False)
         facts = {self.source: self.source_facts(), **{host: self.candidate_facts(host, uri) for host, uri in uris.items()}}
-        states = {host: self._host_state(host, known, records, entries, self.scheduler_settings(host)) for host, known in facts.items()}
+        states = {host: self._host_state(host, known, records, hosts, self.scheduler_settings(host)) for host, known in facts.items()}
         if self._documents is None:
             self._documents = [document.domain for document in self.ledger.list_domains()] if self.ledger else []
-        return collect_guests(states, {host: self._list_domains(host, known) for host, known in facts.items()}, entries, self._documents)
+        return collect_guests(states, {host: self._list_domains(host, known) for host, known in facts.items()}, hosts.entries, self._documents)
 
     def _list_domains(self, host: str, facts: HostFacts) -> Sequence[DomainFacts]:
         """Return the domains of a host with the groups of their profiles, and with what its own facts say about their images, which a survey cannot read."""
@@ -202,17 +203,17 @@ class FleetView:
         domains = tuple(replace(domain, request=requests.get(domain.uuid, domain.request)) for domain in facts.domains or ())
         return add_profile_groups(replace(facts, domains=domains), readable_profiles(self.settings, host)).domains or ()
 
-    def _read_entries(self, is_binding: bool) -> list[HostEntry]:
-        """Return the entries of all hosts."""
-        if is_binding or time.monotonic() - self._entries.read_at > _ENTRIES_SECONDS:
-            self._entries = _ReadEntries(time.monotonic(), list_entries(self.ledger))
-        return self._entries.entries
+    def _read_hosts(self, is_binding: bool) -> LedgerHosts:
+        """Return all hosts of the ledger."""
+        if is_binding or time.monotonic() - self._hosts.read_at > _ENTRIES_SECONDS:
+            self._hosts = _ReadHosts(time.monotonic(), read_hosts(self.ledger))
+        return self._hosts.hosts
 
-    def _add_others(self, states: dict[str, HostState], records: list[MoveRecord], entries: list[HostEntry]) -> None:
+    def _add_others(self, states: dict[str, HostState], records: list[MoveRecord], hosts: LedgerHosts) -> None:
         """Add the hosts that are not judged, only read for their domains."""
         for host, facts in self._other_hosts(records):
             if host not in states and not any(facts.host.is_same(state.host_ref) for state in states.values()):
-                states[host] = self._host_state(host, facts, records, entries, SchedulerSettings.from_variable(None, host))
+                states[host] = self._host_state(host, facts, records, hosts, SchedulerSettings.from_variable(None, host))
 
     def _other_hosts(self, records: Iterable[MoveRecord]) -> Iterator[tuple[str, HostFacts]]:
         """Yield the hosts that this task queried for other moves, those with fresh facts, and those that are destinations in the ledger."""
@@ -228,9 +229,9 @@ class FleetView:
             if destination.host and destination.host_uuid:
                 yield destination.host, HostFacts(host_id=destination.host_id, host_uuid=destination.host_uuid, domains=())
 
-    def _candidate_state(self, host: str, uri: str, domain: SurveyedDomain, uuid: str, records: list[MoveRecord], entries: list[HostEntry]) -> HostState:
+    def _candidate_state(self, host: str, uri: str, domain: SurveyedDomain, uuid: str, records: list[MoveRecord], hosts: LedgerHosts) -> HostState:
         verdict, paths, facts = (domain.cpu or {}).get(uri), (domain.paths or {}).get(uri), self.candidate_facts(host, uri)
-        state = self._host_state(host, facts, records, entries, self.scheduler_settings(host), paths, {uuid: verdict} if verdict else None)
+        state = self._host_state(host, facts, records, hosts, self.scheduler_settings(host), paths, {uuid: verdict} if verdict else None)
         return replace(state, other_files=frozenset((domain.other_files or {}).get(uri, ())))
 
     def _host_state(
@@ -238,12 +239,12 @@ class FleetView:
         host: str,
         facts: HostFacts,
         records: list[MoveRecord],
-        entries: list[HostEntry],
+        hosts: LedgerHosts,
         settings: SchedulerSettings,
         paths: Mapping[str, bool] | None = None,
         cpu_verdicts: Mapping[str, CpuVerdict] | None = None,
     ) -> HostState:
-        entry = find_entry(entries, host, facts.host_uuid or None, facts.host_id or None)
+        entry = find_entry(hosts.entries, host, facts.host_uuid or None, facts.host_id or None, hosts.unreadable)
         known = add_profile_groups(facts, readable_profiles(self.settings, host))
         maps = self.settings.resource_maps(host)
         return HostState.from_facts(host, known, records=records, entry=entry, settings=settings, paths=paths, cpu_verdicts=cpu_verdicts, resource_maps=maps)

@@ -109,7 +109,7 @@ def _revoke_on_storage(grant: Grant, renaming: Renaming, phase: RunPhase, check:
     not_revoked = f"{name} may hold a clean-shutdown token and would start its guests automatically when it returns. Nothing was changed."
     if not grant.folders:
         raise Unsafe(
-            f"The token of {name} was granted by an earlier version, which reads no shared storage at boot. {not_revoked}",
+            f"The ledger does not know where the token of {name} can be revoked: an earlier version granted it, or the entry was damaged. {not_revoked}",
             f"Start {name} from a rescue system and delete /var/lib/kvmfleet/guard/token.json, so that its next boot is held. Then run the task on {name}."
             " If the host will never return, set source_discarded.",
         )

@@ -12,7 +12,7 @@ import typing as t
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._lease.config import LeaseConfig, LeasePeer
 from ansible_collections.kvmfleet.migration.plugins.module_utils._lease.watchdog import choose_interval, compute_reset_seconds
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, InvalidArgument, NotFound
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Forbidden, InvalidArgument, NotFound
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.leases import ProtectedWatchdog
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.libvirt_formats import check_address
 
@@ -20,7 +20,7 @@ from .._ledger.documents import HostEntry
 from .._ledger.etcd.client import Client
 from .._ledger.etcd.connection import SCHEME, EtcdAddress, EtcdOptions, parse_address, read_options
 from .._ledger.etcd.leases import LeaseReader
-from .._ledger.host_entries import list_entries
+from .._ledger.host_entries import read_hosts
 from .._ledger.ledger import Ledger
 from .._settings.lease import LEASE_VARIABLE, LeaseSettings, WatchdogSettings, read_lease_settings
 from .._settings.options import unusable_file_error
@@ -76,10 +76,14 @@ def plan_lease(host: str, settings: Settings, ledger: Ledger, client: Client, op
             f"{LEASE_VARIABLE} of {host} has the user {own.user!r} of kvmfleet_etcd, which may write the whole ledger.",
             f"Give each host a user of its own, as docs/etcd.md describes. {_NOTHING}",
         )
-    entries = {entry.name: entry for entry in list_entries(ledger) if entry.host_id and not entry.discarded}
+    hosts = read_hosts(ledger)
+    entries = {entry.name: entry for entry in hosts.entries if entry.host_id and not entry.discarded}
     if host not in entries:
         raise NotFound(f"{host} was never protected: the ledger {ledger.name} has no identity for it.", f"Run protect_host for it first. {_NOTHING}")
     fleet, warnings = _list_fleet(host, settings, entries)
+    if warnings and hosts.unreadable:
+        # With fewer peers, fewer of them would be a majority.
+        raise Conflict(f"{' '.join(warnings)} One of them can be a host whose document cannot be read. {hosts.unreadable[0].problem}", _NOTHING)
     reader = LeaseReader(client)
     warnings += _check_members(reader, address)
     host_id = str(entries[host].host_id)

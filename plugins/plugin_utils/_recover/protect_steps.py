@@ -311,6 +311,8 @@ class ProtectSteps:
             raise Unreachable(f"Libvirt on {self.name} did not answer, so nothing was saved of it: {answer.libvirt_error}", "Start libvirt there.")
         identity = HostIdentity(self.name, identifiers.host_id, identifiers.host_uuid, identifiers.machine_id)
         found = find_host_entry(self.ledger, identity) if self.ledger else None
+        if self.ledger and found is None:
+            self.ledger.check_new_host(identity.host_ref)
         if found and found.host.ledger_id and found.host.ledger_id != self._ledger_id():
             raise Conflict(f"The entry of {self.name} is of the ledger {found.host.ledger_id}.", "Use that ledger. Nothing was changed.")
         return identity, found

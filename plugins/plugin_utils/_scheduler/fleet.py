@@ -23,6 +23,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import CpuVerdict
 
 from .._ledger.documents import HostEntry
+from .._ledger.unreadable_hosts import UnreadableHost
 from .._settings.scheduler import SchedulerSettings
 from .guests import Guest, arriving_records, list_moves_in, list_moves_out
 from .hardware import Hardware
@@ -186,13 +187,23 @@ def _domains_with_job(facts: HostFacts, job: str) -> frozenset[str]:
     return frozenset(domain.uuid for domain in facts.domains or () if domain.active and domain.job == job)
 
 
-def find_entry(entries: Iterable[HostEntry], name: str, host_uuid: t.Optional[str] = None, host_id: t.Optional[str] = None) -> t.Optional[HostEntry]:
+def find_entry(
+    entries: Iterable[HostEntry],
+    name: str,
+    host_uuid: t.Optional[str] = None,
+    host_id: t.Optional[str] = None,
+    unreadable: Sequence[UnreadableHost] = (),
+) -> t.Optional[HostEntry]:
     """Return the entry that belongs to the host by host ID or name, or by libvirt's UUID where one ID is not known; or None.
 
     Contradicting identities permit nothing: of several matching entries, one that is not enabled is returned first.
+
+    :arg unreadable: the hosts whose document cannot be read: the stand-in of one is returned if it is this host, or may be.
     """
     wanted = HostRef(None, host_id, host_uuid)
     matching = [entry for entry in entries if entry.name == name or entry.host_ref.is_same(wanted)]
+    named = HostRef(name, host_id, host_uuid)
+    matching += [one.stand_in for one in unreadable if (one.is_host(named) if matching else one.may_be(named))]
     return next((entry for entry in matching if entry.state != ENABLED), matching[0] if matching else None)
 
 

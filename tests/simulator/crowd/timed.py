@@ -15,7 +15,18 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records 
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 
 Seconds = dict[str, list[float]]
-_TIMED = ("open_record", "update_record", "find_unsettled", "read_record", "find_host", "list_hosts", "read_domain", "find_domains", "list_closed_since")
+_TIMED = (
+    "open_record",
+    "update_record",
+    "find_unsettled",
+    "read_record",
+    "find_host",
+    "read_hosts",
+    "list_hosts",
+    "read_domain",
+    "find_domains",
+    "list_closed_since",
+)
 
 
 class Timed:

@@ -15,6 +15,7 @@ import time
 import typing as t
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, NotSupported
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import SCHEMA
 
@@ -49,6 +50,7 @@ class Snapshot:
         self._known: dict[str, t.Optional[KeyValue]] = {}
         self._used: set[str] = set()
         self._ranges: list[Message] = []
+        self._names: dict[str, list[str]] = {}
 
     def fetch_keys(self, *keys: str) -> None:
         """Read keys in one request that will be read one by one later. Raises L(Overtaken) if the revision was compacted."""
@@ -84,18 +86,29 @@ class Snapshot:
         if counts:
             self._ranges.append(is_unchanged(self._prefix + start, last, self._revision))
 
-    def each_known_key(self, start: str, known: Mapping[str, Parsed], counts: bool = True) -> Iterator[tuple[str, KeyValue]]:
+    def list_names(self, start: str) -> list[str]:
+        """Return the keys that begin with C(start)."""
+        if start not in self._names:
+            self._names[start] = [key for key, _found in self.each_key(start, keys_only=True, counts=False)]
+        return self._names[start]
+
+    def each_known_key(self, start: str, known: Mapping[str, Parsed], counts: bool = True, beside: str = "") -> Iterator[tuple[str, KeyValue]]:
         """Yield the keys that begin with C(start), as L(each_key) does, but read only those values that have changed.
 
         :arg known: by key, what was read before; not empty.
+        :arg beside: the beginning of further keys, whose names are read in the same request, see L(list_names).
         """
         first, last = self._prefix + start, range_end(self._prefix + start)
         since = 1 + max(parsed.revision for parsed in known.values())
         reads = [range_read(first, last, self._revision, keys_only=True), range_read(first, last, self._revision, written_since=since)]
+        if beside:
+            reads.append(range_read(self._prefix + beside, range_end(self._prefix + beside), self._revision, keys_only=True))
         done = self._client.run_transaction([], [nested_read(read) for read in reads], [])
         if self._is_fixed:
             self._revision = self._revision or done.revision
-        there, written = done.found
+        there, written, *named = done.found
+        for names in named:
+            self._names[beside] = [found.key[len(self._prefix) :] for found in names]
         values = {found.key: found for found in written}
         for found in there:
             key = found.key[len(self._prefix) :]
@@ -152,6 +165,8 @@ class DocumentReader:
         self._snapshot = snapshot
         self._report = report
         self._parsed = parsed or ParsedDocuments()
+        self.unreadable: dict[DocumentPath, t.Optional[JsonObject]] = {}
+        """The documents that were found damaged, or of a later version, with the content of the latter."""
 
     def read_document(self, path: DocumentPath) -> t.Optional[Document]:
         """Return the document; None if it does not exist or was damaged. Raises L(NotSupported) for a newer schema."""
@@ -161,14 +176,15 @@ class DocumentReader:
         except Newer as error:
             raise NotSupported(self._report_newer(path, error), "Update the collection on this control node.", document=error.body) from error
 
-    def read_all(self, parts: Sequence[str], counts: bool = True) -> Iterator[Document]:
+    def read_all(self, parts: Sequence[str], counts: bool = True, beside: str = "") -> Iterator[Document]:
         """Yield all documents of a folder that can be read.
 
         :arg counts: whether the folder counts as read from here on.
+        :arg beside: the beginning of further keys, whose names are read in the same request if possible.
         """
         start, known = f"{join_path(parts)}/", {join_path(path): parsed for path, parsed in self._parsed.list_folder(parts).items()}
         is_known = 0 < len(known) <= _MAX_KNOWN_KEYS
-        keys = self._snapshot.each_known_key(start, known, counts) if is_known else self._snapshot.each_key(start, counts=counts)
+        keys = self._snapshot.each_known_key(start, known, counts, beside) if is_known else self._snapshot.each_key(start, counts=counts)
         return self._read_documents(keys, _EVERYTHING)
 
     def read_written(self, parts: Sequence[str], since: int) -> Iterator[Document]:
@@ -220,11 +236,15 @@ class DocumentReader:
         return None
 
     def _report_newer(self, path: DocumentPath, error: Newer) -> str:
+        self.unreadable[path] = error.body
         sentence = f"{describe_key(self._client, path)} was left as it is: {error}."
         self._report(sentence)
         return sentence
 
     def _set_aside(self, path: DocumentPath, found: KeyValue, why: str) -> None:
+        if path in self.unreadable:
+            return
+        self.unreadable[path] = None
         aside = join_path((*SET_ASIDE, aside_name(path, time.time_ns())))
         acts = [put_key(f"{self._client.address.prefix}{aside}", found.value), delete_key(found.key)]
         try:

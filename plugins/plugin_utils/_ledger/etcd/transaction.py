@@ -35,7 +35,8 @@ from ..document_bytes import encode_document
 from ..documents import Document, Stored
 from ..identity import COPYING_NAME, IDENTITY_NAME, IdentitySource, decode_identity, new_identity, refuse_moved, replaced_error, unfinished_copy_error
 from ..parsed import ParsedDocuments
-from ..rules import CLOSED, DOMAINS, OPEN, SET_ASIDE, DocumentPath, document_key, document_path, holds_domain
+from ..rules import CLOSED, DOMAINS, HOSTS, OPEN, SET_ASIDE, DocumentPath, document_key, document_path, holds_domain
+from ..unreadable_hosts import LedgerHosts, make_hosts
 from .client import Client
 from .messages import (
     KeyValue,
@@ -243,6 +244,7 @@ class Writer:
 HOLDERS = "holders"
 MONTHS = "months"
 CLOSED_AT = "closed.at"
+_HOSTS_ASIDE = f"{SET_ASIDE[0]}/{HOSTS[0]}-"
 BEGIN_KEY = f"{domain_index.FOLDER}.{domain_index.BEGIN}"
 # The folders of the keys by which closed records are found.
 CLOSED_KEYS = (MONTHS, CLOSED_AT, domain_index.FOLDER)
@@ -301,6 +303,11 @@ class EtcdTransaction(Transaction):
     def every_record(self) -> Iterator[MoveRecord]:
         for folder in (OPEN, CLOSED):
             yield from (document.record for document in self.reader.read_all(folder, counts=False))
+
+    def read_hosts(self) -> LedgerHosts:
+        documents = list(self.reader.read_all(HOSTS, counts=False, beside=_HOSTS_ASIDE))
+        names = (key.rpartition("/")[2] for key in self.snapshot.list_names(_HOSTS_ASIDE))
+        return make_hosts(documents, names, self.reader.unreadable)
 
     def aside_names(self) -> list[str]:
         return [key.rpartition("/")[2] for key, _found in self.snapshot.each_key(f"{SET_ASIDE[0]}/", keys_only=True)]

@@ -39,6 +39,8 @@ class DocumentReader:
         self._root = root
         self._report = report
         self._parsed = parsed or ParsedDocuments()
+        self.unreadable: dict[DocumentPath, t.Optional[JsonObject]] = {}
+        """The documents that were found damaged, or of a later version, with the content of the latter."""
 
     def read_document(self, path: DocumentPath) -> t.Optional[Document]:
         """Return the document; None if it does not exist or was damaged. Raises L(NotSupported) for a newer schema."""
@@ -116,11 +118,13 @@ class DocumentReader:
         return None
 
     def _report_newer(self, path: DocumentPath, error: Newer) -> str:
+        self.unreadable[path] = error.body
         sentence = f"{os.path.join(self._root.path, *path)} was left as it is: {error}."
         self._report(sentence)
         return sentence
 
     def _set_aside(self, path: DocumentPath, why: str) -> None:
+        self.unreadable[path] = None
         new_name = aside_name(path, time.time_ns())
         with contextlib.suppress(FileNotFoundError), self._root.open_folder(*path[:-1]) as folder, self._root.open_folder(*SET_ASIDE, create=True) as aside:
             folder.move_file(path[-1], aside, new_name)

@@ -25,8 +25,9 @@ from ..documents import Document, Stored
 from ..identity import IDENTITY_NAME, LedgerIdentity, refuse_moved
 from ..ledger import Ledger
 from ..parsed import ParsedDocuments
-from ..rules import CLOSED, SET_ASIDE, DocumentPath, check_lock_key, refuse_unsettled
+from ..rules import CLOSED, HOSTS, SET_ASIDE, DocumentPath, check_lock_key, refuse_unsettled
 from ..selection import Selection, make_selection
+from ..unreadable_hosts import LedgerHosts, make_hosts
 from . import folder, reader
 from .copying import FileContents
 from .folder import GATE_NAME, LOCK_NAME, LOCK_SECONDS, Folder, hold_file_lock, report_disk_errors
@@ -64,6 +65,11 @@ class FileTransaction(Transaction):
     def every_record(self) -> Iterator[MoveRecord]:
         yield from (document.record for document in reader.open_records(self.reader))
         yield from (document.record for document in reader.closed_records(self.root.path, make_selection(), lambda sentence: None))
+
+    def read_hosts(self) -> LedgerHosts:
+        # What this reading sets aside is among the names afterwards.
+        documents = list(self.read_all(HOSTS))
+        return make_hosts(documents, self.aside_names(), self.reader.unreadable)
 
     def aside_names(self) -> list[str]:
         return self.reader.list_folder(SET_ASIDE)

@@ -97,6 +97,16 @@ def test_a_plan_is_shown_and_the_hosts_stay_in_maintenance(node: Node, capsys: p
     assert capsys.readouterr().out == ""
 
 
+def test_a_host_whose_document_was_damaged_gets_no_domain(node: Node) -> None:
+    node.facts["kvm2"] = facts("kvm2", gib=8) | {"host_id": uuid_of("ID2")}
+    node.ledger.put_host(make_entry(None, HostIdentity("kvm2", uuid_of("ID2"), None, None), "fenced", "it burns", "me"), None)
+    pathlib.Path(node.ledger.path, "hosts", f"{uuid_of('ID2')}.json").write_text("torn")
+    done = node.task()
+    assert done["plan"]["moves"] == []
+    assert "kvm2: Its state in the ledger is 'unknown' (its document was damaged and set aside" in str(done["plan"])
+    assert f"The state of the host {uuid_of('ID2')} is not known" in str(done["warnings"])
+
+
 def test_a_plan_is_written_to_a_private_file_and_published(node: Node, tmp_path: pathlib.Path) -> None:
     path = tmp_path / "plan.json"
     done = node.task(file=str(path), only=True, publish_as="drain_host_plan")

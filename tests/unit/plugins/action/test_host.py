@@ -292,3 +292,38 @@ def test_an_error_of_the_module_keeps_its_code(fleet: Fleet) -> None:
     with pytest.raises(KvmfleetError, match="no root") as caught:
         fleet.task(state="enabled")
     assert caught.value.error_code == "forbidden"
+
+
+def damage_entry(fleet: Fleet, **task: t.Any) -> None:
+    fleet.task(**task)
+    (fleet.folder / "hosts" / f"{ID}.json").write_text("torn")
+
+
+@pytest.mark.parametrize("is_check", [False, True])
+@pytest.mark.parametrize("args", [{"state": "enabled"}, {"state": "maintenance", "reason": "to update it", "_work": {"drain": DRAIN}}])
+def test_only_a_person_states_the_state_of_a_host_whose_document_was_damaged(fleet: Fleet, args: dict[str, t.Any], is_check: bool) -> None:
+    damage_entry(fleet, state="fenced", reason="it burns")
+    fleet.check_mode = is_check
+    with pytest.raises(Conflict, match=r"document of kvm1 .* was damaged and set aside. The host may be fenced or in maintenance"):
+        fleet.task(**args)
+    assert fleet.entries() == []
+    shown = fleet.task()
+    assert shown["host"] is None
+    assert f"The state of the host {ID} is not known" in shown["warnings"][0]
+
+
+def test_a_person_states_the_state_of_a_host_with_a_reason(fleet: Fleet) -> None:
+    damage_entry(fleet, state="fenced", reason="it burns")
+    stated = fleet.task(state="maintenance", reason="it is on again, and empty")
+    assert (stated["changed"], stated["host"]["state"]) == (True, "maintenance")
+    # Whether the host may hold a clean-shutdown token is not known any more.
+    assert stated["host"]["protected"]["token_id"]
+    assert not fleet.task(state="maintenance")["changed"]
+
+
+def test_a_host_that_lost_its_identity_gets_none_while_it_may_be_one_whose_document_was_damaged(fleet: Fleet) -> None:
+    damage_entry(fleet, state="fenced", reason="it burns")
+    fleet.host = Host()
+    with pytest.raises(Conflict, match=f"kvm1 reports no host ID, so it may be the host {ID}"):
+        fleet.task(state="enabled")
+    assert fleet.host.phases == ["read"]

@@ -352,3 +352,13 @@ def test_a_domain_with_a_locked_image_is_in_no_share(site: Site) -> None:
     run, shares = plan(site)
     assert [uuid for share in shares.by_host.values() for uuid in share] == [other]
     assert [one["name"] for one in encode(add_shares(run, shares))["refused"]] == ["web"]
+
+
+def test_a_survivor_whose_document_was_damaged_gets_no_domain(site: Site) -> None:
+    uuids = [site.save(f"web{number}") for number in range(4)]
+    site.write_host("kvm3", state="fenced")
+    (site.folder / "ledger" / "hosts" / f"{host_id('kvm3')}.json").write_text("torn")
+    site.own_facts["kvm3"] = {"host_id": host_id("kvm3")}
+    _run, shares = plan(site)
+    assert sorted(shares.by_host["kvm2"]) == sorted(uuids)
+    assert not shares.by_host.get("kvm3")

@@ -18,8 +18,10 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.document_bytes import encode_document
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Stored
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import recorded_grant
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
-from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.stores import Store
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import host_entry
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.stores import EtcdStore, Store
 
 AdvanceRecord = Callable[..., Stored]
 NewMove = Callable[..., MoveRecord]
@@ -149,3 +151,100 @@ def test_reading_does_not_create_a_ledger(store: Store) -> None:
 def test_the_ledger_id_is_created_once(store: Store, ledger: Ledger) -> None:
     assert str(uuid.UUID(ledger.ledger_id)) == ledger.ledger_id
     assert store.open().ledger_id == store.open(create=False).ledger_id == ledger.ledger_id
+
+
+HOST_ID, HOST_UUID, OTHER_ID = (str(uuid.UUID(int=number)) for number in (1, 2, 3))
+HOST = {"name": "kvm1", "host_id": HOST_ID, "host_uuid": HOST_UUID, "machine_id": "m1"}
+PATH = f"hosts/{HOST_ID}.json"
+
+
+def put_fenced(ledger: Ledger) -> None:
+    ledger.put_host(host_entry({**HOST, "state": "fenced", "protected": {"token_id": OTHER_ID}}), None)
+    ledger.put_host(host_entry({"name": "kvm2", "host_id": OTHER_ID, "host_uuid": str(uuid.UUID(int=4))}), None)
+
+
+def unreadable(ledger: Ledger) -> list[str]:
+    return [one.host_key for one in ledger.read_hosts().unreadable]
+
+
+@pytest.mark.parametrize("damage", [torn, emptied, nested])
+def test_a_damaged_document_of_a_host_is_no_host_without_one(store: Store, ledger: Ledger, damage: Callable[[bytes], bytes]) -> None:
+    put_fenced(ledger)
+    content = t.cast(bytes, store.read(PATH))
+    store.write(PATH, damage(content))
+    assert unreadable(ledger) == unreadable(ledger) == [HOST_ID]
+    later = store.open()
+    assert unreadable(later) == [HOST_ID]
+    assert [document.host.name for document in later.list_hosts()] == ["kvm2"]
+    (problem,) = later.problems
+    assert problem.startswith(f"The state of the host {HOST_ID} is not known, so it gets no guests: its document was damaged and set aside")
+    with pytest.raises(Conflict, match=r"document of kvm1 .* was damaged and set aside\. The host may be fenced"):
+        later.put_host(host_entry(HOST), None)
+    assert store.read(PATH) is None
+    store.write(PATH, content)
+    assert unreadable(later) == []
+    assert {document.host.state for document in later.list_hosts()} == {"enabled", "fenced"}
+
+
+def test_a_document_that_is_found_damaged_by_the_write_is_not_replaced(store: Store, ledger: Ledger) -> None:
+    put_fenced(ledger)
+    store.write(PATH, b"torn")
+    with pytest.raises(Conflict, match="was damaged and set aside"):
+        store.open().put_host(host_entry(HOST), None)
+    assert len(store.names("set_aside")) == 1
+
+
+def test_a_person_states_the_state_of_a_host_whose_document_was_damaged(store: Store, ledger: Ledger) -> None:
+    put_fenced(ledger)
+    store.write(PATH, b"torn")
+    written = ledger.put_host(host_entry({**HOST, "state": "maintenance"}), None, is_stated=True).host
+    assert unreadable(ledger) == unreadable(store.open()) == []
+    assert written == ledger.list_hosts()[0].host
+    # Nobody knows any more whether the host may release its own boot.
+    grant = recorded_grant(written)
+    assert (written.state, grant is not None and grant.folders) == ("maintenance", {})
+
+
+def test_a_host_without_an_id_may_be_one_whose_document_was_damaged(store: Store, ledger: Ledger) -> None:
+    put_fenced(ledger)
+    store.write(PATH, b"torn")
+    unknown = host_entry({"name": "kvm3", "host_uuid": str(uuid.UUID(int=5))})
+    with pytest.raises(Conflict, match=f"kvm3 reports no host ID, so it may be the host {HOST_ID}"):
+        ledger.put_host(unknown, None)
+    other = host_entry({**HOST, "name": "kvm3", "host_id": str(uuid.UUID(int=6)), "host_uuid": str(uuid.UUID(int=5))})
+    assert recorded_grant(ledger.put_host(other, None).host) is None
+    assert unreadable(ledger) == [HOST_ID]
+
+
+def test_a_damaged_document_under_the_libvirt_uuid_is_that_of_the_host(store: Store, ledger: Ledger) -> None:
+    ledger.put_host(host_entry({**HOST, "host_id": None, "state": "maintenance"}), None)
+    store.write(f"hosts/{HOST_UUID}.json", b"torn")
+    with pytest.raises(Conflict, match="was damaged and set aside"):
+        ledger.put_host(host_entry(HOST), None)
+    ledger.put_host(host_entry(HOST), None, is_stated=True)
+    assert unreadable(ledger) == []
+
+
+@pytest.mark.parametrize("is_stated", [False, True])
+def test_a_document_of_a_host_of_a_later_version_is_never_replaced(store: Store, ledger: Ledger, is_stated: bool) -> None:
+    put_fenced(ledger)
+    content = make_newer(store, PATH)
+    later = store.open()
+    assert unreadable(later) == [HOST_ID]
+    without_id = host_entry({**HOST, "host_id": None, "host_uuid": str(uuid.UUID(int=5))})
+    for entry in (host_entry(HOST), without_id):
+        with pytest.raises(NotSupported, match=r"later version|its schema is 2"):
+            later.put_host(entry, None, is_stated)
+    assert store.read(PATH) == content
+
+
+def test_the_hosts_that_cannot_be_read_cost_no_further_request(etcd: EtcdStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = etcd.open()
+    put_fenced(ledger)
+    etcd.write(PATH, b"torn")
+    assert unreadable(ledger) == [HOST_ID]
+    asked, run = [], ledger._client.run_transaction
+    monkeypatch.setattr(ledger._client, "run_transaction", lambda *args: (asked.append(args), run(*args))[1])
+    monkeypatch.setattr(ledger._client, "read_range", lambda *args: pytest.fail("a further request"))
+    assert unreadable(ledger) == [HOST_ID]
+    assert len(asked) == 1

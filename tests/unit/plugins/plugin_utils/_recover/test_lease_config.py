@@ -15,7 +15,7 @@ import pytest
 from kvmlab.etcd import Cluster, coded
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, InvalidArgument, NotFound
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Forbidden, InvalidArgument, NotFound
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.leases import HostLease, LeaseFleet
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.connection import Endpoint
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
@@ -153,3 +153,16 @@ def test_members_that_may_not_be_listed_are_named_as_unknown(cluster: Cluster, l
 
     monkeypatch.setattr(m.LeaseReader, "count_members", refuse)
     assert "may not list the members" in plan(cluster, ledger, variables).warnings[0]
+
+
+def test_a_host_whose_document_cannot_be_read_is_not_left_out(cluster: Cluster, ledger: Ledger, variables: Variables) -> None:
+    key = coded(f"/fleet/set_aside/hosts-{uuid.UUID(int=9)}-1.json")
+    cluster.call("kv/put", {"key": key, "value": coded("torn")}, token=cluster.root_token())
+    try:
+        # All hosts with a lease are known.
+        assert plan(cluster, ledger, variables).warnings == ()
+        variables["kvm9"] = {"kvmfleet_lease": {**variables["kvm1"]["kvmfleet_lease"], "user": "lease-kvm9"}}
+        with pytest.raises(Conflict, match="can be a host whose document cannot be read"):
+            plan(cluster, ledger, variables)
+    finally:
+        cluster.call("kv/deleterange", {"key": key}, token=cluster.root_token())

@@ -515,3 +515,27 @@ def test_notes_of_starts_are_given_up_only_on_hosts_in_service(ledger: FileLedge
     ledger.put_host(dataclasses.replace(found.host, state=state), found.version)
     steps_of(ledger, host, check).save_domains()
     assert [work["forget_started"] for phase, work in host.asked if phase == "save"] == [forgets]
+
+
+def test_a_host_whose_document_was_damaged_gets_no_new_entry(ledger: FileLedger, host: Host, steps: ProtectSteps) -> None:
+    steps.leave_tokens({})
+    found = ledger.list_hosts()[0]
+    ledger.put_host(dataclasses.replace(found.host, state="fenced"), found.version)
+    pathlib.Path(ledger.path, "hosts", f"{ID1}.json").write_text("torn")
+    host.asked.clear()
+    for check in (True, False):
+        with pytest.raises(Conflict, match=r"was damaged and set aside\. The host may be fenced or in maintenance"):
+            steps_of(ledger, host, check).leave_tokens({})
+    assert [phase for phase, _work in host.asked] == ["identify", "identify"]
+    assert ledger.list_hosts() == []
+
+
+def test_a_grant_that_nobody_knows_is_withdrawn_by_the_next_protect(ledger: FileLedger, host: Host, steps: ProtectSteps) -> None:
+    steps.leave_tokens({})
+    entry = ledger.list_hosts()[0].host
+    pathlib.Path(ledger.path, "hosts", f"{ID1}.json").write_text("torn")
+    stated = ledger.put_host(dataclasses.replace(entry, protected=None), None, is_stated=True).host
+    steps.leave_tokens({})
+    steps.set_up_guard(install=True, with_token=True)
+    assert host.asked[-2][1]["taken_back"] == [stated.protected and stated.protected.token_id]
+    assert find_protected(ledger)["token_id"] is None
