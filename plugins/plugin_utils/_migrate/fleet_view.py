@@ -60,7 +60,7 @@ class RecentMoves:
         """
         self._known |= {key: self._read_completed(key) for key in self._closed_ids() if key not in self._known}
         started = [record for record in open_records if record.status == s.DONE and record.id not in self._evacuated]
-        found = sorted((record for record in [*self._known.values(), *started] if record), key=lambda record: record.updated_at)
+        found = sorted((record for record in [*started, *self._known.values()] if record), key=lambda record: record.generation)
         return list({record.domain.uuid: record for record in found}.values())
 
     def _closed_ids(self) -> set[str]:

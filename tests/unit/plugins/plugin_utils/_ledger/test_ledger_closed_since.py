@@ -70,6 +70,18 @@ def test_arrivals_are_moves_completed_since_and_read_once(
     assert before.record.id not in read
 
 
+def test_the_arrival_of_the_latest_generation_counts_whatever_the_clocks_say(ledger: Ledger, new_move: New, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = dataclasses.replace(new_move(), generation=1, status=s.COMPLETED, updated_at="2026-11-05T12:00:00.000Z")
+    second = dataclasses.replace(new_move(), domain=first.domain, generation=2, status=s.COMPLETED, updated_at="2026-11-05T11:59:00.000Z")
+    records = {first.record_id: first, second.record_id: second}
+    monkeypatch.setattr(Ledger, "read_record", lambda self, key: Stored(records[key], 1))
+    for names in (list(records), list(reversed(records))):
+        monkeypatch.setattr(type(ledger), "list_closed_since", lambda self, since, names=names: names)
+        arrivals = RecentMoves(ledger)
+        arrivals._known = {}
+        assert arrivals.list_arrivals([]) == [second]
+
+
 def test_domains_that_evacuations_have_started_since_are_arrivals(ledger: Ledger, new_move: New, advance_record: AdvanceRecord) -> None:
     def evacuate(name: str) -> Stored:
         record = dataclasses.replace(new_move(name), type=s.EVACUATION)
