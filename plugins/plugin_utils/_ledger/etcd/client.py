@@ -232,10 +232,10 @@ class Client:
 
     def _post_request(self, connection: Connection, call: str, payload: Message, token: t.Optional[str]) -> Message:
         status, body = connection.post_request(f"/v3/{call}", json.dumps(payload).encode("ascii"), token)
-        answer = _parse_object(body)
+        answer = _parse_error_of_stream(_parse_object(body))
         if answer is None or (status != 200 and not isinstance(answer.get("code"), int)):
             raise not_etcd_error(status, body)
-        if status != 200:
+        if status != 200 or "code" in answer:
             raise classify_answer(answer)
         self._check_cluster(connection.endpoint, answer)
         return answer
@@ -276,3 +276,10 @@ def _parse_object(body: bytes) -> t.Optional[Message]:
     except (ValueError, RecursionError):
         return None
     return answer if isinstance(answer, dict) else None
+
+
+def _parse_error_of_stream(answer: t.Optional[Message]) -> t.Optional[Message]:
+    """Return the error of a call whose answers are a stream in the form of other calls; any other answer as it is."""
+    error = answer.get("error") if answer else None
+    code = error.get("grpc_code", error.get("code")) if isinstance(error, dict) else None
+    return {"code": code, "message": error.get("message")} if isinstance(error, dict) and isinstance(code, int) else answer

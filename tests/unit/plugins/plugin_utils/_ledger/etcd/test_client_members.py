@@ -6,7 +6,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.server
+import json
 import threading
 import time
 import typing as t
@@ -17,10 +19,11 @@ import pytest
 from kvmlab.etcd import Cluster
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, Unreachable
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Internal, InvalidArgument, Unreachable
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Stored
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd import client
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.connection import EtcdOptions, parse_address
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.messages import range_read
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.store import EtcdLedger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
@@ -160,3 +163,51 @@ def test_a_server_that_is_not_etcd_is_unreachable(tmp_path: Path) -> None:
                 open_ledger(f"etcd://127.0.0.1:{server.server_address[1]}/fleet")
         finally:
             server.shutdown()
+
+
+class RefusingMember(http.server.BaseHTTPRequestHandler):
+    """Answers every request with C(status) and C(body)."""
+
+    status = 503
+    body = b""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(self.status)
+        self.send_header("Content-Length", str(len(self.body)))
+        self.end_headers()
+        self.wfile.write(self.body)
+
+    def log_message(self, *_args: t.Any) -> None:
+        return
+
+
+@contextlib.contextmanager
+def refusing_member(status: int, error: dict[str, t.Any]) -> Iterator[str]:
+    """A member that answers in the form of streamed calls; its address."""
+    answer = type("Answer", (RefusingMember,), {"status": status, "body": json.dumps({"error": error}).encode()})
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), answer) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield f"127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+
+
+@pytest.mark.parametrize("key", ["grpc_code", "code"])
+@pytest.mark.parametrize("status", [503, 200])
+def test_a_streamed_error_of_an_unavailable_member_is_left_to_the_next_one(store: EtcdStore, ledger: Ledger, key: str, status: int) -> None:
+    with refusing_member(status, {key: 14, "http_code": 503, "message": "etcdserver: no leader"}) as refusing:
+        address = parse_address(f"etcd://{refusing},{store.address.endpoints[0]}{store.address.prefix}")
+        assert client.Client(address, EtcdOptions()).grant_lease(60)
+        alone = client.Client(parse_address(f"etcd://{refusing}/fleet"), EtcdOptions())
+        alone.patience_seconds = 0.1
+        with pytest.raises(Unreachable, match=r"could not be reached: 127\.0\.0\.1:\d+: etcdserver: no leader"):
+            alone.keep_alive(1)
+
+
+def test_a_streamed_refusal_says_what_etcd_said() -> None:
+    with refusing_member(500, {"grpc_code": 13, "http_code": 500, "message": "etcdserver: corrupt cluster"}) as refusing:
+        member = client.Client(parse_address(f"etcd://{refusing}/fleet"), EtcdOptions())
+        with pytest.raises(Internal, match=r"refused a request: etcdserver: corrupt cluster \(code 13\)"):
+            member.keep_alive(1)
