@@ -16,7 +16,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, ProgressLines, describe_actor
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._cold.request import ColdTaskOptions, read_cold_requests
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._cold.run import ColdRun
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_or_imagine
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.follow import make_result
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.job import RunContext
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.source_host import SourceHost
@@ -40,10 +40,11 @@ class ActionModule(FleetAction):
         settings = self.settings(task_vars)
         requests = read_cold_requests(options, settings, source.name)
         location = settings.ledger(source.name, options["ledger"])
-        ledger = self.attach_notifier(open_ledger(*location), settings, source.name, location)
-        lines = ProgressLines(lambda line: Display().display(f"[{source.name}] {line}"))
-        silent = self._task.no_log or options["progress"] == "none"
-        context = RunContext(ledger, settings, source, options["uri"], describe_actor(task_vars))
-        run = ColdRun(context, (lambda record, waits_for: None) if silent else lines.show_record)
-        jobs = run.predict_moves(requests) if self._task.check_mode else run.run_moves(requests)
-        return make_result(jobs, context.warnings + ledger.problems, context.missing, self._task.diff)
+        with open_or_imagine(*location, check=self._task.check_mode) as opened:
+            ledger = self.attach_notifier(opened, settings, source.name, location)
+            lines = ProgressLines(lambda line: Display().display(f"[{source.name}] {line}"))
+            silent = self._task.no_log or options["progress"] == "none"
+            context = RunContext(ledger, settings, source, options["uri"], describe_actor(task_vars))
+            run = ColdRun(context, (lambda record, waits_for: None) if silent else lines.show_record)
+            jobs = run.predict_moves(requests) if self._task.check_mode else run.run_moves(requests)
+            return make_result(jobs, context.warnings + ledger.problems, context.missing, self._task.diff)

@@ -17,7 +17,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import PredictedMove
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, ProgressLines, describe_actor
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_decisions import check_override, keep_override_decision
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_or_imagine
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.follow import make_result
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.job import RunContext
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.request import MoveTaskOptions, read_requests
@@ -101,15 +101,16 @@ class ActionModule(FleetAction):
         settings = self.settings(task_vars)
         requests = read_requests(options, settings, source.name)
         location = settings.ledger(source.name, options["ledger"])
-        ledger = self.attach_notifier(open_ledger(*location), settings, source.name, location)
-        lines = ProgressLines(lambda line: Display().display(f"[{source.name}] {line}"))
-        silent = self._task.no_log or options["progress"] == "none"
-        warnings = [] if self._task.check_mode else keep_override_decision(ledger, settings, source.name, describe_actor(task_vars))
-        check_override(ledger, settings, source.name, any(request.override for request in requests))
-        predicted = decode(dict[str, PredictedMove], (options["_work"] or {}).get("predicted") or {})
-        context = RunContext(ledger, settings, source, options["uri"], describe_actor(task_vars), warnings=warnings, predicted=predicted)
-        run = MoveRun(context, parallel, (lambda record, waits_for: None) if silent else lines.show_record)
-        jobs = run.predict_moves(requests) if self._task.check_mode else run.run_moves(requests)
-        result = make_result(jobs, context.warnings + ledger.problems, context.missing, self._task.diff)
-        # A request of the role, which then need not run a module on each host.
-        return {**result, "_seen": run.read_seen_facts(jobs)} if (options["_work"] or {}).get("look") else result
+        with open_or_imagine(*location, check=self._task.check_mode) as opened:
+            ledger = self.attach_notifier(opened, settings, source.name, location)
+            lines = ProgressLines(lambda line: Display().display(f"[{source.name}] {line}"))
+            silent = self._task.no_log or options["progress"] == "none"
+            warnings = [] if self._task.check_mode else keep_override_decision(ledger, settings, source.name, describe_actor(task_vars))
+            check_override(ledger, settings, source.name, any(request.override for request in requests))
+            predicted = decode(dict[str, PredictedMove], (options["_work"] or {}).get("predicted") or {})
+            context = RunContext(ledger, settings, source, options["uri"], describe_actor(task_vars), warnings=warnings, predicted=predicted)
+            run = MoveRun(context, parallel, (lambda record, waits_for: None) if silent else lines.show_record)
+            jobs = run.predict_moves(requests) if self._task.check_mode else run.run_moves(requests)
+            result = make_result(jobs, context.warnings + ledger.problems, context.missing, self._task.diff)
+            # A request of the role, which then need not run a module on each host.
+            return {**result, "_seen": run.read_seen_facts(jobs)} if (options["_work"] or {}).get("look") else result

@@ -7,8 +7,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import tempfile
 import typing as t
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json
@@ -91,6 +93,17 @@ def open_if_any(location: t.Optional[str] = None, etcd: Json = None, *, create: 
         return open_ledger(location, etcd, create=create)
     except NotFound:
         return None
+
+
+@contextlib.contextmanager
+def open_or_imagine(location: t.Optional[str] = None, etcd: Json = None, *, check: bool) -> t.Iterator[Ledger]:
+    """Return the ledger as L(open_ledger) does. In check mode an empty one, which is removed afterwards, stands in for one that is missing."""
+    ledger = open_if_any(location, etcd, create=not check)
+    if ledger:
+        yield ledger
+        return
+    with tempfile.TemporaryDirectory(prefix="kvmfleet-") as folder:
+        yield FileLedger(folder)
 
 
 _T = t.TypeVar("_T")
