@@ -61,8 +61,8 @@ def judge_copy(copy: LocalCopy, others: OtherCopies, defined_only: bool = False,
     """
     if copy.active:
         return _judge_active(others, came_back)
-    # If nothing is left here, nothing can be lost here: its owner may have switched it off where it is now.
-    where = _find_only_host(others, defined_only or not copy.present)
+    # If nothing is left here, nothing can be lost here: its owner may have switched it off where it is now, and a third host may have a leftover.
+    where = _find_only_host(others, defined_only) if copy.present else _find_owner(others)
     if came_back:
         return _judge_returned(others)
     if where is None:
@@ -90,6 +90,12 @@ def _judge_returned(others: OtherCopies) -> CopyVerdict:
 def _find_only_host(others: OtherCopies, defined_only: bool) -> t.Optional[str]:
     found = others.active if others.active or not defined_only else others.defined
     return found[0] if len(found) == 1 else None
+
+
+def _find_owner(others: OtherCopies) -> t.Optional[str]:
+    """Return the host that has the domain now, active or not: of several definitions, the one where the ledger expects it."""
+    expected = [name for name in others.defined if name in others.expected]
+    return _find_only_host(dataclasses.replace(others, defined=expected or others.defined), defined_only=True)
 
 
 def _explain_no_host(others: OtherCopies, defined_only: bool) -> str:

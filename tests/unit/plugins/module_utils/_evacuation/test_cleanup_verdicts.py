@@ -44,6 +44,12 @@ PATH = "/var/lib/libvirt/images/web.qcow2"
         (OFF, OtherCopies(defined=["kvm2"], expected=["kvm2"]), REFUSE, "shut off on kvm2"),
         (GONE, OtherCopies(defined=["kvm2"], expected=["kvm2"]), CLEAN, ""),
         (GONE, OtherCopies(defined=["kvm2"], silent=SILENT, expected=["kvm3"]), REFUSE, "kvm3 did not answer (No route to host)"),
+        # What is left over on a third host is not about this one.
+        (GONE, OtherCopies(defined=["kvm2", "kvm4"], expected=["kvm2"]), CLEAN, ""),
+        (GONE, OtherCopies(defined=["kvm2", "kvm4"], silent=SILENT, expected=["kvm2"]), CLEAN, ""),
+        (GONE, OtherCopies(defined=["kvm2", "kvm4"]), REFUSE, "shut off on kvm2 and kvm4"),
+        (GONE, OtherCopies(defined=["kvm2", "kvm4"], expected=["kvm2", "kvm4"]), REFUSE, "shut off on kvm2 and kvm4"),
+        (GONE, OtherCopies(active=["kvm2", "kvm4"], defined=["kvm2", "kvm4"], expected=["kvm2"]), REFUSE, "runs twice"),
         (OFF, OtherCopies(active=["kvm2", "kvm3"], defined=["kvm2", "kvm3"], expected=["kvm2"]), REFUSE, "runs twice"),
         # Where the ledger has it, others may be silent; where it does not, all have to say that they have it not.
         (OFF, OtherCopies(active=["kvm2"], silent=SILENT, expected=["kvm2"]), CLEAN, ""),
