@@ -37,7 +37,7 @@ from .fencing import ask_power, check_evidence, confirm_evidence, fence_host, fi
 from .fleet_answers import SourceAnswers, list_ssh_endpoints
 from .lease_evidence import Proven, Void
 from .renewals import OpenLeases, Renewals
-from .reset_watch import ResetWatch, find_late_arrivals
+from .reset_watch import ResetWatch, check_not_withdrawn, find_late_arrivals
 from .source import Source
 
 TryConnection = Callable[[str, int], str]
@@ -176,6 +176,12 @@ class PowerOffEvidence:
     def list_late_arrivals(self, ledger: Ledger) -> dict[str, frozenset[str]]:
         """Return, by ID of each host that is off by its watchdog, the domains that may have come to it after the reset. Raises as L(find_late_arrivals)."""
         return {str(one.host_id): find_late_arrivals(one, ledger) for one in self.all_evidence if one.is_of_watchdog}
+
+    def check_not_withdrawn(self, ledger: Ledger) -> None:
+        """Raise L(Unsafe) if what evidence of a watchdog is based on was withdrawn, see L(check_not_withdrawn)."""
+        for one in self.all_evidence:
+            if one.is_of_watchdog:
+                check_not_withdrawn(one, ledger)
 
     @property
     def of_source(self) -> t.Optional[Evidence]:

@@ -170,22 +170,25 @@ def find_late_arrivals(evidence: Evidence, ledger: Ledger) -> frozenset[str]:
     :arg evidence: of the watchdog of the host.
     :raises Unsafe: the host has renewed its lease since, or what the evidence was based on was withdrawn.
     """
-    reader = ledger.open_leases()
-    if reader is None:
-        raise Unsafe(f"{evidence.host} was reset by its watchdog, but its lease cannot be read again: {NO_ETCD}.", "Nothing was started.")
-    last, host = _read_last_lease(evidence, reader), HostRef(evidence.host, evidence.host_id, None)
-    _check_not_withdrawn(evidence, ledger, last)
+    last, host = check_not_withdrawn(evidence, ledger), HostRef(evidence.host, evidence.host_id, None)
     written = ledger.list_records_written_after(known_until(last))
     return frozenset(record.domain.uuid.lower() for record in written if record.status not in _NEVER_ARRIVED and record.destination.may_be(host))
 
 
-def _check_not_withdrawn(evidence: Evidence, ledger: Ledger, last: SeenLease) -> None:
-    """Raise L(Unsafe) unless the ledger still has what C(protect) saw of the watchdog in the boot of the last lease."""
-    found = ledger.read_host(str(evidence.host_id))
+def check_not_withdrawn(evidence: Evidence, ledger: Ledger) -> SeenLease:
+    """Return the last lease of a host that its watchdog has reset.
+
+    Raises L(Unsafe) if it was renewed since, or if the ledger no longer has what C(protect) saw of the watchdog in the boot of that lease.
+    """
+    reader = ledger.open_leases()
+    if reader is None:
+        raise Unsafe(f"{evidence.host} was reset by its watchdog, but its lease cannot be read again: {NO_ETCD}.", "Nothing was started.")
+    last, found = _read_last_lease(evidence, reader), ledger.read_host(str(evidence.host_id))
     seen = found.host.protected.watchdog if found and found.host.protected else None
     if not seen or seen.boot_id != last.lease.boot_id:
         raise Unsafe(
             f"{evidence.host} was reset by its watchdog, but what the ledger had of that watchdog was withdrawn since: {evidence.host} was released, or its"
             " watchdog unbound.",
-            f"Nothing was started. Find out whether {evidence.host} is on, and run the task again.",
+            f"Nothing more is started. Find out whether {evidence.host} is on, and run the task again.",
         )
+    return last

@@ -157,6 +157,7 @@ class DomainStarter:
         """Prove that the source is silent and off, for the starts that follow. Raises the error if it is not."""
         self.silence.require_proof()
         self.proofs.confirm_all()
+        self.proofs.check_not_withdrawn(self.context.ledger)
         self._proved_at = time.monotonic()
         self.silence.start_proof(_PROBED_AFTER_SECONDS)
 

@@ -258,6 +258,18 @@ def test_evidence_that_was_withdrawn_since_counts_no_more(site: WatchedSite) -> 
     assert site.running() == {}
 
 
+def test_evidence_that_is_withdrawn_between_two_starts_stops_the_starts(site: WatchedSite) -> None:
+    for name in ("one", "two"):
+        site.save(name)
+    site.deferred = {"two"}
+    site.after_start = lambda: withdraw_watchdog(site.ledger, host_id("kvm1"))
+    errors = {job.name: str(job.error or "") for job in site.evacuate(force_down=None).jobs}
+    assert site.running() == {"kvm2": ["one"]}
+    assert errors["one"] == ""
+    assert "what the ledger had of that watchdog was withdrawn since" in errors["two"]
+    assert sorted((name, status) for name, status, _destination in site.record_summaries()) == [("one", "done"), ("two", "failed")]
+
+
 def test_a_host_that_answers_is_not_evacuated_whatever_its_lease_says(site: WatchedSite) -> None:
     site.save("one")
     site.refuses = True
