@@ -74,7 +74,9 @@ options:
         description: The person who confirms it. The default is the user who runs the task.
         type: str
   accept_silent:
-    description: Names of other hosts that do not answer, on which certainly none of the domains runs. This is recorded.
+    description:
+      - Names of other hosts that do not answer, on which certainly none of the domains runs. This is recorded.
+      - A domain that may be on one of these hosts according to the ledger is not started without evidence that the host is off; the other domains are.
     type: list
     elements: str
     default: []

@@ -207,7 +207,7 @@ class Evacuation:
 
     def _check_others(self) -> None:
         """Raise L(Unsafe) if another host is silent, and neither accepted nor off by evidence."""
-        self.fleet.check_proved_off(self.context.options.accept_silent, self.proofs.has_proof_of)
+        self.fleet.check_proved_off(self.context.options.accept_silent, self.proofs.has_proof_of, self.proofs.unproved)
 
     def judge_jobs(self) -> None:
         """Determine what prevents the start of each domain on this host. A host that cannot start it is recorded as refused.

@@ -52,6 +52,7 @@ class PowerOffEvidence:
     :arg show: receives a line for people while a watchdog is waited for.
     :arg given: the evidence that the task was given: documents of earlier steps or of a tasks file, and a person's confirmation.
     :arg taken: the evidence that this task has taken from agents.
+    :arg unproved: by name of another silent host, why its agents are no evidence that it is off.
     :arg asked_power: what the agent of the source has reported, if it was asked while the hosts were.
     """
 
@@ -65,6 +66,7 @@ class PowerOffEvidence:
     warnings: list[str] = field(default_factory=list)
     given: list[Evidence] = field(default_factory=list)
     taken: list[Evidence] = field(default_factory=list)
+    unproved: dict[str, str] = field(default_factory=dict)
     asked_power: PowerReply | None = None
     renewals: Renewals = field(init=False)
 
@@ -127,7 +129,7 @@ class PowerOffEvidence:
         """
         if documents and force_down:
             raise InvalidArgument("Both fencing and force_down are given.", "Give one of them. Nothing was started.")
-        self.given, self.taken = [self._check_given(one) for one in documents or ()], []
+        self.given, self.taken, self.unproved = [self._check_given(one) for one in documents or ()], [], {}
         if force_down:
             options = {key: value for key, value in force_down.items() if value is not None}
             self.given.append(person_evidence(options, self.source.name, self.source.host_id, self.by))
@@ -223,24 +225,22 @@ class PowerOffEvidence:
         """Return the evidence of other hosts' agents, for those that have one. All agents are asked at once; the fleet's answers prove the silence."""
         entries = [(where, next((entry for entry in self.entries if where.host_id and entry.host_id == where.host_id), None)) for where in others]
         configs = [(entry, self._fencing_config(entry.name)) for where, entry in entries if entry and not self.has_proof_of(where)]
-        return do_at_once(lambda one: self._query_agent(*one), [(entry, config) for entry, config in configs if config])
+        found = do_at_once(lambda one: self._query_agent(*one), [(entry, config) for entry, config in configs if config])
+        return [one for one in found if one]
 
-    def _query_agent(self, entry: HostEntry, config: FencingConfig) -> Evidence:
-        """Return the evidence of agents that report their host as off, or of its watchdog. Raises L(Unsafe) if there is none."""
+    def _query_agent(self, entry: HostEntry, config: FencingConfig) -> Evidence | None:
+        """Return the evidence of agents that report their host as off, or of its watchdog. If there is none, C(unproved) says why."""
         watch = self._watch_reset(entry)
         power = query_host(config)
         evidence = find_power_evidence(config, str(entry.host_id), power, self.by)
         verdict = watch.wait() if watch and not evidence else None
         if isinstance(verdict, Proven):
             evidence = watchdog_evidence(config, str(entry.host_id), verdict, self.by)
-        if evidence:
-            return evidence
-        agents = "; ".join([*map(name_agents, config.levels), *(["its watchdog"] if watch else [])])
-        why = "; ".join(filter(None, (str(power), verdict.why if isinstance(verdict, Void) else "")))
-        raise Unsafe(
-            f"A domain of {self.source.name} may be on {entry.name} as well, which is silent, and {agents} does not say that it is off: {why}.",
-            f"Nothing was started. Evacuate {entry.name} first, or give evidence about it in fencing.",
-        )
+        if not evidence:
+            agents = "; ".join([*map(name_agents, config.levels), *(["its watchdog"] if watch else [])])
+            why = "; ".join(filter(None, (str(power), verdict.why if isinstance(verdict, Void) else "")))
+            self.unproved[entry.name] = f"{agents} does not say that it is off: {why}"
+        return evidence
 
     def _fencing_config(self, host: str) -> t.Optional[FencingConfig]:
         return parse_fencing(self.settings.of(host, VARIABLE), host)

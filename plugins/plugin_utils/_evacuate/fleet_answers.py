@@ -210,13 +210,14 @@ class FleetAnswers:
         self._refuse_silent({name: why for name, why in silent.items() if name not in accepted and name not in needing_evidence})
         return sorted(name for name in silent if name in accepted)
 
-    def check_proved_off(self, accepted: Sequence[str], is_off: Callable[[HostRef], bool]) -> None:
+    def check_proved_off(self, accepted: Sequence[str], is_off: Callable[[HostRef], bool], unproved: Mapping[str, str]) -> None:
         """Raise L(Unsafe) for a silent host that is neither accepted nor off by evidence. It could run any domain, not only one that records place there.
 
         :arg is_off: whether there is evidence that a host is off.
+        :arg unproved: by name, why the agents of a host are no evidence.
         """
-        silent = self._explain_silence()
-        self._refuse_silent({name: why for name, why in silent.items() if name not in accepted and not all(map(is_off, self._refs_of_name(name)))})
+        silent = {name: why for name, why in self._explain_silence().items() if name not in accepted and not all(map(is_off, self._refs_of_name(name)))}
+        self._refuse_silent({name: f"{why} {unproved[name]}." if name in unproved else why for name, why in silent.items()})
 
     def _explain_silence(self) -> dict[str, str]:
         """Return why each silent host has not answered, by name, except for the source."""
@@ -230,7 +231,8 @@ class FleetAnswers:
         if refused:
             raise Unsafe(
                 f"{', '.join(refused)} did not answer, and a domain of {self.source.name} could run there: {' '.join(refused.values())}",
-                f"Nothing was started. If you are certain that none does, accept their silence by name: accept_silent: [{', '.join(refused)}].",
+                "Nothing was started. Give evidence in fencing that they are off; or, if you are certain that none does, accept their silence by name:"
+                f" accept_silent: [{', '.join(refused)}].",
             )
 
     @property

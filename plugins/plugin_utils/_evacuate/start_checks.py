@@ -113,8 +113,10 @@ def check_covered(job: EvacuationJob, fleet: FleetAnswers, proofs: PowerOffEvide
         is_source = where.may_be(job.source.host_ref)
         if fleet.has_answered(where) or proofs.has_proof_of(where) or (is_source and source_counts):
             continue
+        report = proofs.unproved.get(where.host or "")
+        why = f" ({report})" if report else ""
         raise Unsafe(
-            f"Domain {job.name} may be on {where.host} as well, which does not answer and is not off by evidence. It was not started.",
+            f"Domain {job.name} may be on {where.host} as well, which does not answer and is not off by evidence{why}. It was not started.",
             f"Give evidence about {where.host}, too, in fencing; or settle the record that names it.",
         )
 

@@ -628,6 +628,18 @@ def test_a_silent_host_that_is_off_by_evidence_need_not_be_accepted(site: Site) 
     assert site.running() == {"kvm2": ["app", "web"]}
 
 
+def test_an_accepted_host_that_is_on_forbids_only_the_domains_that_may_be_on_it(site: Site) -> None:
+    site.save("web")
+    save_on_two_hosts(site, "app")
+    agent = site.agent("kvm3", power="on")
+    run = site.evacuate(accept_silent=["kvm3"])
+    assert list(errors(run)) == ["app"]
+    assert "may be on kvm3 as well, which does not answer and is not off by evidence" in errors(run)["app"]
+    assert "does not say that it is off" in errors(run)["app"]
+    assert site.running() == {"kvm2": ["web"]}
+    assert "off" not in agent.asked()
+
+
 @pytest.mark.usefixtures("slow_waits")
 def test_a_host_that_falls_silent_during_the_fencing_must_be_accepted(site: Site) -> None:
     site.save("web")
