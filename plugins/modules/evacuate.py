@@ -76,6 +76,8 @@ options:
   accept_silent:
     description:
       - Names of other hosts that do not answer, on which certainly none of the domains runs. This is recorded.
+      - Not necessary for a host that is off according to its fence agents, its watchdog or O(fencing), nor for one that was given up with
+        O(kvmfleet.migration.host#module:source_discarded).
       - A domain that may be on one of these hosts according to the ledger is not started without evidence that the host is off; the other domains are.
     type: list
     elements: str

@@ -52,6 +52,7 @@ options:
         evacuations to it that were given up for a newer one become C(failed). Its entry becomes V(fenced), with C(discarded).
       - From then on, a clean-shutdown token that the host may hold does not prevent its evacuation. The token would still release the host, so make sure that
         nothing boots from its disk again.
+      - Evacuations of other hosts do not wait for its answer either, except for domains that may be on it according to the ledger.
       - If the host returns anyway, it is neither enabled nor released until O(adopt_identity) confirms that it belongs to the fleet again.
       - Run this on another host, for example on localhost; a host that answers is refused.
     type: bool

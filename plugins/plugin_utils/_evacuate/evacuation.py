@@ -20,7 +20,6 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model import d
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import HostClock, boot_moment, utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError, Unsafe
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.evidence import accept_silence
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostAnswer, HostRef, host_of
@@ -71,7 +70,6 @@ class Evacuation:
     not_selected: list[ListedDomain] = field(default_factory=list)
     unaccounted: list[UnaccountedDomain] = field(default_factory=list)
     missing_records: list[RememberedMove] = field(default_factory=list)
-    silent: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         context = self.context
@@ -120,8 +118,7 @@ class Evacuation:
         )
         self.fleet.check_source_is_silent()
         self._check_no_twin()
-        self.others = self.fleet.list_silent_hosts(where for job in self.jobs if job.is_open for where in job.candidate.possible_hosts)
-        self.silent = self.fleet.check_silent_hosts(self.context.options.accept_silent, self.others)
+        self._find_silent_hosts()
         self.uris = {name: uri for name, uri in uris.items() if name in self.fleet.answering_hosts}
         self.seen = seen
         remembered = remembered_by_fleet(self.context.settings, self.context.target_host, facts.remembered or None)
@@ -207,7 +204,7 @@ class Evacuation:
 
     def _check_others(self) -> None:
         """Raise L(Unsafe) if another host is silent, and neither accepted nor off by evidence."""
-        self.fleet.check_proved_off(self.context.options.accept_silent, self.proofs.has_proof_of, self.proofs.unproved)
+        self.silent.check_accepted(self.proofs.has_proof_of, self.proofs.unproved)
 
     def judge_jobs(self) -> None:
         """Determine what prevents the start of each domain on this host. A host that cannot start it is recorded as refused.
@@ -281,10 +278,20 @@ class Evacuation:
 
     def build_evidence(self, job: EvacuationJob) -> list[JsonObject]:
         """Return all evidence that the source is off, as the domain's record keeps it, with the domain's own images."""
-        accepted = [encode(accept_silence(self.silent, self.context.by, utc_now()))] if self.silent else []
+        accepted = encode(self.silent.list_accepted(self.context.by, utc_now()))
         own = {path: self.images[path] for path in lockable_paths(job.disks_here) if path in self.images}
         images = [{"kind": "locks", "from": self.context.target_host, "images": encode(own), "at": utc_now()}] if own else []
         return [*encode(self.proofs.all_evidence), encode(self.silence), *images, *self.acceptance.build_evidence(job, self.images), *accepted]
+
+    def _find_silent_hosts(self) -> None:
+        """Find the silent hosts, and those of them that need evidence. Raises L(Unsafe) for one that is not accepted, and of which there can be none."""
+        fencing = self.context.options.fencing
+        places = self.fleet.list_silent_hosts(where for job in self.jobs if job.is_open for where in job.candidate.possible_hosts)
+        self.silent = self.fleet.find_silent_hosts(self.context.options.accept_silent)
+        more = [where for where in self.silent.list_refs_to_prove() if not any(where.is_same(place) for place in places)]
+        named = {place.host for place in places}
+        self.silent.check_accepted(lambda where: where not in more or where.host in named or self.proofs.can_prove(where, fencing), {})
+        self.others = [*places, *more]
 
     def _select_domains(self) -> None:
         selected = self.selector.select_domains()

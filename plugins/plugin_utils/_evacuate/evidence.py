@@ -122,7 +122,7 @@ class PowerOffEvidence:
 
         :arg documents: evidence from another source, the option C(fencing).
         :arg force_down: the confirmation of a person, the option of that name.
-        :arg others: further silent hosts that the domains may be on. Their agents are queried whether they are off; they are never switched off.
+        :arg others: further silent hosts that need evidence. Their agents are queried whether they are off; they are never switched off.
         :arg check_others: raises what forbids every start, when all evidence about other hosts is there. The source is not fenced then.
 
         Raises L(Unsafe) for invalid evidence, or if there is none; what L(fence_host) raises; L(InvalidArgument) for two kinds at once.
@@ -194,6 +194,11 @@ class PowerOffEvidence:
     def can_fence(self) -> bool:
         """Whether a fence agent can switch the source off."""
         return self._fencing_config(self.source.name) is not None
+
+    def can_prove(self, where: HostRef, documents: t.Optional[Sequence[Json]]) -> bool:
+        """Whether there may be evidence that a host is off: of its agents or its watchdog, or in these documents."""
+        is_given = any(isinstance(one, Mapping) and one.get("host") == where.host for one in documents or ())
+        return is_given or self._fencing_config(where.label) is not None
 
     def _check_given(self, given: Json) -> Evidence:
         entry = self._find_entry(given)

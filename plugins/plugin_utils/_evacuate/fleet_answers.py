@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import typing as t
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
@@ -23,6 +23,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.referenc
 
 from .._ledger.documents import DomainEntry, HostEntry
 from .._settings.variables import Settings, read_port
+from .silent_hosts import SilentHosts
 from .source import Source
 
 SSH_PORT = 22
@@ -195,45 +196,16 @@ class FleetAnswers:
                 found.append(where)
         return found
 
-    def check_silent_hosts(self, accepted: Sequence[str], places: Sequence[HostRef]) -> list[str]:
-        """Return the silent hosts that are accepted.
+    def find_silent_hosts(self, accepted: Sequence[str]) -> SilentHosts:
+        """Return the hosts that did not answer, except for the source. Raises L(InvalidArgument) for an unknown name.
 
-        Raises L(Unsafe) for another, L(InvalidArgument) for an unknown name.
-
-        :arg places: the silent hosts that need evidence instead, see L(check_proved_off).
+        :arg accepted: names of hosts whose silence a person accepts.
         """
         strange = [name for name in accepted if name not in self.answers]
         if strange:
             raise InvalidArgument(f"accept_silent names {', '.join(strange)}, which are neither in the inventory nor in the ledger.", "Nothing was started.")
-        silent = self._explain_silence()
-        needing_evidence = {where.host for where in places} | {entry.name for entry in self.entries if _is_any_of(entry, places)}
-        self._refuse_silent({name: why for name, why in silent.items() if name not in accepted and name not in needing_evidence})
-        return sorted(name for name in silent if name in accepted)
-
-    def check_proved_off(self, accepted: Sequence[str], is_off: Callable[[HostRef], bool], unproved: Mapping[str, str]) -> None:
-        """Raise L(Unsafe) for a silent host that is neither accepted nor off by evidence. It could run any domain, not only one that records place there.
-
-        :arg is_off: whether there is evidence that a host is off.
-        :arg unproved: by name, why the agents of a host are no evidence.
-        """
-        silent = {name: why for name, why in self._explain_silence().items() if name not in accepted and not all(map(is_off, self._refs_of_name(name)))}
-        self._refuse_silent({name: f"{why} {unproved[name]}." if name in unproved else why for name, why in silent.items()})
-
-    def _explain_silence(self) -> dict[str, str]:
-        """Return why each silent host has not answered, by name, except for the source."""
-        return {name: why for name in self.answers if not self._is_source(name) and (why := self._why_silent(name))}
-
-    def _refs_of_name(self, name: str) -> list[HostRef]:
-        """Return the hosts of that name: those of the ledger, or else the name alone."""
-        return [entry.host_ref for entry in self.entries if entry.name == name] or [HostRef(name, None, None)]
-
-    def _refuse_silent(self, refused: Mapping[str, str]) -> None:
-        if refused:
-            raise Unsafe(
-                f"{', '.join(refused)} did not answer, and a domain of {self.source.name} could run there: {' '.join(refused.values())}",
-                "Nothing was started. Give evidence in fencing that they are off; or, if you are certain that none does, accept their silence by name:"
-                f" accept_silent: [{', '.join(refused)}].",
-            )
+        why = {name: why for name in self.answers if not self._is_source(name) and (why := self._why_silent(name))}
+        return SilentHosts(self.source.name, why, accepted, self.entries)
 
     @property
     def answering_hosts(self) -> list[str]:
@@ -316,8 +288,3 @@ class FleetAnswers:
                 continue
             found.append(UnaccountedDomain(domain.uuid, domain.name, tuple(host.host for host in hosts)))
         return found
-
-
-def _is_any_of(entry: HostEntry, places: Iterable[HostRef]) -> bool:
-    """Whether the host of that entry is one of these."""
-    return any(entry.host_ref.is_same(where) for where in places)

@@ -223,8 +223,9 @@ def test_force_down_without_a_reason_is_refused(dead: Site) -> None:
 
 
 @pytest.mark.long
-def test_another_silent_host_must_be_named_in_accept_silent(dead: Site) -> None:
+def test_another_silent_host_without_an_agent_must_be_named_in_accept_silent(dead: Site) -> None:
     dead.lose(2)
+    dead.fencing(2, None)
     done = dead.evacuate(3, force_down=WORD)
     assert done.refused() == "unsafe"
     assert dead.name(2) in done.msg
@@ -232,6 +233,10 @@ def test_another_silent_host_must_be_named_in_accept_silent(dead: Site) -> None:
     for wrong in ("kvm9", dead.name(3)):
         assert dead.evacuate(3, force_down=WORD, accept_silent=[wrong]).code != 0
     dead.check_end_state({3: []})
+    dead.fencing(2, dead.agent(2, dead.lab_agent))
+    predicted = dead.evacuate(3, 1, "--check", force_down=WORD)
+    assert predicted.code == 0, predicted.text
+    assert [(one["host"], one["kind"]) for one in predicted.result["evidence"]] == [(dead.name(1), "person"), (dead.name(2), "fence_agent")]
     dead.bring_back(2)
     dead.lab.virsh(2, "start", "other")
 

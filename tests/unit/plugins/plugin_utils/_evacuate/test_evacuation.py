@@ -640,6 +640,90 @@ def test_an_accepted_host_that_is_on_forbids_only_the_domains_that_may_be_on_it(
     assert "off" not in agent.asked()
 
 
+def evidence_of(site: Site) -> list[tuple[str, str]]:
+    """Return kind and host, or hosts, of the evidence in the only record."""
+    (record,) = site.ledger.list_records()
+    return [(one["kind"], one.get("host") or ", ".join(one.get("hosts", []))) for one in record.evidence or () if one["kind"] not in ("silence", "locks")]
+
+
+def test_a_silent_host_whose_agent_reports_it_as_off_need_not_be_accepted(site: Site) -> None:
+    site.save("web")
+    site.silent.add("kvm3")
+    agent = site.agent("kvm3")
+    assert errors(site.evacuate()) == {}
+    assert site.running() == {"kvm2": ["web"]}
+    assert evidence_of(site) == [("person", "kvm1"), ("fence_agent", "kvm3")]
+    assert "off" not in agent.asked()
+
+
+def test_a_silent_host_whose_agent_does_not_report_it_as_off_must_be_accepted(site: Site) -> None:
+    site.save("web")
+    site.silent.add("kvm3")
+    agents = [site.agent(name, power="on") for name in ("kvm1", "kvm3")]
+    with pytest.raises(Unsafe, match=r"kvm3 did not answer.*does not say that it is off.*accept_silent: \[kvm3\]"):
+        site.evacuate()
+    assert not any("off" in agent.asked() for agent in agents)
+    assert site.record_summaries() == []
+
+
+def test_a_silent_host_that_is_switched_on_between_two_starts_stops_the_starts(site: Site) -> None:
+    site.save("one")
+    site.save("two")
+    site.silent.add("kvm3")
+    agent = site.agent("kvm3")
+    site.deferred = {"two"}
+    site.after_start = lambda: agent.switch("on")
+    assert list(errors(site.evacuate())) == ["two"]
+    assert site.running() == {"kvm2": ["one"]}
+    assert sorted(site.record_summaries()) == [("one", "done", "kvm2"), ("two", "failed", "kvm2")]
+
+
+@pytest.mark.parametrize("age_seconds", [0, 3600])
+def test_evidence_about_any_silent_host_accepts_its_silence_while_it_is_valid(site: Site, age_seconds: int) -> None:
+    site.save("web")
+    site.silent.add("kvm3")
+    then = (datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=age_seconds)).isoformat()
+    both = [{"host": name, "action": "off", "status": "off", "at": at} for name, at in (("kvm1", utc_now()), ("kvm3", then))]
+    if age_seconds:
+        with pytest.raises(Unsafe, match=r"The fencing evidence for kvm3 is 36\d\d seconds old and was valid for 300"):
+            site.evacuate(fencing=both)
+        assert site.record_summaries() == []
+    else:
+        site.evacuate(fencing=both)
+        assert evidence_of(site) == [("tasks", "kvm1"), ("tasks", "kvm3")]
+
+
+DISCARDED: Body = {"state": "fenced", "discarded": {"at": "2026-11-01T10:00:00.000Z", "by": "Ada", "reason": "scrapped"}}
+
+
+def test_a_discarded_host_need_not_be_accepted_again(site: Site) -> None:
+    site.save("web")
+    site.silent.add("kvm3")
+    site.write_host("kvm3", **DISCARDED)
+    site.evacuate()
+    assert site.running() == {"kvm2": ["web"]}
+    (record,) = site.ledger.list_records()
+    accepted = [one for one in record.evidence or () if one["kind"] == "accepted_silence"]
+    assert accepted == [{"kind": "accepted_silence", "hosts": ["kvm3"], "by": "Ada", "at": "2026-11-01T10:00:00.000Z"}]
+
+
+def test_a_domain_that_may_be_on_a_discarded_host_needs_evidence(site: Site) -> None:
+    site.save("web")
+    save_on_two_hosts(site, "app")
+    site.write_host("kvm3", **DISCARDED)
+    assert "may be on kvm3 as well" in errors(site.evacuate())["app"]
+    assert site.running() == {"kvm2": ["web"]}
+
+
+def test_the_successor_of_a_discarded_host_under_its_name_must_be_accepted(site: Site) -> None:
+    site.save("web")
+    site.silent.add("kvm3")
+    site.write_host("kvm4", **DISCARDED | {"name": "kvm3"})
+    with pytest.raises(Unsafe, match=r"accept_silent: \[kvm3\]"):
+        site.evacuate()
+    assert site.record_summaries() == []
+
+
 @pytest.mark.usefixtures("slow_waits")
 def test_a_host_that_falls_silent_during_the_fencing_must_be_accepted(site: Site) -> None:
     site.save("web")
