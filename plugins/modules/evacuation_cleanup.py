@@ -17,6 +17,10 @@ description:
   - The module asks all other hosts where the domain is now. Its copy on this host is removed only if it is not active, and exactly one other host has the
     domain active (or, for an evacuation that was to define the domain only, exactly one other host has it defined). If the ledger does not expect the domain
     on that host, all hosts must answer.
+  - If every host that the domain may be on according to the ledger is fenced there and does not answer, a copy that is not active is removed, too, because the
+    newest record took the domain away from here and the ledger has its definition. All disks are kept then. This host can then start the domain again
+    (M(kvmfleet.migration.evacuate)).
+  - An unsettled record of the domain refuses the cleanup, unless it is newer than the evacuation and between other hosts.
   - If a domain is active on this host although it was evacuated, it may run twice. The task then fails with C(unsafe), and changes nothing at all.
   - The domain is undefined; its NVRAM and the state of its TPM stay where they are. A managed-save image is moved into quarantine.
   - A disk is touched only under four conditions. It is a file of this host alone, which is tested with a token from the host that has the domain now; no
@@ -108,7 +112,7 @@ cleaned:
       elements: str
       sample: []
     where:
-      description: The host that has the domain now.
+      description: The host that has the domain now; null if it may be on hosts that are fenced and do not answer.
       type: str
       sample: kvm2
     undefined:

@@ -132,7 +132,7 @@ class CleanupSurvey:
     def _plan_cleanup(self, domain: CleanupQuestion, answers: t.Mapping[str, HostAnswer]) -> CleanupPlan:
         gone = self._put_aside(domain.record)
         own = self._find_copy(domain.uuid, gone)
-        verdict = judge_copy(own.copy, _summarize_others(domain, answers), domain.defined, domain.came_back)
+        verdict = judge_copy(own.copy, _summarize_others(domain, answers), domain.defined, domain.came_back, bool(domain.fenced))
         disks = [disk for disk in own.disks or domain.saved if disk.path and disk.path not in gone]
         return CleanupPlan(
             domain.uuid,
@@ -188,14 +188,15 @@ class CleanupSurvey:
         if not disks:
             return []
         saved = {disk.target: disk for disk in domain.saved}
-        peer = _PeerHost(self._uris[str(verdict.where)], self._open, domain.uuid)
+        peer = _PeerHost(self._uris[verdict.where], self._open, domain.uuid) if verdict.where else None
         try:
             used = list(self._iterate_used_images(domain.uuid))
             return [judge_disk(self._gather_disk_facts(disk, saved.get(disk.target), peer, used), self._host_id) for disk in disks]
         finally:
-            peer.close()
+            if peer:
+                peer.close()
 
-    def _gather_disk_facts(self, disk: SavedDisk, saved: t.Optional[SavedDisk], peer: _PeerHost, used: t.Sequence[t.Tuple[str, str]]) -> DiskFacts:
+    def _gather_disk_facts(self, disk: SavedDisk, saved: t.Optional[SavedDisk], peer: t.Optional[_PeerHost], used: t.Sequence[t.Tuple[str, str]]) -> DiskFacts:
         path = disk.path
         known = saved if saved is not None and saved.path == path else None
         facts = DiskFacts(disk.target, disk.kind, path, disk.readonly, known)
@@ -204,7 +205,7 @@ class CleanupSurvey:
         problem = answer_within(STORAGE_SECONDS, lambda: (_find_file_problem(path),))
         if problem is None or problem[0]:
             return dataclasses.replace(facts, problem=problem[0] if problem else _SILENT_FILE)
-        finding = peer.compare_stores(path, disk.target)
+        finding = peer.compare_stores(path, disk.target) if peer else Finding(UNPROVED, "no host that has the domain answers")
         return dataclasses.replace(
             facts,
             mount=self._images.locate_disks([DiskNeed(disk.target, kind="file", source=path, shared=None)], (), None)[0].mount or None,
@@ -212,7 +213,7 @@ class CleanupSurvey:
             locked=probe_lock(path).state == LOCKED,
             verdict=finding.verdict,
             why=finding.why,
-            replaced=disk.target in peer.targets,
+            replaced=peer is None or disk.target in peer.targets,
         )
 
     def _iterate_used_images(self, uuid: str) -> t.Iterator[t.Tuple[str, str]]:

@@ -53,11 +53,13 @@ class CopyVerdict:
     where: t.Optional[str] = None
 
 
-def judge_copy(copy: LocalCopy, others: OtherCopies, defined_only: bool = False, came_back: bool = False) -> CopyVerdict:
+def judge_copy(copy: LocalCopy, others: OtherCopies, defined_only: bool = False, came_back: bool = False, fenced: bool = False) -> CopyVerdict:
     """Return what to do with the copy on this host.
 
     :arg defined_only: whether the evacuation was to define the domain, not to start it: then one definition elsewhere is enough.
     :arg came_back: whether a record that is newer than the evacuation has brought the domain back to this host.
+    :arg fenced: whether each host that the domain may be on is fenced, and the ledger has its definition. If all of them are silent, the domain can only be
+      started by that definition, and not where an old one is left.
     """
     if copy.active:
         return _judge_active(others, came_back)
@@ -65,13 +67,14 @@ def judge_copy(copy: LocalCopy, others: OtherCopies, defined_only: bool = False,
     where = _find_only_host(others, defined_only) if copy.present else _find_owner(others)
     if came_back:
         return _judge_returned(others)
-    if where is None:
+    is_on_silent = fenced and where is None and not others.active and not others.expected
+    if where is None and not is_on_silent:
         return CopyVerdict(REFUSE, _explain_no_host(others, defined_only))
-    if where not in others.expected and others.silent:
+    if where and where not in others.expected and others.silent:
         return CopyVerdict(REFUSE, f"it is on {where}, where the ledger does not expect it, and {_format_silent_hosts(others.silent)}", where)
     if copy.present and copy.blocker:
         return CopyVerdict(REFUSE, copy.blocker, where)
-    return CopyVerdict(CLEAN, "", where)
+    return CopyVerdict(CLEAN, "the hosts that it may be on are fenced and did not answer" if is_on_silent else "", where)
 
 
 def _judge_active(others: OtherCopies, came_back: bool) -> CopyVerdict:

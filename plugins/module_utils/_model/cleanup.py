@@ -26,6 +26,7 @@ class CleanupQuestion:
     :arg came_back: whether a newer record states that this host has the domain again.
     :arg expected: the hosts that have the domain according to the ledger.
     :arg saved: the disks as they were saved of this host.
+    :arg fenced: whether records have the domain on C(expected) alone, each of these hosts is fenced, and the ledger has the definition of the domain.
     """
 
     uuid: str
@@ -35,6 +36,7 @@ class CleanupQuestion:
     came_back: bool
     expected: t.Tuple[JsonObject, ...]
     saved: t.Tuple[SavedDisk, ...]
+    fenced: t.Union[bool, Absent] = ABSENT
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class CleanupPlan:
     """What may be done to a copy.
 
     :arg kind: C(clean), C(refuse), C(alarm) or C(superseded); C(reason) is a part of a sentence.
-    :arg where: the host that has the domain now.
+    :arg where: the host that has the domain now; null if it is on hosts that are fenced and do not answer.
     :arg managed_save: the path of a saved memory image. C(nvram) and C(tpm) are paths, too.
     """
 

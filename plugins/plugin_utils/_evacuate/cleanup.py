@@ -200,10 +200,15 @@ class HostCleanup:
                 self._clean_locked(tombstone, outcome)
 
     def _is_busy(self, tombstone: Tombstone, outcome: CleanupOutcome) -> bool:
+        """Whether an unsettled record may bring the domain to this host, or is not newer than the tombstone: then it may show that this copy is needed."""
         unsettled = self.ledger.find_unsettled(tombstone.uuid)
-        if unsettled is not None:
-            self._refuse_domain(tombstone, f"{describe_record(unsettled.record)} is not settled ('{unsettled.record.status}')", outcome)
-        return unsettled is not None
+        if unsettled is None or (unsettled.record.generation > tombstone.record.generation and self._is_elsewhere(unsettled.record)):
+            return False
+        self._refuse_domain(tombstone, f"{describe_record(unsettled.record)} is not settled ('{unsettled.record.status}')", outcome)
+        return True
+
+    def _is_elsewhere(self, record: MoveRecord) -> bool:
+        return not any(end.may_be(self.cleaned_host) or not end.is_known for end in record.ends)
 
     def _is_outdated(self, tombstone: Tombstone, outcome: CleanupOutcome) -> bool:
         """Whether hosts know of a move that is newer than the tombstone, which is then outdated."""
@@ -310,7 +315,8 @@ def _cleanup_detail(done: CleanupDone, plan: CleanupPlan) -> str:
     acts = ["undefined here" if done.undefined else "it was not defined here"]
     acts += [f"{len(done.quarantined)} files moved to quarantine"] if done.quarantined else []
     acts += [f"{len(done.kept)} disks kept"] if done.kept else []
-    return f"The domain is on {plan.where}. Cleanup of its source: {', '.join(acts)}."
+    where = f"The domain is on {plan.where}" if plan.where else f"The domain is active nowhere: {plan.reason}"
+    return f"{where}. Cleanup of its source: {', '.join(acts)}."
 
 
 def _add_cleaned(tombstone: Tombstone, plan: CleanupPlan, done: CleanupDone, outcome: CleanupOutcome) -> None:

@@ -24,6 +24,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import DomainProtection, SavedDisk
 
+from .._ledger.documents import DomainEntry
 from .._ledger.host_decisions import list_leftovers
 from .._ledger.ledger import Ledger
 from .._ledger.remembered import RememberedMove
@@ -150,6 +151,7 @@ def build_question(tombstone: Tombstone | LostTombstone, ledger: Ledger, cleaned
         came_back=_has_come_back(move, expected, ledger, cleaned_host),
         expected=tuple(encode(host) for host in expected if not host.is_same(cleaned_host)),
         saved=_readable_disks(_saved_disks(move, document.domain.saved if document else None, cleaned_host)),
+        fenced=bool(document and _is_on_fenced_hosts(move, document.domain, ledger, cleaned_host)) or ABSENT,
     )
 
 
@@ -157,10 +159,32 @@ def _has_come_back(move: MoveRecord | RememberedMove, expected: Sequence[HostRef
     """Whether a record that is newer than the tombstone put the domain on this host again, and the ledger has it nowhere else."""
     if not expected or not all(host.is_same(cleaned_host) for host in expected):
         return False
-    ended = [record for record in ledger.list_records(domain=move.domain.uuid) if record.status in (s.COMPLETED, s.DONE)]
-    newer = [record for record in ended if record.generation > move.generation]
-    newest = max(newer, key=lambda record: record.generation, default=None)
-    return newest is not None and (newest.destination.host_id == cleaned_host.host_id or newest.destination.is_same(cleaned_host))
+    newest = _find_newest_end(move.domain.uuid, ledger)
+    if newest is None or newest.generation <= move.generation:
+        return False
+    return newest.destination.host_id == cleaned_host.host_id or newest.destination.is_same(cleaned_host)
+
+
+def _is_on_fenced_hosts(move: MoveRecord | RememberedMove, domain: DomainEntry, ledger: Ledger, cleaned_host: HostRef) -> bool:
+    """Whether the newest record that ended took the domain from this host to others, each host that it may be on is fenced, and the ledger has its definition.
+
+    It cannot run here then, and is started elsewhere, or here, by that definition. An evacuation whose result is not known took it nowhere.
+    """
+    newest = _find_newest_end(move.domain.uuid, ledger)
+    if newest is None or newest.generation < move.generation or any(host.may_be(cleaned_host) for host in (newest.destination, *domain.possible_hosts)):
+        return False
+    return bool(domain.saved and domain.saved.definition and domain.possible_hosts) and all(_is_fenced(host, ledger) for host in domain.possible_hosts)
+
+
+def _is_fenced(host: HostRef, ledger: Ledger) -> bool:
+    found = ledger.read_host(host.host_id) if host.host_id else None
+    return found is not None and found.host.state == s.FENCED
+
+
+def _find_newest_end(domain: str, ledger: Ledger) -> MoveRecord | None:
+    """Return the newest record by which the domain has arrived at a host."""
+    ended = [record for record in ledger.list_records(domain=domain) if record.status in (s.COMPLETED, s.DONE)]
+    return max(ended, key=lambda record: record.generation, default=None)
 
 
 def _readable_disks(documents: Sequence[JsonObject]) -> tuple[SavedDisk, ...]:

@@ -133,11 +133,12 @@ class Scene:
         self.there.folders = {str(self.other): DirectoryFolder(self.other)}
         saved = ImageLocator().locate_disks([DiskNeed("vda", kind="file", source=str(self.image), shared=False)], (), None)
         self.saved = tuple(dataclasses.replace(disk, seen_by=("me",)) for disk in saved)
+        self.fenced = False
         self.mount = pathlib.Path(innermost_mount(str(folder.resolve()), {mount.path for mount in read_mounts()}))
 
     def ask(self, **expected: t.Optional[str]) -> CleanupQuestion:
         place = {"host": "kvm2", "host_id": None, "host_uuid": None, **expected}
-        return CleanupQuestion(UUID, "web", RECORD, defined=False, came_back=False, expected=(place,), saved=self.saved)
+        return CleanupQuestion(UUID, "web", RECORD, defined=False, came_back=False, expected=(place,), saved=self.saved, fenced=self.fenced)
 
     def plan(self) -> CleanupPlan:
         survey = CleanupSurvey(self.here, "me", {"kvm2": "there"}, lambda uri: self.there, self._put_aside, str(self.save_folder))
@@ -209,6 +210,16 @@ def test_a_silent_host_refuses_the_cleanup_and_is_named(scene: Scene) -> None:
     plan = scene.plan()
     assert plan.kind == "refuse"
     assert plan.reason.endswith("; kvm2 did not answer (no answer)"), plan.reason
+
+
+def test_every_disk_is_kept_while_the_fenced_host_that_has_the_domain_is_silent(scene: Scene) -> None:
+    scene.there.answers = False
+    scene.fenced = True
+    plan = scene.plan()
+    assert (plan.kind, plan.where, reasons(plan)) == ("clean", None, ["it is not proved to belong to this host alone: no host that has the domain answers"])
+    done = scene.clean()
+    assert (done.undefined, done.quarantined, [disk.only_copy for disk in done.kept]) == (True, (), [True])
+    assert (scene.here.present, scene.image.exists()) == (False, True)
 
 
 @pytest.mark.parametrize("backing", [False, True])

@@ -94,6 +94,23 @@ def test_a_domain_that_came_back_is_superseded_and_not_removed(copy: LocalCopy, 
     assert judge_copy(copy, others, came_back=True).kind == kind
 
 
+@pytest.mark.parametrize(
+    ("copy", "others", "kind"),
+    [
+        (OFF, OtherCopies(silent=SILENT), CLEAN),
+        (GONE, OtherCopies(silent=SILENT), CLEAN),
+        # Another host may have an old copy, too.
+        (OFF, OtherCopies(defined=["kvm2"], silent=SILENT), CLEAN),
+        (LocalCopy(True, False, "2 snapshots"), OtherCopies(silent=SILENT), REFUSE),
+        (ON, OtherCopies(silent=SILENT), ALARM),
+        (OFF, OtherCopies(silent=SILENT, expected=["kvm2"]), REFUSE),
+        (OFF, OtherCopies(active=["kvm2"], silent=SILENT), REFUSE),
+    ],
+)
+def test_an_old_copy_is_removed_while_the_fenced_hosts_that_have_the_domain_are_silent(copy: LocalCopy, others: OtherCopies, kind: str) -> None:
+    assert judge_copy(copy, others, fenced=True).kind == kind
+
+
 def disk(**changes: t.Any) -> DiskFacts:
     known = SavedDisk("vda", "file", PATH, False, False, (), mount=MOUNT, seen_by=("me",), shared=False)
     saved = dataclasses.replace(known, **changes.pop("saved_as", {}))

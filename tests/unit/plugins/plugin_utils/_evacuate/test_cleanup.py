@@ -22,7 +22,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documen
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Witness
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.remembered import find_left_behind, find_missing_records
-from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import domain_entry
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import domain_entry, host_entry
 
 KVM1, KVM2, KVM3 = (HostRef(f"kvm{number}", str(uuid.UUID(int=number)), str(uuid.UUID(int=number + 16))) for number in (1, 2, 3))
 WEB = str(uuid.UUID(int=64))
@@ -215,6 +215,80 @@ def test_a_domain_with_an_unsettled_record_is_refused(scene: Scene) -> None:
     outcome = scene.run()
     assert "is not settled" in outcome.refused[0].reason
     assert (scene.host.phases, scene.status(record)[0]) == ([], "done")
+
+
+@pytest.mark.parametrize(
+    ("record_type", "ends", "is_refused"),
+    [
+        (s.EVACUATION, (KVM2, KVM3), False),
+        (s.LIVE_MIGRATION, (KVM2, KVM3), False),
+        (s.EVACUATION, (KVM2, KVM1), True),
+        (s.EVACUATION, (KVM2, HostRef("kvm1", None, None)), True),
+        (s.LIVE_MIGRATION, (KVM2, HostRef(None, None, None)), True),
+    ],
+)
+def test_a_newer_record_between_other_hosts_does_not_hold_a_leftover(scene: Scene, record_type: str, ends: tuple[HostRef, HostRef], is_refused: bool) -> None:
+    record = scene.evacuation()
+    scene.ledger.open_record(new_record(record_type, DomainRef(WEB, "web"), *ends, {}, BY))
+    outcome = scene.run()
+    assert [entry.record for entry in outcome.refused] == ([record] if is_refused else [])
+    assert scene.status(record)[0] == ("done" if is_refused else "completed")
+
+
+def put_host(scene: Scene, host: HostRef, state: str) -> None:
+    entry = {"name": host.host, "host_id": host.host_id, "host_uuid": host.host_uuid, "machine_id": host.host, "state": state, "reason": None}
+    found = scene.ledger.read_host(str(host.host_id))
+    scene.ledger.put_host(host_entry(entry), found.version if found else None)
+
+
+def is_asked_as_fenced(scene: Scene) -> bool:
+    scene.run(check=True)
+    return scene.host.asked[0].get("fenced") is True
+
+
+def test_a_domain_is_on_fenced_hosts_by_its_newest_record(scene: Scene) -> None:
+    scene.evacuation()
+    scene.put_document(protected={"host": encode(KVM1), "definition": "<domain/>"})
+    assert not is_asked_as_fenced(scene)
+    put_host(scene, KVM2, s.MAINTENANCE)
+    assert not is_asked_as_fenced(scene)
+    put_host(scene, KVM2, s.FENCED)
+    assert is_asked_as_fenced(scene)
+    # Its own evacuation has begun, and its destination may have the domain as well.
+    stored = scene.ledger.open_record(new_record(s.EVACUATION, DomainRef(WEB, "web"), KVM2, KVM3, {}, BY))
+    scene.lead(stored, s.PRE_MIGRATING)
+    assert not is_asked_as_fenced(scene)
+    put_host(scene, KVM3, s.FENCED)
+    assert is_asked_as_fenced(scene)
+
+
+@pytest.mark.parametrize("hosts", [[KVM1], [KVM1, KVM2], [KVM2, HostRef("kvm1", None, None)], []])
+def test_a_domain_that_may_be_on_this_host_is_not_on_fenced_hosts(scene: Scene, hosts: list[HostRef]) -> None:
+    scene.evacuation()
+    put_host(scene, KVM2, s.FENCED)
+    scene.put_document(protected={"host": encode(KVM1), "definition": "<domain/>"}, possible_hosts=encode(hosts))
+    assert not is_asked_as_fenced(scene)
+
+
+def test_a_domain_whose_definition_only_its_hosts_have_is_not_on_fenced_hosts(scene: Scene) -> None:
+    scene.evacuation()
+    put_host(scene, KVM2, s.FENCED)
+    assert not is_asked_as_fenced(scene)
+
+
+def test_an_evacuation_whose_result_is_not_known_took_its_domain_nowhere(scene: Scene) -> None:
+    supersede_evacuation(scene)
+    put_host(scene, KVM2, s.FENCED)
+    scene.put_document(protected={"host": encode(KVM1), "definition": "<domain/>"}, possible_hosts=[encode(KVM2)])
+    assert not is_asked_as_fenced(scene)
+
+
+def test_a_record_names_no_host_while_those_that_have_the_domain_are_silent(scene: Scene) -> None:
+    record = scene.evacuation()
+    scene.host.said[WEB] = {"where": None, "reason": "the hosts that it may be on are fenced and did not answer"}
+    (cleaned,) = scene.run().cleaned
+    assert cleaned.where is None
+    assert "active nowhere: the hosts that it may be on are fenced" in str(scene.ledger.read_record(record).record.history[-1].detail)
 
 
 def test_the_newest_tombstone_is_cleaned_and_older_ones_are_superseded(scene: Scene) -> None:
