@@ -46,13 +46,20 @@ class GuardChange:
     """Why an earlier copy of the host's disk could still use a grant that was withdrawn; empty if it could not."""
 
 
-def install_guard(root: str = "/", grant: t.Optional[TokenGrant] = None, check_mode: bool = False, taken_back: t.Sequence[str] = ()) -> GuardChange:
+def install_guard(
+    root: str = "/",
+    grant: t.Optional[TokenGrant] = None,
+    check_mode: bool = False,
+    taken_back: t.Sequence[str] = (),
+    withdrawn: t.Optional[TokenGrant] = None,
+) -> GuardChange:
     """Install the guard for the next boot, or bring it up to date. The guests of this boot are not affected, and a held host stays held.
 
     A host whose guard was damaged, so that it did not run in this boot, is held from now on: its guests may have been started elsewhere.
 
     :arg grant: the grant under which this host may leave clean-shutdown tokens; null revokes an earlier one and deletes its token.
     :arg taken_back: IDs of grants that this host must never accept again.
+    :arg withdrawn: one of these, as the ledger has it: it is revoked on shared storage also if this host has forgotten it since.
     Raises L(Conflict) for a grant that was withdrawn, L(Forbidden) without root, L(Internal) if the host cannot run the program.
     """
     _require_root(root)
@@ -63,9 +70,8 @@ def install_guard(root: str = "/", grant: t.Optional[TokenGrant] = None, check_m
     is_granted = (
         guard.read_grant_document() == encode(grant) and (grant is not None or not _has_token(guard)) and set(taken_back) <= set(guard.list_revoked_grants())
     )
-    unrevoked = ""
+    unrevoked = "" if check_mode else _revoke_on_storage(guard, grant, withdrawn)
     if not check_mode and (changes or not is_granted):
-        unrevoked = _revoke_on_storage(guard, grant)
         _attempt_write(lambda: _apply_changes(guard, interpreter, changes, grant, taken_back))
     if not check_mode and is_systemd_running(root):
         _activate_units(reload_units=bool(changes))
@@ -73,18 +79,19 @@ def install_guard(root: str = "/", grant: t.Optional[TokenGrant] = None, check_m
     return GuardChange(bool(files), files, is_systemd_running(root), [] if is_systemd_running(root) else [NOT_HELD], unrevoked)
 
 
-def revoke_grant(root: str = "/", check_mode: bool = False, grant: t.Optional[str] = None) -> bool:
-    """Withdraw the grant for clean-shutdown tokens, and delete a token. Return whether either existed.
+def revoke_grant(root: str = "/", check_mode: bool = False, grant: t.Optional[str] = None, withdrawn: t.Optional[TokenGrant] = None) -> t.Tuple[bool, str]:
+    """Withdraw the grant for clean-shutdown tokens, and delete a token. Return whether either existed, and C(unrevoked) as in L(GuardChange).
 
     :arg grant: the ID of a grant that this host must never accept again, not even from a delayed request.
+    :arg withdrawn: that grant, as the ledger has it; null for one of an earlier version, which names no folders.
     """
     _require_root(root)
     guard = program.Guard(root)
-    is_there = os.path.lexists(guard.grant_file) or _has_token(guard)
+    is_there, unrevoked = os.path.lexists(guard.grant_file) or _has_token(guard), ""
     if not check_mode and (is_there or grant is not None):
-        _revoke_on_storage(guard, None)
+        unrevoked = _revoke_on_storage(guard, None, withdrawn)
         _attempt_write(lambda: _write_grant(guard, None, [grant] if grant is not None else []))
-    return is_there
+    return is_there, unrevoked
 
 
 def remove_guard(root: str = "/", check_mode: bool = False) -> GuardChange:
@@ -94,7 +101,7 @@ def remove_guard(root: str = "/", check_mode: bool = False) -> GuardChange:
     if guard.report_status()["held"]:
         raise Unsafe("This host is held: without the guard its guests would start at the next boot.", "Release the host first (recover_host), then remove it.")
     present = [path for path in status.all_paths() if os.path.lexists(os.path.join(root, path))]
-    is_granted = revoke_grant(root, check_mode)
+    is_granted, unrevoked = revoke_grant(root, check_mode)
     if not check_mode:
         _attempt_write(lambda: _unlink_durably(guard, guard.revoked_file))
     if not check_mode and present:
@@ -102,7 +109,7 @@ def remove_guard(root: str = "/", check_mode: bool = False) -> GuardChange:
         if is_systemd_running(root):
             status.run_systemctl("daemon-reload")
     files = [f"/{path}" for path in present] + ([guard.grant_file] if is_granted else [])
-    return GuardChange(bool(files), files, is_systemd_running(root), [], "")
+    return GuardChange(bool(files), files, is_systemd_running(root), [], unrevoked)
 
 
 def _apply_changes(guard: program.Guard, interpreter: str, changes: t.Sequence[str], grant: t.Optional[TokenGrant], taken_back: t.Sequence[str]) -> None:
@@ -156,18 +163,17 @@ def _write_grant(guard: program.Guard, grant: t.Optional[TokenGrant], taken_back
             _unlink_durably(guard, path)
 
 
-def _revoke_on_storage(guard: program.Guard, grant: t.Optional[TokenGrant]) -> str:
-    """Leave tombstones of the grant that this host has, unless it keeps it; return a sentence if no folder took one.
+def _revoke_on_storage(guard: program.Guard, grant: t.Optional[TokenGrant], withdrawn: t.Optional[TokenGrant]) -> str:
+    """Leave tombstones of the grant that this host has, unless it keeps it, and of the withdrawn one; return a sentence if no folder took those of one.
 
     The note of a withdrawn grant is on the host's own disk. If that is restored from an earlier copy, only a tombstone shows that the token in it was revoked.
     """
     document = guard.read_grant_document()
     before = read_grant(document) if storage_program.is_grant(document) else None
-    if before is None or before.grant == (grant.grant if grant else None):
-        return ""
-    folders, problems = leave_tombstones(before)
-    why = "; ".join(f"{folder}: {problem}" for folder, problem in sorted(problems.items()))
-    return "" if folders else f"{NOT_REVOKED_ON_STORAGE} ({why})."
+    lost = {one.grant: one for one in (withdrawn, before) if one and one.grant != (grant.grant if grant else None)}
+    tried = [leave_tombstones(one) for one in lost.values()]
+    why = "; ".join(f"{folder}: {problem}" for folders, problems in tried if not folders for folder, problem in sorted(problems.items()))
+    return f"{NOT_REVOKED_ON_STORAGE} ({why})." if why else ""
 
 
 def _unlink_durably(guard: program.Guard, path: str) -> None:

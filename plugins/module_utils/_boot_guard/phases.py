@@ -31,6 +31,7 @@ class _RevokeTokens(t.TypedDict):
 
     grant: t.Optional[str]
     check: bool
+    withdrawn: Json
 
 
 class _RevokePeerGrant(t.TypedDict):
@@ -55,13 +56,15 @@ def adopt_identity(uri: str, work: _AdoptIdentity) -> Result:
 
 
 def revoke_tokens(uri: str, work: _RevokeTokens) -> Result:
-    """Withdraw this host's right to leave clean-shutdown tokens, and delete a token; return C(changed).
+    """Withdraw this host's right to leave clean-shutdown tokens, and delete a token; return C(changed), and C(unrevoked) as in L(GuardChange).
 
-    :arg work: C(grant), the ID of the grant that the ledger has, which the host must never accept again; null for none.
+    :arg work: C(grant), the ID of the grant that the ledger has, which the host must never accept again; null for none. C(withdrawn), that grant.
     """
     require_root()
     require_local(uri)
-    return {"changed": revoke_grant(check_mode=work["check"], grant=work["grant"])}
+    withdrawn = read_grant(work["withdrawn"]) if work.get("withdrawn") else None
+    changed, unrevoked = revoke_grant(check_mode=work["check"], grant=work["grant"], withdrawn=withdrawn)
+    return {"changed": changed, "unrevoked": unrevoked}
 
 
 def revoke_peer_grant(uri: str, work: _RevokePeerGrant) -> Result:

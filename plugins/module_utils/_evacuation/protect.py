@@ -76,6 +76,7 @@ class _InstallGuard(t.TypedDict):
     grant: Json
     check: bool
     taken_back: t.Sequence[str]
+    withdrawn: Json
 
 
 _NO_ANSWER = f"its file system did not answer within {STORAGE_SECONDS:.0f} s"
@@ -146,7 +147,7 @@ def report_guard(uri: str, work: _InstallGuard) -> Result:
     """Install the boot guard if C(install) is set; return C(guard), its state after that.
 
     :arg work: C(grant), the grant for clean-shutdown tokens (C(grant), C(host_id), C(folders)), or null; C(taken_back), IDs of grants that this
-        host must never accept again.
+        host must never accept again; C(withdrawn), one of these with its folders.
     Returns also C(withdrawn), whether this host never accepts that grant again, so that nothing was installed; C(revoked_in), the folders in which a person
     has revoked it; and C(watchdog), null for a host without one.
     """
@@ -155,7 +156,8 @@ def report_guard(uri: str, work: _InstallGuard) -> Result:
     grant = None if work["grant"] is None else read_grant(work["grant"])
     withdrawn = work["install"] and is_withdrawn(grant)
     installs = work["install"] and not withdrawn
-    change = install_guard(grant=grant, check_mode=work["check"], taken_back=work.get("taken_back") or ()) if installs else None
+    lost = read_grant(work["withdrawn"]) if work.get("withdrawn") else None
+    change = install_guard(grant=grant, check_mode=work["check"], taken_back=work.get("taken_back") or (), withdrawn=lost) if installs else None
     now = read_guard_state()
     installed = now.installed or bool(change)
     held_at_boot = installed and now.systemd

@@ -247,6 +247,10 @@ class Grant:
         """Return the grant in the form of the input of a phase."""
         return {"grant": self.id, "host_id": self.host_id, "folders": self.folders}
 
+    def for_revocation(self) -> JsonObject | None:
+        """Return the grant in the form in which a host revokes it on storage; null if it names no folders."""
+        return self.for_host() if self.folders else None
+
 
 def recorded_grant(entry: HostEntry | None) -> Grant | None:
     """Return the grant that a host may have according to its entry."""

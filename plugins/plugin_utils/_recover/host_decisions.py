@@ -89,15 +89,16 @@ def revoke_token(ledger: Ledger, name: str, target_host: str, phase: RunPhase, w
     """Revoke a token on the host itself or on storage that it reads, and only then in the ledger. A task that dies in between can be run again."""
     found = find_entry_by_name(ledger, name)
     grant = recorded_grant(found.host)
-    removed, more = False, dict[str, Json]()
+    removed, unrevoked, more = False, "", dict[str, Json]()
     if name == target_host:
-        removed = bool(phase("revoke", {"check": check, "grant": grant.id if grant else None})["changed"])
+        answer = phase("revoke", {"check": check, "grant": grant.id if grant else None, "withdrawn": grant.for_revocation() if grant else None})
+        removed, unrevoked = bool(answer["changed"]), str(answer.get("unrevoked") or "")
     elif grant:
         names = HostNames(found.host.name, settings.resource_maps(found.host.name)), HostNames(target_host, settings.resource_maps(target_host))
         more = {"folders": _revoke_on_storage(grant, Renaming.between(*names), phase, check)}
     after = entry_without_token(found.host, why[0], why[1], **more)
     entry = ledger.put_host(after, found.version).host if after and not check else after or found.host
-    return {"changed": bool(after or removed), "host": encode(entry), "records": []}
+    return {"changed": bool(after or removed), "host": encode(entry), "records": [], "warnings": [unrevoked] if unrevoked else []}
 
 
 def _revoke_on_storage(grant: Grant, renaming: Renaming, phase: RunPhase, check: bool) -> list[str]:

@@ -271,7 +271,9 @@ class ProtectSteps:
         """Withdraw a grant from the host, which never accepts it again, and then from the ledger; return C(unrevoked) of its answer."""
         if self.check:
             return ""
-        answer = decode(_GuardAnswer, self.phase("guard", {"install": True, "grant": None, "taken_back": [grant.id], "check": False}))
+        # The host may have withdrawn it already, and forgotten it, before an earlier task could write the ledger.
+        work: JsonObject = {"install": True, "grant": None, "taken_back": [grant.id], "withdrawn": grant.for_revocation(), "check": False}
+        answer = decode(_GuardAnswer, self.phase("guard", work))
         self._replace_grant(own, grant, None)
         return answer.unrevoked or ""
 

@@ -23,7 +23,7 @@ def read_state() -> dict[str, t.Any]:
 CALLS: dict[str, t.Callable[..., t.Any]] = {
     "install": lambda grant=None, **options: install.install_guard(grant=install.read_grant(grant) if grant else None, **options),
     "remove": install.remove_guard,
-    "revoke": install.revoke_grant,
+    "revoke": lambda **options: install.revoke_grant(**options)[0],
     "release": status.release_host,
     "state": read_state,
     "leave_tombstones": lambda grant, **options: install.leave_tombstones(install.read_grant(grant), **options),

@@ -239,8 +239,10 @@ def test_a_token_of_an_earlier_version_cannot_be_revoked_on_another_host(fleet: 
     assert (storage.asked, fleet.entries()[0]["protected"]["token_id"]) == ([], WEB)
 
 
-def test_a_token_is_revoked_on_the_host_before_the_ledger(fleet: Deciding) -> None:
-    fleet.put(protected={"token_id": WEB})
+@pytest.mark.parametrize(("folders", "unrevoked"), [(None, ""), ({"/images": WEB}, "It was not revoked on shared storage.")])
+def test_a_token_is_revoked_on_the_host_before_the_ledger(fleet: Deciding, folders: dict[str, str] | None, unrevoked: str) -> None:
+    told: list[t.Any] = []
+    fleet.put(protected={"token_id": WEB, "token_folders": folders})
     run = fleet.host.run
 
     def revoking(module_name: str, module_args: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
@@ -248,10 +250,13 @@ def test_a_token_is_revoked_on_the_host_before_the_ledger(fleet: Deciding) -> No
             return run(module_name, module_args, task_vars)
         assert fleet.entries()[0]["protected"]["token_id"] == WEB
         assert module_args["_work"]["grant"] == WEB
-        return {"changed": not module_args["_work"]["check"]}
+        told.append(module_args["_work"]["withdrawn"])
+        return {"changed": not module_args["_work"]["check"], "unrevoked": unrevoked}
 
     fleet.host.run = revoking  # type: ignore[method-assign]
-    assert fleet.task(revoke_token=True, reason="no more")["changed"]
+    done = fleet.task(revoke_token=True, reason="no more")
+    assert (done["changed"], done.get("warnings", [])) == (True, [unrevoked] if unrevoked else [])
+    assert told == [{"grant": WEB, "host_id": ID, "folders": folders} if folders else None]
     assert fleet.entries()[0]["protected"]["token_id"] is None
 
 

@@ -135,7 +135,7 @@ def test_a_revoked_grant_stays_revoked(tmp_path: Path, path: Path) -> None:
     assert revoked
     assert (guard.list_revoked_grants(), guard.read_grant_id()) == (revoked, None)
     for grant in revoked:
-        assert not install.revoke_grant(str(tmp_path), grant=grant)
+        assert not install.revoke_grant(str(tmp_path), grant=grant)[0]
     assert Path(guard.revoked_file).read_bytes() == path.read_bytes()
 
 

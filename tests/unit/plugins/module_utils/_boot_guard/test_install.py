@@ -140,11 +140,11 @@ def test_a_grant_is_kept_changed_and_revoked_with_its_token(machine: Machine) ->
     assert install.install_guard(root, grant=machine.grant(DB)).files == [machine.guard.grant_file]
     machine.guard.leave_token()
     assert read_guard_state(root).boot.token is not None
-    assert install.revoke_grant(root, check_mode=True)
+    assert install.revoke_grant(root, check_mode=True)[0]
     assert read_guard_state(root).boot.token is not None
-    assert install.revoke_grant(root)
+    assert install.revoke_grant(root)[0]
     assert (read_guard_state(root).boot.grant, read_guard_state(root).boot.token) == (None, None)
-    assert not install.revoke_grant(root)
+    assert not install.revoke_grant(root)[0]
     machine.boot()
     assert machine.guard.hold_boot() is None
 

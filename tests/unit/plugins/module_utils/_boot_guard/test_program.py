@@ -177,6 +177,67 @@ def test_an_earlier_copy_of_the_disk_does_not_use_a_grant_that_was_withdrawn(mac
     assert "revoked" in machine.guard.report_status()["held"]["why"]
 
 
+class Killed(BaseException):
+    """kill -9."""
+
+
+def _kill_at_write(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """Kill the process before its write of that number: the tombstones, the note of withdrawn grants, and the removal of the token and of the grant."""
+    left = [number]
+
+    def dying(write: t.Callable[..., t.Any]) -> t.Callable[..., t.Any]:
+        def act(*args: t.Any) -> t.Any:
+            if not left[0]:
+                raise Killed
+            left[0] -= 1
+            return write(*args)
+
+        return act
+
+    for module, name in ((install, "leave_tombstones"), (program, "write_json"), (install, "_unlink_durably")):
+        monkeypatch.setattr(module, name, dying(getattr(module, name)))
+
+
+@pytest.mark.parametrize("how", ["protect", "revoke"])
+@pytest.mark.parametrize("writes", range(4))
+def test_a_withdrawal_that_was_killed_is_continued_from_the_grant_in_the_ledger(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, writes: int, how: str
+) -> None:
+    """The ledger has the grant until the host has answered, so the next task withdraws it again."""
+    _shut_down_cleanly(machine)
+    kept, copy = machine.root / "var/lib/kvmfleet/guard", machine.root / "copy"
+    shutil.copytree(kept, copy)
+
+    def withdraw() -> str:
+        if how == "revoke":
+            return install.revoke_grant(str(machine.root), grant=GRANT, withdrawn=machine.grant())[1]
+        return install.install_guard(str(machine.root), taken_back=[GRANT], withdrawn=machine.grant()).unrevoked
+
+    with monkeypatch.context() as killing:
+        _kill_at_write(killing, writes)
+        with pytest.raises(Killed):
+            withdraw()
+    assert withdraw() == ""
+    assert (machine.guard.read_grant_id(), machine.token.exists(), machine.guard.list_revoked_grants()) == (None, False, [GRANT])
+    # Also an earlier copy of the disk releases nothing.
+    shutil.rmtree(kept)
+    shutil.copytree(copy, kept)
+    machine.boot()
+    assert machine.guard.confirm_token() is None
+
+
+def test_a_grant_that_was_withdrawn_without_storage_is_revoked_when_the_ledger_still_has_it(machine: Machine) -> None:
+    """The task died after the host had forgotten the grant, so that its warning was lost, and before the ledger was written."""
+    _shut_down_cleanly(machine)
+    hidden = [store.rename(store.with_name(f"{store.name}-away")) for store in machine.stores]
+    assert install.NOT_REVOKED_ON_STORAGE in install.install_guard(str(machine.root), taken_back=[GRANT], withdrawn=machine.grant()).unrevoked
+    assert install.NOT_REVOKED_ON_STORAGE in install.install_guard(str(machine.root), taken_back=[GRANT], withdrawn=machine.grant()).unrevoked
+    for store, away in zip(machine.stores, hidden, strict=True):
+        away.rename(store)
+    assert install.install_guard(str(machine.root), taken_back=[GRANT], withdrawn=machine.grant()).unrevoked == ""
+    assert install.list_revoking_folders(machine.grant()) == sorted(map(str, machine.stores))
+
+
 def test_a_grant_that_no_folder_can_revoke_is_withdrawn_with_a_warning(machine: Machine) -> None:
     _shut_down_cleanly(machine)
     for store in machine.stores:

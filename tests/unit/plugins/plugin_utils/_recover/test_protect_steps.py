@@ -329,6 +329,8 @@ class Granted:
         self.revoked_in: list[list[str]] = []
         self.withdrawn: list[str] = []
         self.unrevoked = ""
+        self.to_revoke: list[Body | None] = []
+        """The grants that the host was told to revoke on storage."""
         self.meanwhile: list[t.Callable[[], object]] = []
         """What other processes do after the host was told and before its answer arrives."""
         guard = host.guard
@@ -336,6 +338,7 @@ class Granted:
         def remembering(work: Body) -> Body:
             if work["install"]:
                 self.told.append((work["grant"], work["taken_back"]))
+                self.to_revoke += [work["withdrawn"]] if work["taken_back"] else []
                 self.in_ledger.append((own_entry(ledger).get("protected") or {}).get("token_id"))
             for act in [self.meanwhile.pop() for _ in self.meanwhile]:
                 act()
@@ -366,6 +369,28 @@ def test_a_grant_is_in_the_ledger_before_the_host_has_it_and_until_it_is_revoked
     assert steps.set_up_guard(install=True, with_token=False).changed is True
     assert granted.told[2:] == [(None, [grant["grant"]]), (None, [])]
     assert granted.in_ledger[2:] == [grant["grant"], None]
+    assert own_entry(ledger)["protected"]["token_id"] is None
+
+
+def test_a_withdrawal_that_died_before_the_ledger_was_written_is_repeated_with_the_folders(
+    ledger: FileLedger, host: Host, steps: ProtectSteps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The host has forgotten the grant by then, and could not revoke it on storage by itself."""
+    steps.leave_tokens({})
+    peer(ledger, {FOLDER: NONCE})
+    granted = Granted(ledger, host)
+    steps.set_up_guard(install=True, with_token=True)
+    grant = granted.told[0][0]
+
+    def kill(*_args: object) -> t.NoReturn:
+        raise KeyboardInterrupt
+
+    granted.meanwhile.append(lambda: killing.setattr(FileLedger, "put_host", kill))
+    with monkeypatch.context() as killing, pytest.raises(KeyboardInterrupt):
+        steps.set_up_guard(install=True, with_token=False)
+    assert own_entry(ledger)["protected"]["token_id"] == (grant or {})["grant"]
+    steps.set_up_guard(install=True, with_token=False)
+    assert granted.to_revoke == [grant, grant]
     assert own_entry(ledger)["protected"]["token_id"] is None
 
 
