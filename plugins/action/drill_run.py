@@ -27,6 +27,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fence
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fencing import fence_host
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.power_cycle import switch_on
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.source import age_seconds, resolve_source
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_decisions import check_not_granted
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import list_entries
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_if_any
@@ -147,8 +148,7 @@ class _DrillWork:
         entries = with_protect_times(self._ledger, list_entries(self._ledger))
         entry = next((one for one in entries if one.name == self._host), None)
         if entry:
-            # Also refuses a host that may hold a clean-shutdown token.
-            resolve_source(entries, self._host)
+            check_not_granted(resolve_source(entries, self._host).entry)
         config = self._config
         power = query_host(config) if config else None
         age = age_seconds((entry.protected and entry.protected.at) or None) if entry else None

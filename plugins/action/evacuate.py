@@ -8,7 +8,7 @@ from __future__ import annotations
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import Spec, evacuate_spec
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, decode
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import Result
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.action import EvacuationAction, build_result
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.action import EvacuationAction, build_result, build_settled
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.job import EvacuationTask
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.options import readable_results
 
@@ -23,9 +23,11 @@ class ActionModule(EvacuationAction):
         return evacuate_spec()
 
     def run_task(self, args: Result, task_vars: Result) -> JsonObject:
-        """Evacuate."""
+        """Evacuate, or settle for the role recover_host what an earlier run has begun."""
         with readable_results():
             task = decode(EvacuationTask, args)
         run = self.prepare_evacuation(task, task_vars)
+        if task.work and task.work.settle:
+            return self.with_warnings(run, build_settled(run.settle_begun()))
         run.evacuate_domains()
         return self.with_warnings(run, build_result(run, self._task.diff))

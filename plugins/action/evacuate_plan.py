@@ -29,6 +29,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import 
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.action import EvacuationAction, add_proof, add_shares, build_assessment
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.detection import read_detection
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.evacuation import Evacuation
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fleet_answers import SourceAnswers
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.job import EvacuationTask
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.plan import Shares, has_recent_facts, plan_evacuation, refuse_missing_destination
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.renewals import Renewals
@@ -73,7 +74,10 @@ class ActionModule(EvacuationAction):
         run = self.prepare_evacuation(task, task_vars, connects_as_ansible=step in (EVACUATE_ASSESS, EVACUATE_PROVE))
         if step == EVACUATE_PROVE:
             run.context.options = dataclasses.replace(run.context.options, fencing=request.given_evidence(run.source.name, bool(self._task.check_mode)))
-        run.probe_fleet(step == EVACUATE_PROVE, request.first_round)
+        try:
+            run.probe_fleet(step == EVACUATE_PROVE, request.first_round)
+        except SourceAnswers as error:
+            raise run.name_begun(error) from error
         refuse_missing_destination(run, request.destination, task.survivors or (), request.excluded)
         if step == EVACUATE_ASSESS:
             return self.with_warnings(run, {**encode(build_assessment(run)), "changed": False})

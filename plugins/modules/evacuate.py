@@ -32,7 +32,8 @@ description:
     these is in RV(lost_until_return), unless O(accept_fresh) accepts a new one.
   - Each domain has a record in the ledger. The record is C(pre-migrating) on disk before the domain is started, and C(done) when the host has it as
     requested. A domain that could not be started, and of which nothing is left on this host, is C(failed), and the others continue. A record whose result is
-    unknown stays C(pre-migrating); when the same task is run again, it asks the host and settles the record.
+    unknown stays C(pre-migrating); when the same task is run again, it asks the host and settles the record. If the dead host is back in the meantime, the
+    role P(kvmfleet.migration.recover_host#role) has this done, and nothing is started.
   - If this host calls a bridge, a folder of images, CPUs or a device by another name (C(kvmfleet_bridge_map) and the like), the definition is rewritten, and
     RV(evacuations[].rewritten) has the changes. Check mode shows them with C(--diff). A domain whose definition cannot be rewritten is not started.
   - If this host is refused for a domain, the record of the domain ends as C(conflict). The scheduler refuses it, or it was not proved to see a disk, or it has

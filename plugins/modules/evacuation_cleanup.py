@@ -20,6 +20,7 @@ description:
   - If every host that the domain may be on according to the ledger is fenced there and does not answer, a copy that is not active is removed, too, because the
     newest record took the domain away from here and the ledger has its definition. All disks are kept then. This host can then start the domain again
     (M(kvmfleet.migration.evacuate)).
+  - An evacuation from this host that was only reserved (C(accepted)) is closed as C(failed), because no start was ordered yet.
   - An unsettled record of the domain refuses the cleanup, unless it is newer than the evacuation and between other hosts.
   - If a domain is active on this host although it was evacuated, it may run twice. The task then fails with C(unsafe), and changes nothing at all.
   - The domain is undefined; its NVRAM and the state of its TPM stay where they are. A managed-save image is moved into quarantine.

@@ -49,7 +49,8 @@ options:
   source_discarded:
     description:
       - Confirms that the host O(name) will not return. Evacuations from it that are C(done) become C(completed) with the reason C(source_discarded);
-        evacuations to it that were given up for a newer one become C(failed). Its entry becomes V(fenced), with C(discarded).
+        evacuations to it that are not settled, or were given up for a newer one, become C(failed), because their domains are not on it. Its entry becomes
+        V(fenced), with C(discarded).
       - From then on, a clean-shutdown token that the host may hold does not prevent its evacuation. The token would still release the host, so make sure that
         nothing boots from its disk again.
       - Evacuations of other hosts do not wait for its answer either, except for domains that may be on it according to the ledger.

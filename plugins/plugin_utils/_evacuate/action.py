@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import typing as t
+from collections.abc import Iterable, Sequence
 from dataclasses import field, replace
 
 from ansible.utils.display import Display
@@ -78,14 +79,29 @@ def list_failures(run: Evacuation) -> JsonObject:
 
     A disk that only the dead host had is not a failure, unless its domain was named in the task.
     """
-    errors = [DomainFailure(job.name, job.uuid, str(job.error), job.error.error_code) for job in run.jobs if job.error]
+    errors = _list_errors(run.jobs)
     if run.context.options.domains is not None:
         errors += [_lost_failure(job) for job in run.jobs if job.lost]
     else:
         errors += [_damaged_failure(run, uuid) for uuid in run.damaged]
+    return _describe_failures(errors, "evacuated")
+
+
+def build_settled(jobs: Sequence[EvacuationJob]) -> JsonObject:
+    """Return the result of a task that settles what an earlier run has begun: a record that is still unsettled is a failure, a failed start is not."""
+    failed = _list_errors(job for job in jobs if job.record is None or job.record.is_unsettled)
+    records = [encode(job.record) for job in jobs if job.record]
+    return {"changed": bool(records), "evacuations": records, **_describe_failures(failed, "settled")}
+
+
+def _list_errors(jobs: Iterable[EvacuationJob]) -> list[DomainFailure]:
+    return [DomainFailure(job.name, job.uuid, str(job.error), job.error.error_code) for job in jobs if job.error]
+
+
+def _describe_failures(errors: Sequence[DomainFailure], what: str) -> JsonObject:
     if not errors:
         return {}
-    msg = errors[0].msg if len(errors) == 1 else f"{len(errors)} domains were not evacuated: {' '.join(error.msg for error in errors)}"
+    msg = errors[0].msg if len(errors) == 1 else f"{len(errors)} domains were not {what}: {' '.join(error.msg for error in errors)}"
     return {"failed": True, "msg": msg, "error_code": errors[0].error_code, "failures": encode(errors)}
 
 

@@ -12,6 +12,7 @@ the record can have a later time. The latest time counts, so that nothing is del
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import typing as t
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,11 +31,11 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.cleanup 
     QuarantineListing,
 )
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Json, JsonObject, Maybe, decode, encode
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError, NotFound, Unreachable, Unsafe
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError, NotFound, TimedOut, Unreachable, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 
-from .._ledger.host_decisions import is_done_from, is_given_up_on, without_host
+from .._ledger.host_decisions import is_done_from, is_given_up_on, settling_step, without_host
 from .._ledger.host_entries import host_lock_name
 from .._ledger.ledger import Ledger
 from .._ledger.remembered import RememberedMove, copy_text, missing_text
@@ -179,6 +180,8 @@ class HostCleanup:
         return outcome
 
     def _clean_domains(self, outcome: CleanupOutcome) -> None:
+        if not self.check:
+            self._close_unordered()
         found = find_tombstones(self.ledger, self.cleaned_host.host_id)
         waiting = [tombstone for tombstone in found if not self._is_busy(tombstone, outcome) and not self._is_outdated(tombstone, outcome)]
         listed = {tombstone.uuid for tombstone in found}
@@ -204,8 +207,21 @@ class HostCleanup:
         unsettled = self.ledger.find_unsettled(tombstone.uuid)
         if unsettled is None or (unsettled.record.generation > tombstone.record.generation and self._is_elsewhere(unsettled.record)):
             return False
-        self._refuse_domain(tombstone, f"{describe_record(unsettled.record)} is not settled ('{unsettled.record.status}')", outcome)
+        held = unsettled.record
+        self._refuse_domain(tombstone, f"{describe_record(held)} is not settled ('{held.status}'). {settling_step(held)}", outcome)
         return True
+
+    def _close_unordered(self) -> None:
+        """Close evacuations from here for which no start was ordered yet. A record gets further only under the lock of its destination."""
+        for begun in find_unfinished(self.ledger, self.cleaned_host.host_id):
+            if begun.record.status != s.ACCEPTED:
+                continue
+            # Whoever holds the lock for long is ordering starts: then the record is refused.
+            with contextlib.suppress(TimedOut), self.ledger.hold_lock(host_lock_name(begun.record.destination)):
+                stored = self.ledger.read_record(begun.record.record_id)
+                if stored.record.status == s.ACCEPTED:
+                    detail = f"{self.cleaned_host.host} is back, and no start was ordered."
+                    self.ledger.update_record(stored, stored.record.advance(s.FAILED, self.by, detail))
 
     def _is_elsewhere(self, record: MoveRecord) -> bool:
         return not any(end.may_be(self.cleaned_host) or not end.is_known for end in record.ends)

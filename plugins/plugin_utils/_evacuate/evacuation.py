@@ -17,6 +17,7 @@ from dataclasses import field, replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import HostClock, boot_moment, utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError, Unsafe
@@ -27,6 +28,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_do
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import REASON_RESTART_LIMIT
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import Survey
 
+from .._ledger.host_decisions import check_not_granted
 from .._ledger.host_entries import HostIdentity, find_host_entry, read_hosts
 from .._ledger.remembered import RememberedMove, check_known, find_missing_records, missing_text, remembered_by_fleet
 from .._migrate.fleet_view import FleetView, RecentMoves
@@ -87,6 +89,7 @@ class Evacuation:
 
     def ask_first_round(self) -> FirstRound:
         """Ask what L(probe_fleet) judges, with the fence agent. Raises an error if the source has answered, or this survivor has not. Changes nothing."""
+        check_not_granted(self.source.entry)
         self._select_domains()
         return self._ask_side_by_side(self.question.build_question(self.open_jobs(), self.question.list_uris()), asks_agent=True)
 
@@ -97,6 +100,8 @@ class Evacuation:
         :arg earlier: what L(ask_first_round) has returned; it is used if it answers the same question and is as recent as silence has to be.
         """
         self.probed_at = time.monotonic()
+        # A source that may release itself.
+        check_not_granted(self.source.entry)
         self._select_domains()
         self.damaged = self.context.ledger.damaged_domains()
         uris = self.question.list_uris()
@@ -236,7 +241,7 @@ class Evacuation:
         try:
             self.probe_fleet()
         except SourceAnswers as error:
-            raise self._settle_begun(error) from error
+            raise self._add_settled(error, self.settle_begun()) from error
         self.record_waiting()
         # Do not fence if there is nothing to start.
         if not self.open_jobs():
@@ -255,26 +260,43 @@ class Evacuation:
             starting = DomainStarter(self.context, self.proofs, self.uris, host_id, tokens, self.silent_at, self.acceptance, self.host_clock)
             starting.start_domains(self.open_jobs())
 
-    def _settle_begun(self, refusal: SourceAnswers) -> SourceAnswers:
-        """Settle what an earlier run has begun here; this starts nothing and needs no evidence. Return the error for everything else."""
-        if not any(job.candidate.record for job in self.jobs):
-            return refusal
+    def settle_begun(self) -> list[EvacuationJob]:
+        """Settle what an earlier run has begun here, and return these domains. This starts nothing and needs no evidence. Nothing is done in check mode."""
+        self._select_domains()
+        if self.check or not any(job.candidate.record for job in self.jobs):
+            return []
         question = {**self.question.build_question([], {}), "knock": []}
         facts = decode(SurvivorView, self.context.phase("look", question)).facts
         self.destination = self._read_host_ref(read_facts(facts))
-        begun = [job for job in self.jobs if job.is_open and start_checks.has_begun(job, self.destination)]
-        if self.check or not begun:
-            return refusal
+        begun = [job for job in self.jobs if start_checks.has_begun(job, self.destination)]
         reservation = EvacuationReservation(self.context, self._fleet_view(facts), self.destination, {})
         for job in begun:
-            job.rejoin = True
+            # What is lost until the source returns prevents starts alone.
+            job.rejoin, job.lost = True, []
             job.keep_error(lambda job: reservation.rejoin_record(job, []))
-        starting = DomainStarter(self.context, self.proofs, {}, str(self.destination.host_id), self.question.list_tokens(self.open_jobs()))
-        starting.settle_begun([job for job in begun if job.is_open])
+        rejoined = [job for job in begun if job.is_open]
+        if rejoined:
+            DomainStarter(self.context, self.proofs, {}, str(self.destination.host_id), self.question.list_tokens(rejoined)).settle_begun(rejoined)
+        return begun
+
+    def _add_settled(self, refusal: SourceAnswers, begun: list[EvacuationJob]) -> SourceAnswers:
+        """Return the error for everything that an earlier run has not begun here."""
+        if not any(job.record for job in begun):
+            return refusal
         statuses = [f"{job.name} is '{job.record.status}'" for job in begun if job.record]
         settled = f" The evacuations that an earlier run had started here were settled: {', '.join(statuses)}."
         changed = any(job.changed for job in begun)
         return SourceAnswers(refusal.message + settled, refusal.next_step, changed=changed, evacuations=[encode(job.record) for job in begun if job.record])
+
+    def name_begun(self, refusal: SourceAnswers) -> SourceAnswers:
+        """Return the error, with the evacuations from the source that an earlier run has begun and nobody has settled."""
+        held = [job.candidate.record for job in self.jobs if job.candidate.record]
+        begun = [f"{one.domain.name} to {one.destination.label}" for one in held if one.type == s.EVACUATION and one.source.is_same(self.source.host_ref)]
+        if not begun:
+            return refusal
+        what = f"{refusal.message} Evacuations that an earlier run has begun are not settled: {', '.join(begun)}."
+        step = f"Once {self.source.name} is back, recover it (kvmfleet.migration.recover): this settles them."
+        return SourceAnswers(what, f"{refusal.next_step} {step}")
 
     def build_evidence(self, job: EvacuationJob) -> list[JsonObject]:
         """Return all evidence that the source is off, as the domain's record keeps it, with the domain's own images."""

@@ -107,6 +107,7 @@ class EvacuationWork:
     :arg twice: two variables that both name domains.
     :arg first_round: what the step C(query) has returned, see L(FirstRound).
     :arg may_ask_again: whether hosts that contradict each other can be asked again.
+    :arg settle: whether only what an earlier run has begun on the host is settled, because the source is back.
     """
 
     play: Maybe[tuple[str, ...]] = ABSENT
@@ -117,6 +118,7 @@ class EvacuationWork:
     twice: Maybe[tuple[str, ...]] = ABSENT
     first_round: Maybe[JsonObject] = ABSENT
     may_ask_again: Maybe[bool] = ABSENT
+    settle: Maybe[bool] = ABSENT
     extra: JsonObject = field(default_factory=dict)
 
 

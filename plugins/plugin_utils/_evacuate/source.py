@@ -100,7 +100,7 @@ class Source:
 def resolve_source(entries: Iterable[HostEntry], wanted: str) -> Source:
     """Return the one host that has this name or host ID.
 
-    Raises L(NotFound), L(Conflict) if several have it, L(InvalidState) for one without an ID, L(Unsafe) for one that may release itself.
+    Raises L(NotFound), L(Conflict) if several have it, L(InvalidState) for one without an ID.
     """
     found = [entry for entry in entries if wanted in (entry.name, entry.host_id)]
     if not found:
@@ -111,7 +111,6 @@ def resolve_source(entries: Iterable[HostEntry], wanted: str) -> Source:
     (entry,) = found
     if not entry.host_id:
         raise InvalidState(f"The host {wanted} has no host_id in the ledger: it was never protected.", "Nothing was started.")
-    check_not_granted(entry)
     return Source(entry)
 
 

@@ -216,15 +216,33 @@ def list_leftovers(ledger: Ledger, host_id: str | None) -> list[MoveRecord]:
 
 
 def list_discarded(ledger: Ledger, host_id: str | None, statement: str, by: str) -> Iterator[tuple[Stored, MoveRecord]]:
-    """Yield the records that withhold a host which will not return, each as read and as changed."""
-    for record in list_leftovers(ledger, host_id):
+    """Yield the records that withhold a host which will not return, and unsettled evacuations to it, each as read and as changed."""
+    for record in [*list_leftovers(ledger, host_id), *_list_evacuations_to(ledger, host_id)]:
         stored = ledger.read_record(record.record_id)
         yield stored, without_host(stored.record, str(host_id), by, _settled_text(statement), REASON_SOURCE_DISCARDED)
 
 
+def _list_evacuations_to(ledger: Ledger, host_id: str | None) -> list[MoveRecord]:
+    """Return the evacuations to this host whose results are not known, and that no newer record has taken over from."""
+    records = ledger.list_records(types=[s.EVACUATION], unsettled_only=True) if host_id else ()
+    return [record for record in records if record.destination.host_id == host_id and not record.superseded_by]
+
+
 def _ask_hosts_step(record: MoveRecord) -> str:
-    is_open = record.type in s.MOVE_TYPES and record.is_unsettled
-    return f"{f'Run the task on {record.source.label}, which asks the hosts of the move. ' if is_open else ''}Nothing was changed."
+    return f"{settling_step(record)} Nothing was changed.".lstrip()
+
+
+def settling_step(record: MoveRecord) -> str:
+    """Return what settles an unsettled record by its hosts; empty for any other."""
+    source, destination = record.source.label, record.destination.label
+    if not record.is_unsettled:
+        return ""
+    if record.type in s.MOVE_TYPES:
+        return f"Run the task on {source}, which asks the hosts of the move."
+    return (
+        f"If {source} is back, recover it while {destination} answers, which settles the record; if {source} is off, evacuate it again. "
+        f"If {destination} is dead, evacuate {destination}; if it will not return, confirm that by source_discarded of kvmfleet.migration.host."
+    )
 
 
 def _settled_by_person(record: MoveRecord, status: str, statement: str, by: str, reason: str | None) -> MoveRecord:

@@ -307,6 +307,14 @@ def check_nothing_twice(request: RecoverRequest) -> tuple[str, ...]:
     return list_contradicting(findings)
 
 
+def list_begun(ledger: Ledger, host: HostEntry, facts: Facts) -> list[str]:
+    """Return the hosts of the fleet on which starts of evacuations from this host may have begun, and nobody has settled them."""
+    records = [record for record in ledger.list_records(types=[EVACUATION], unsettled_only=True) if record.source.is_same(host.host_ref)]
+    begun = [record.destination for record in records if not record.superseded_by]
+    known = {entry.name for entry in list_entries(ledger) for where in begun if entry.host_ref.is_same(where)}
+    return sorted(known & facts.keys())
+
+
 def plan_starts(request: RecoverRequest, ledger: Ledger | None) -> StartPlan:
     """Return which domains are started: those that are on this host alone, according to the ledger and all hosts. Others that ran are listed."""
     domains = [document.domain for document in ledger.list_domains()] if ledger else []

@@ -15,8 +15,11 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.action import evacuate_plan
 from ansible_collections.kvmfleet.migration.plugins.action.evacuate_plan import ActionModule
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, NotSupported, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.leases import HostLease, LeaseFleet
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import new_record
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate import action as common
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.evacuation import Evacuation
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.evidence import SILENCE_FRESH_SECONDS
@@ -256,6 +259,16 @@ def test_a_source_that_answers_is_reported_by_the_proof_and_not_by_the_query(nod
     with pytest.raises(Unsafe, match="answers Ansible"):
         node.task("prove", survivors=PLAY)
     assert (power(site), "off" in agent.asked()) == ("on", False)
+
+
+def test_a_source_that_is_back_names_the_evacuations_that_were_begun(node: Node, site: Site) -> None:
+    uuid = site.save("web")
+    site.save("app")
+    stored = site.ledger.open_record(new_record(s.EVACUATION, DomainRef(uuid, "web"), site.place("kvm1"), site.place("kvm2"), {}, "a test"))
+    site.ledger.update_record(stored, stored.record.advance(s.PRE_MIGRATING, "a test"))
+    site.silent.clear()
+    with pytest.raises(Unsafe, match=r"are not settled: web to kvm2.*Nothing was started.*Once kvm1 is back, recover it \(kvmfleet.migration.recover\)"):
+        node.task("prove", survivors=PLAY)
 
 
 def test_only_the_first_host_of_the_play_asks_the_fleet(node: Node, site: Site) -> None:

@@ -155,6 +155,17 @@ def test_source_discarded_closes_the_tombstones_and_marks_the_host(fleet: Decidi
     assert fleet.host.phases == []
 
 
+@pytest.mark.parametrize("statuses", [(), (s.PRE_MIGRATING,), (s.PRE_MIGRATING, s.ERROR)])
+def test_source_discarded_closes_evacuations_to_the_host_that_were_never_settled(fleet: Deciding, statuses: tuple[str, ...]) -> None:
+    begun = fleet.record(*statuses, source=OTHER, destination=HERE)
+    move = fleet.record(source=OTHER, destination=HERE, kind=s.LIVE_MIGRATION, domain=str(uuid.UUID(int=65)))
+    fleet.task(target_host="localhost", name="kvm1", source_discarded=True, reason="burnt")
+    assert (fleet.status(begun), fleet.status(move)[0]) == (("failed", "source_discarded"), "accepted")
+    document = fleet.ledger.read_domain(WEB)
+    assert document
+    assert [place["host"] for place in document.body["possible_hosts"]] == ["kvm2"]
+
+
 def test_a_discarded_host_is_enabled_only_after_adopt_identity(fleet: Deciding) -> None:
     fleet.task(target_host="localhost", name="kvm1", source_discarded=True, reason="burnt")
     with pytest.raises(Unsafe, match="burnt"):

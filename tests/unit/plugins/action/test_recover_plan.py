@@ -107,6 +107,16 @@ def test_a_host_that_the_ledger_does_not_know_is_refused(node: Node) -> None:
     node.refused(NotFound, words, "bring_home")
 
 
+def test_the_hosts_on_which_evacuations_from_the_host_have_begun_are_named(node: Node) -> None:
+    ledger = node.ledger()
+    assert node.task("check")["_begun"] == []
+    for name, source, destination in (("web", "kvm1", "kvm3"), ("app", "kvm1", "kvm2"), ("db", "kvm2", "kvm1"), ("mail", "kvm1", "elsewhere")):
+        begun = dataclasses.replace(record(name, source, destination, s.ACCEPTED), type=s.EVACUATION)
+        stored = ledger.open_record(begun)
+        ledger.update_record(stored, stored.record.advance(s.PRE_MIGRATING, "test"))
+    assert node.task("check")["_begun"] == ["kvm2", "kvm3"]
+
+
 def test_hosts_that_contradict_each_other_are_named_to_be_asked_again(node: Node) -> None:
     """A domain that moved between two answers is active in both."""
     node.ledger()

@@ -13,7 +13,7 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Internal, Unreachable, Unsafe
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Internal, TimedOut, Unreachable, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Before
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord, new_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
@@ -149,6 +149,30 @@ def test_an_evacuation_in_progress_is_refused(scene: Scene, check: bool) -> None
     assert "is not settled ('pre-migrating')" in outcome.refused[0].reason
     assert (outcome.as_result()["changed"], scene.host.phases, scene.status(record)[0]) == (False, [], "pre-migrating")
     assert scene.run(cleaned_host=KVM2).refused == []
+
+
+def test_an_evacuation_without_an_order_is_closed_when_its_source_is_back(scene: Scene) -> None:
+    record = scene.evacuation(to=())
+    assert "If kvm1 is back, recover it while kvm2 answers" in scene.run(check=True).refused[0].reason
+    assert scene.run(cleaned_host=KVM2).refused == []
+    assert scene.status(record)[0] == "accepted"
+    assert scene.run().refused == []
+    assert (scene.status(record)[0], scene.host.phases) == ("failed", [])
+    document = scene.ledger.read_domain(WEB)
+    assert document
+    assert document.body["possible_hosts"] == [encode(KVM1)]
+
+
+def test_an_evacuation_whose_destination_is_ordering_starts_is_refused(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    record = scene.evacuation(to=())
+
+    def hold_lock(self: FileLedger, key: str, timeout_seconds: float = 30) -> t.NoReturn:
+        assert key == f"host-{KVM2.host_id}"
+        raise TimedOut("held")
+
+    monkeypatch.setattr(FileLedger, "hold_lock", hold_lock)
+    assert [entry.record for entry in scene.run().refused] == [record]
+    assert scene.status(record)[0] == "accepted"
 
 
 def test_check_mode_predicts_the_cleanup_and_writes_nothing(scene: Scene) -> None:

@@ -33,7 +33,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import new_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate import starts
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.action import build_result
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.action import build_result, build_settled
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.evacuation import Evacuation
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.starts import GOOD_FOR_SECONDS
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.tombstones import find_tombstones
@@ -1317,6 +1317,44 @@ def test_a_started_evacuation_is_settled_when_the_dead_host_is_back(site: Site, 
     assert site.record_summaries() == [("web", status, "kvm2")]
     assert site.running() == ({"kvm2": ["web"]} if status == "done" else {})
     assert site.possible("web") == ["kvm2" if status == "done" else "kvm1"]
+
+
+@pytest.mark.parametrize(("when", "status"), [("before_start", "failed"), ("after_start", "done")])
+def test_what_was_begun_is_settled_by_a_task_that_evacuates_nothing(site: Site, when: str, status: str) -> None:
+    """A host that is back may have been protected again: a new grant, and disks of its own, prevent starts alone."""
+    site.save("web")
+    setattr(site, when, killed)
+    with pytest.raises(Killed):
+        site.evacuate()
+    setattr(site, when, lambda: None)
+    site.save("app")
+    site.silent.clear()
+    site.write_host("kvm1", protected={"guard": {"held_at_boot": True}, "token_id": "a grant"})
+    site.change("web", lambda body: body["protected"]["disks"][0].update(seen_by=[host_id("kvm1")]))
+    assert site.evacuation(check=True).settle_begun() == []
+    assert site.evacuation("kvm3").settle_begun() == []
+    assert site.record_summaries() == [("web", "pre-migrating", "kvm2")]
+    result = build_settled(site.evacuation().settle_begun())
+    assert (result["changed"], result.get("failed"), [record["status"] for record in result["evacuations"]]) == (True, None, [status])
+    assert site.record_summaries() == [("web", status, "kvm2")]
+    assert site.running() == ({"kvm2": ["web"]} if status == "done" else {})
+    assert site.possible("web") == ["kvm2" if status == "done" else "kvm1"]
+    assert build_settled(site.evacuation().settle_begun()) == {"changed": False, "evacuations": []}
+
+
+def test_what_was_begun_and_cannot_be_settled_is_a_failure(site: Site) -> None:
+    uuid = site.save("web")
+    site.before_start = killed
+    with pytest.raises(Killed):
+        site.evacuate()
+    site.before_start = lambda: None
+    site.silent.clear()
+    # Not by this evacuation.
+    site.hosts["kvm2"].add(uuid, "web", "shut off")
+    result = build_settled(site.evacuation().settle_begun())
+    assert result["failed"]
+    assert "already has a domain of that UUID" in str(result["msg"])
+    assert site.record_summaries() == [("web", "pre-migrating", "kvm2")]
 
 
 def test_a_run_killed_before_pre_migrating_can_be_repeated_on_another_host(site: Site) -> None:
