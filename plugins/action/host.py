@@ -15,7 +15,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import IdentityAnswer
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import COLD_MIGRATION, ENABLED, LIVE_MIGRATION
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import COLD_MIGRATION, ENABLED, LIVE_MIGRATION, MAINTENANCE
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, describe_actor
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._cold.run import ColdSettlement
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.plan_request import HostVariables, read_host_variables
@@ -59,12 +59,13 @@ class SettleOption(t.TypedDict):
 
 
 class HostWork(t.TypedDict, total=False):
-    """The input from a role in addition to the options."""
+    """The input from a role in addition to the options. A host that is in maintenance for another reason than C(own_reason) keeps its status."""
 
     together: bool
     refusal: str
     drain: JsonObject
     ledger: bool
+    own_reason: str
 
 
 class HostOptions(t.TypedDict):
@@ -248,6 +249,9 @@ def _wanted_status(options: HostOptions, before: HostStatus, is_drained: bool) -
     """Return the status that the task gives the host; None if it only reads the entry."""
     if options["state"] is None:
         return None
+    own_reason = (options["_work"] or HostWork()).get("own_reason")
+    if own_reason and before.state == MAINTENANCE and before.reason != own_reason:
+        return before
     return before.with_cordon(options["reason"]) if is_drained else HostStatus(options["state"], options["reason"])
 
 

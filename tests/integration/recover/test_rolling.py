@@ -99,6 +99,17 @@ def test_a_host_in_maintenance_for_another_reason_stays_in_maintenance(lab: Lab,
 
 
 @pytest.mark.long
+def test_hosts_that_a_person_puts_into_maintenance_in_the_night_stay_there(lab: Lab, operator: Operator) -> None:
+    operator.protect()
+    names = [lab.host(number) for number in (1, 2)]
+    act = "- name: A person acts\n  kvmfleet.migration.host: {{name: {0}, state: maintenance, reason: A disk fails}}\n  when: inventory_hostname == '{1}'\n"
+    # While the first host is maintained, the second one waits for its drain.
+    run = maintain(operator, *(act.format(name, names[0]) for name in names))
+    assert run.code == 0, run.text
+    assert [(operator.entry(number)["state"], operator.entry(number)["reason"]) for number in (1, 2)] == [("maintenance", "A disk fails")] * 2
+
+
+@pytest.mark.long
 def test_rolling_maintenance_with_bad_input_changes_nothing(operator: Operator) -> None:
     run = operator.playbook("rolling_maintenance", target="kvmfleet_hosts", rolling_maintenance_tasks="/nowhere.yml")
     assert (run.code != 0, "The tasks file /nowhere.yml does not exist" in run.text) == (True, True)

@@ -45,9 +45,11 @@ PAUSE = """
 KIND = "'plan' if __drain_host_plan_only | bool else 'drain'"
 DRAIN_OPTIONS = (
     "{'reason': __drain_host_reason, 'apply': __drain_host_plan_apply, 'file': __drain_host_plan_file, 'n_plus_one': __drain_host_n_plus_one,"
-    " 'options': __drain_host_options}"
+    " 'options': __drain_host_options, 'own_reason': __drain_host_own_reason | default('')}"
 )
-RECOVER_OPTIONS = "{'enable': __recover_host_enable | bool, 'bring_home': __recover_host_bring_home | bool}"
+RECOVER_OPTIONS = (
+    "{'enable': __recover_host_enable | bool, 'bring_home': __recover_host_bring_home | bool, 'own_reason': __recover_host_own_reason | default('')}"
+)
 ROLES = {
     "drain_host": PAUSE + ROLE.format(what="{{ " + KIND + " }}", key=KIND, options=DRAIN_OPTIONS).replace("['{{ " + KIND + " }}'", f"[{KIND}"),
     "recover_host": ROLE.format(what="recover", key="'recover'", options=RECOVER_OPTIONS),
@@ -167,12 +169,14 @@ def test_extra_variables_of_other_roles_do_not_change_what_the_run_decides(desk:
     done = desk.maintain(target="kvm1,kvm2", rolling_maintenance_one_more=True, rolling_maintenance_home=True, **given)
     assert done.code == 0, done.text
     drained = {"apply": False, "file": "", "n_plus_one": True, "options": {"one_way": False, "timeout_seconds": 9}}
-    assert desk.options_of("drain", "kvm1") == [{**drained, "reason": ""}]
-    assert desk.options_of("drain", "kvm2") == [{**drained, "reason": "Rolling maintenance"}]
-    assert [{**one, "reason": ""} for one in desk.options_of("plan", "kvm2")] == [{**drained, "reason": ""}] * 2
+    # What somebody writes while the run goes on stays, too.
+    own = {"own_reason": "Rolling maintenance"}
+    assert desk.options_of("drain", "kvm1") == [{**drained, **own, "reason": ""}]
+    assert desk.options_of("drain", "kvm2") == [{**drained, **own, "reason": "Rolling maintenance"}]
+    assert [{**one, "reason": ""} for one in desk.options_of("plan", "kvm2")] == [{**drained, "own_reason": "", "reason": ""}] * 2
     # The host that somebody else has put into maintenance stays there.
-    assert desk.options_of("recover", "kvm1") == [{"enable": False, "bring_home": True}]
-    assert desk.options_of("recover", "kvm2") == [{"enable": True, "bring_home": True}]
+    assert desk.options_of("recover", "kvm1") == [{"enable": False, "bring_home": True, **own}]
+    assert desk.options_of("recover", "kvm2") == [{"enable": True, "bring_home": True, **own}]
     assert [host["predicted_seconds"] for host in desk.runs[0]["hosts"]] == [61, 61]
 
 

@@ -107,6 +107,19 @@ def test_a_drain_uses_the_host_id_of_fresh_facts(fleet: Fleet) -> None:
     assert fleet.host.phases == ["read", "read"]
 
 
+def test_a_role_does_not_change_what_a_person_has_written_in_the_meantime(fleet: Fleet) -> None:
+    own = {"own_reason": "Rolling maintenance"}
+    cordon: dict[str, t.Any] = {"state": "maintenance", "reason": "Rolling maintenance", "_work": {**own, "drain": DRAIN}}
+    fleet.task(**cordon)
+    assert fleet.task(state="enabled", _work=own)["host"]["state"] == "enabled"
+    fleet.task(**cordon)
+    fleet.task(state="maintenance", reason="A disk fails")
+    for task in ({"state": "enabled", "_work": own}, cordon):
+        result = fleet.task(**task)
+        assert (result["changed"], result["host"]["state"], result["host"]["reason"]) == (False, "maintenance", "A disk fails")
+    assert fleet.task(state="enabled")["host"]["state"] == "enabled"
+
+
 SAVED = {"uuid": UUID, "name": "web1", "active": True, "state": "running", "policy": {"drain": "save"}}
 
 
