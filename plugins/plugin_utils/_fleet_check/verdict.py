@@ -55,7 +55,7 @@ class FailedLoss:
 
     :arg missing_mib: how much memory is missing.
     :arg reason: why that is not known.
-    :arg guests: without a place, at most L(MOST_GUESTS).
+    :arg guests: without a place, at most L(MOST_GUESTS) unless the hosts were named.
     """
 
     hosts: tuple[str, ...]
@@ -135,7 +135,7 @@ def judge_fleet(
         lost=question.lost,
         sets={verdict: counts[verdict] for verdict in VERDICTS},
         hosts=_judge_hosts(alone, together),
-        losses=tuple(_describe_losses(search, alone, together)),
+        losses=tuple(_describe_losses(search, alone, together, None if question.lost else MOST_GUESTS)),
         guests=tuple(_describe_reach(one, known) for one in reach),
         cpus=tuple(cpus),
         findings=tuple(findings),
@@ -150,12 +150,15 @@ def _judge_hosts(alone: Iterable[Loss], together: Sequence[Loss]) -> dict[str, H
     return {loss.hosts[0]: HostVerdict(loss.verdict, worst_verdict(members.get(loss.hosts[0], ()))) for loss in alone}
 
 
-def _describe_losses(search: LossSearch, alone: Sequence[Loss], together: Sequence[Loss]) -> Iterator[FailedLoss]:
-    """Yield the worst losses with their guests: single hosts first, then sets of hosts that can all be lost alone."""
+def _describe_losses(search: LossSearch, alone: Sequence[Loss], together: Sequence[Loss], most_guests: int | None) -> Iterator[FailedLoss]:
+    """Yield the worst losses with their guests: single hosts first, then sets of hosts that can all be lost alone.
+
+    :arg most_guests: of each loss; None for all, from which a person chooses those that may be lost.
+    """
     failed_alone = {loss.hosts[0] for loss in alone if loss.verdict != CAN}
     sets = [loss for loss in together if loss.verdict != CAN and len(loss.hosts) > 1 and not failed_alone.intersection(loss.hosts)]
     for loss in [*_worst_first(loss for loss in alone if loss.verdict != CAN), *_worst_first(sets)][:MOST_LOSSES]:
-        guests = tuple(_describe_guest(guest) for guest in search.explain(loss)[:MOST_GUESTS])
+        guests = tuple(_describe_guest(guest) for guest in search.explain(loss)[:most_guests])
         yield FailedLoss(loss.hosts, loss.verdict, loss.missing_mib, loss.reason, guests)
 
 

@@ -184,16 +184,15 @@ class _OneLoss:
         return Loss(self._lost, CANNOT if self._has_no_placement() else UNKNOWN, missing_mib)
 
     def list_unplaced(self, verdict: str) -> list[UnplacedGuest]:
-        """Return the guests without a place: those that no host could take at all, or else those that are left when the others are placed."""
-        rules = self._search.rules.possible if verdict == CANNOT else self._search.rules.proved
-        board = self._board(rules)
-        left = self._find_stuck() if verdict == CANNOT else []
-        placed = assign_first_fit(board, [unit for unit in self._units if unit not in left])
-        if not left:
-            placed = self._improve(board, placed)
-            left = [unit for unit in self._units if unit.uuid not in placed]
+        """Return the guests without a place: those that no host could take at all, and those that are left when the others are placed."""
+        stuck = self._find_stuck() if verdict == CANNOT else []
+        self._units = [unit for unit in self._units if unit not in stuck]
+        board = self._board(self._search.rules.proved)
+        placed = self._improve(board, assign_first_fit(board, self._units))
+        left = [unit for unit in self._units if unit.uuid not in placed]
         fleet = board.fleet(placed)
-        return [UnplacedGuest(request, self._list_refusals(request, fleet, rules)) for unit in left for request in unit.requests]
+        reasons = [(stuck, self._search.rules.possible), (left, self._search.rules.proved)]
+        return [UnplacedGuest(request, self._list_refusals(request, fleet, rules)) for units, rules in reasons for unit in units for request in unit.requests]
 
     def _board(self, rules: Sequence[Filter]) -> Board:
         return Board(self._base, {unit.uuid: unit for unit in self._units}, self._hosts, rules, self._budget)

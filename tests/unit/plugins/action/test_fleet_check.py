@@ -230,6 +230,13 @@ def test_only_sets_with_certain_hosts_are_judged_and_their_guests_are_named(desk
     assert read_check(desk.ledger.ledger_id) is None
 
 
+def test_every_guest_without_a_place_is_named_for_hosts_that_are_named(desk: Desk) -> None:
+    desk.facts["kvm1"]["domains"] = [f.domain(f"web{number}", 64, disks=[f.disk("vda", shared=False)]) for number in range(60)]
+    (loss,) = desk.task(lost=["kvm1"])["losses"]
+    assert sorted(guest["name"] for guest in loss["guests"]) == sorted(f"web{number}" for number in range(60))
+    assert len(desk.task()["losses"][0]["guests"]) == 50
+
+
 def test_a_host_that_is_lost_and_did_not_answer_is_unknown(desk: Desk) -> None:
     desk.silence["kvm3"] = "Connection refused."
     assert desk.task(lost=["kvm1"])["sets"] == {"can": 1, "unknown": 0, "cannot": 0}

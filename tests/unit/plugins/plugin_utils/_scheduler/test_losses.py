@@ -75,6 +75,13 @@ def test_what_protect_has_proved_decides_over_the_facts() -> None:
     assert guest.refused[0].reason == "Its access to disk vda of web1 was not proved by protect."
 
 
+def test_all_guests_without_a_place_are_named_beside_one_that_no_host_could_take() -> None:
+    guests = [f.domain("stuck", 512, disks=[f.disk("vda", shared=False)]), f.domain("web1", 4096), f.domain("web2", 4096)]
+    fleet = search(host("kvm1", *guests), host("kvm2", memory_mib=6000))
+    loss = fleet.judge(["kvm1"])
+    assert (loss.verdict, [guest.request.name for guest in fleet.explain(loss)]) == (CANNOT, ["stuck", "web2"])
+
+
 @pytest.mark.parametrize("private", [{"nvram": "/var/lib/libvirt/qemu/nvram/web1.fd"}, {"tpm": True}])
 def test_private_state_that_was_not_protected_may_be_lost(private: t.Dict[str, t.Any]) -> None:
     assert search(host("kvm1", f.domain("web1", **private)), host("kvm2")).judge(["kvm1"]).verdict == UNKNOWN
