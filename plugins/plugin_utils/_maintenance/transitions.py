@@ -96,12 +96,15 @@ def with_event(run: MaintenanceRun, now: Now, event: str, host: t.Optional[str] 
 
 
 def take_over(run: MaintenanceRun, holder: RunHolder, now: Now, until: t.Optional[str] = None) -> MaintenanceRun:
-    """Return the run as another process continues it. A host that failed is tried again at the step where it failed.
+    """Return the run as another process continues it.
+
+    A host that failed is tried again at the step where it failed, unless the run is open: its other hosts are continued then, and its end names the failed one.
+    A drill has no other host, and its own one may be off.
 
     :arg until: another end of the window; None to keep it.
     """
     options = replace(run.options, until=until) if until else run.options
-    hosts = tuple(_retry(one) for one in run.hosts) if not run.is_open else run.hosts
+    hosts = tuple(_retry(one) for one in run.hosts) if run.drill or not run.is_open else run.hosts
     state = m.PAUSED if run.state == m.PAUSED else m.RUNNING
     reason = run.reason if state == m.PAUSED else None
     stopping = ABSENT if not run.is_open else run.is_stopping

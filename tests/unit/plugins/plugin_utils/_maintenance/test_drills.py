@@ -156,6 +156,13 @@ def test_a_drill_continues_in_the_step_where_it_was_killed() -> None:
         assert admission.begun == {"kvm3": drills_point(step)}
 
 
+def test_the_host_of_an_open_drill_that_failed_on_its_way_back_is_tried_again() -> None:
+    failed = transitions.fail_host(in_step(m.RECOVER, cut()), "kvm3", "it did not answer", at(50))
+    run, admission = admit_hosts(transitions.take_over(failed, holder(2), at(60)), ["kvm3"], at(60))
+    assert admission.begun == {"kvm3": drills_point(m.RECOVER)}
+    assert (run.hosts[0].status, run.hosts[0].error) == (m.IN_PROGRESS, None)
+
+
 def drills_point(step: str, is_repeated: bool = True) -> t.Any:
     from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.decisions import ResumePoint
 
