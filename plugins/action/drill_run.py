@@ -185,6 +185,8 @@ class _DrillWork:
         """Cut the power of the host by its fence agent. The run says so before it happens."""
         config, power = self._known_config, query_host(self._known_config)
         boot_now = (self._task.work or _Work()).boot_id or None
+        # The change of the run, which only its holder can make, is the last thing before the agent is called.
+        entry = next(one for one in list_entries(self._ledger) if one.name == self._host)
 
         def act(run: MaintenanceRun, now: Now) -> tuple[MaintenanceRun, str]:
             progress = run.find_host(self._host)
@@ -203,7 +205,6 @@ class _DrillWork:
 
         after, what = self._change(act)
         if what == drills.CUT:
-            entry = next(one for one in list_entries(self._ledger) if one.name == self._host)
             fence_host(config, entry.host_id, self._by, PowerReply(power.replies[0][1], power.at))
         return {"changed": what == drills.CUT, "cut_at": self._drill(after).cut_at, "is_cut": what != drills.IS_BACK}
 

@@ -173,6 +173,23 @@ def test_a_drill_that_was_begun_without_its_check_cuts_no_power(node: Drills) ->
     assert node.documents()[0]["drill"]["cut_at"] is None
 
 
+def test_a_process_whose_drill_was_taken_over_before_the_cut_does_not_cut(node: Drills, monkeypatch: pytest.MonkeyPatch) -> None:
+    node.begin()
+
+    def take_over(ledger: FileLedger) -> list[t.Any]:
+        with monkeypatch.context() as patch:
+            patch.setattr(drill_run, "list_entries", real)
+            node.die_and_continue()
+        return real(ledger)
+
+    real = drill_run.list_entries
+    monkeypatch.setattr(drill_run, "list_entries", take_over)
+    with pytest.raises(Conflict, match="This process does not hold the drill"):
+        node.drill("cut", _work=BOOT)
+    assert "off" not in node.agent.asked()
+    assert node.documents()[0]["drill"]["cut_at"] is None
+
+
 def test_guests_that_start_with_an_unguarded_host_refuse_its_drill(node: Drills) -> None:
     node.put_host("kvm3", protected={"at": utc_now(), "guard": {**GUARD, "held_at_boot": False}})
     domains = [f.domain("web", autostart=False), f.domain("app", autostart=True)]
