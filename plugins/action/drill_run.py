@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import typing as t
+from collections.abc import Sequence
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils import _argspec as spec
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import Spec, drill_run_spec
@@ -42,6 +43,8 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.timeli
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.options import readable_results
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import Settings
 
+# From the check of the fleet to the cut, a drill has a few short tasks.
+CHECK_MAX_AGE_SECONDS = 300
 _LEFT_OFF = "Its boot guard holds its automatic starts. Then run the drill again: it continues."
 
 
@@ -131,8 +134,8 @@ class _DrillWork:
         """Refuse the drill unless the fleet can lose the host. Raises L(Unsafe) with all reasons."""
         task = self._task
         guests = self._read_guests()
-        before = self._read_fleet(guests)
-        refused = drills.list_refusals(self._host, before, Accepted(task.accept_lost, task.accept_unguarded, task.protect_max_hours))
+        before = self._read_fleet(guests, query_host(self._config) if self._config else None)
+        refused = self._list_refusals(before, task.accept_lost)
         if refused:
             raise Unsafe(f"The power of {self._host} is not cut. {' '.join(refused)}", "Nothing was changed.")
         names = sorted(one.name for one in guests or ())
@@ -143,14 +146,15 @@ class _DrillWork:
         ]
         return {"changed": False, "guests": {one.uuid: one.name for one in guests or ()}, "lines": lines}
 
-    def _read_fleet(self, guests: t.Optional[list[DomainFacts]]) -> FleetBefore:
+    def _list_refusals(self, before: FleetBefore, accept_lost: Sequence[str]) -> list[str]:
+        return drills.list_refusals(self._host, before, Accepted(accept_lost, self._task.accept_unguarded, self._task.protect_max_hours))
+
+    def _read_fleet(self, guests: t.Optional[list[DomainFacts]], power: t.Optional[HostPower]) -> FleetBefore:
         task, check = self._task, t.cast("dict[str, t.Any]", (self._task.work or _Work()).check or {})
         entries = with_protect_times(self._ledger, list_entries(self._ledger))
         entry = next((one for one in entries if one.name == self._host), None)
         if entry:
             check_not_granted(resolve_source(entries, self._host).entry)
-        config = self._config
-        power = query_host(config) if config else None
         age = age_seconds((entry.protected and entry.protected.at) or None) if entry else None
         losses = t.cast("list[dict[str, t.Any]]", check.get("losses") or [])
         homeless = [HomelessGuest(guest["name"], _refusal_text(guest)) for loss in losses for guest in loss["guests"]]
@@ -163,11 +167,18 @@ class _DrillWork:
             open_runs=self._describe_open_runs(),
             protected_hours=None if age is None else age // 3600,
             homeless=homeless,
-            unclear=[str(loss["reason"]) for loss in losses if loss["reason"] or not loss["guests"]] if check else ["the fleet was not checked"],
+            unclear=[*self._why_unchecked(check), *(str(loss["reason"]) for loss in losses if loss["reason"] or not loss["guests"])],
             silent=sorted({host for finding in check.get("findings") or [] if finding["kind"] == "silent" for host in finding["hosts"]}),
             power=str(power) if power else None,
             is_on=bool(power and power.devices_in(PowerState.ON) and not power.devices_in(PowerState.OFF)),
         )
+
+    def _why_unchecked(self, check: t.Mapping[str, t.Any]) -> list[str]:
+        """Return why the check of the fleet does not count, if it does not."""
+        if check.get("lost") != [self._host]:
+            return ["the fleet was not checked"]
+        age = age_seconds(check.get("at"))
+        return [] if age is not None and age <= CHECK_MAX_AGE_SECONDS else [f"the fleet was checked at {check.get('at')}, and the drill has waited since then"]
 
     def _read_tombstones(self) -> list[MoveRecord]:
         records = self._ledger.list_records(types=[s.EVACUATION], statuses=[s.DONE])
@@ -185,10 +196,9 @@ class _DrillWork:
         """Cut the power of the host by its fence agent. The run says so before it happens."""
         config, power = self._known_config, query_host(self._known_config)
         boot_now = (self._task.work or _Work()).boot_id or None
-        # The change of the run, which only its holder can make, is the last thing before the agent is called.
-        entry = next(one for one in list_entries(self._ledger) if one.name == self._host)
 
-        def act(run: MaintenanceRun, now: Now) -> tuple[MaintenanceRun, str]:
+        # The change of the run, which only its holder can make, is the last thing before the agent is called.
+        def act(run: MaintenanceRun, now: Now) -> tuple[MaintenanceRun, tuple[str, t.Optional[str]]]:
             progress = run.find_host(self._host)
             step = progress.last_step if progress else None
             if step is None or step.step != spec.DRILL_CUT:
@@ -200,13 +210,27 @@ class _DrillWork:
                 )
             what = drills.decide_cut(self._drill(run), self._is_off(power), step.boot_id or None, boot_now)
             if what == drills.IS_BACK:
-                return drills.note_problem(run, self._host, f"{self._host} was switched on again before the drill continued.", now), what
-            return (drills.begin_cut(run, self._host, now) if what == drills.CUT else run), what
+                return drills.note_problem(run, self._host, f"{self._host} was switched on again before the drill continued.", now), (what, None)
+            if what == drills.GO_ON:
+                return run, (what, None)
+            host_id, refused = self._require_check(self._drill(run), power)
+            if refused:
+                return drills.note_problem(run, self._host, f"The power of {self._host} was not cut. {' '.join(refused)}", now), (drills.REFUSED, None)
+            return drills.begin_cut(run, self._host, now), (what, host_id)
 
-        after, what = self._change(act)
+        after, (what, host_id) = self._change(act)
         if what == drills.CUT:
-            fence_host(config, entry.host_id, self._by, PowerReply(power.replies[0][1], power.at))
-        return {"changed": what == drills.CUT, "cut_at": self._drill(after).cut_at, "is_cut": what != drills.IS_BACK}
+            fence_host(config, host_id, self._by, PowerReply(power.replies[0][1], power.at))
+        return {"changed": what == drills.CUT, "cut_at": self._drill(after).cut_at, "is_cut": what in (drills.CUT, drills.GO_ON)}
+
+    def _require_check(self, drill: Drill, power: HostPower) -> tuple[t.Optional[str], list[str]]:
+        """Return the host's own ID, and why its power must not be cut now although its drill has begun: the fleet may have changed since its check."""
+        guests = self._read_guests()
+        before = self._read_fleet(guests, power)
+        changed = {one.uuid: one.name for one in drill.guests}.items() ^ {one.uuid: one.name for one in guests or ()}.items() if guests else ()
+        names = ", ".join(sorted({name for _uuid, name in changed}))
+        others = [f"Other guests run on {self._host} than were checked: {names} came or left since then."] if changed else []
+        return before.entry.host_id if before.entry else None, [*self._list_refusals(before, drill.accept_lost), *others]
 
     def _note_problem(self) -> Result:
         problem = str(self._task.problem or "A task failed without a message.")

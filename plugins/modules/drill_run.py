@@ -20,7 +20,8 @@ options:
     description:
       - V(check) refuses the drill (C(unsafe)) unless the fleet can lose O(host) now, and names all reasons. It changes nothing.
       - V(cut) switches O(host) off by its fence agents (C(kvmfleet_fencing)). The run records it before the agent is called. If the process is killed then, it
-        is not repeated unless the host still runs the same boot.
+        is not repeated unless the host still runs the same boot. Right before the agent is called, everything that V(check) needs is required again, with a
+        check of the fleet that is not older than five minutes, and with the same guests. Otherwise the power is not cut, and the verdict says why.
       - V(problem) records O(problem), for the verdict.
       - V(watch) returns which guests were not started elsewhere yet, by the ledger.
       - V(switch_on) switches O(host) on by its fence agents, if this drill has cut its power.
@@ -33,7 +34,7 @@ options:
     type: str
     required: true
   fleet:
-    description: Inventory names of all hosts of the fleet, with O(step=check). All of them have to be in service.
+    description: Inventory names of all hosts of the fleet, with O(step=check) and O(step=cut). All of them have to be in service.
     type: list
     elements: str
     default: []
@@ -43,11 +44,11 @@ options:
     elements: str
     default: []
   accept_unguarded:
-    description: Accept that no boot guard holds the automatic starts of O(host) at its next boot, with O(step=check).
+    description: Accept that no boot guard holds the automatic starts of O(host) at its next boot, with O(step=check) and O(step=cut).
     type: bool
     default: false
   protect_max_hours:
-    description: From how many hours on the protection of O(host) is too old, with O(step=check).
+    description: From how many hours on the protection of O(host) is too old, with O(step=check) and O(step=cut).
     type: int
     default: 24
   bring_home:
@@ -97,7 +98,7 @@ cut_at:
   type: str
   sample: '2026-11-21T03:00:00.000Z'
 is_cut:
-  description: Whether the power is cut; false if the host was switched on again before an interrupted drill continued.
+  description: Whether the power is cut; false if it must not be cut now, and if the host was switched on again before an interrupted drill continued.
   returned: success with O(step=cut)
   type: bool
   sample: true

@@ -25,7 +25,7 @@ from .transitions import Now, with_event
 
 MOST_SECONDS = 3600
 # What is done about the power of the host.
-CUT, GO_ON, IS_BACK = "cut", "go_on", "is_back"
+CUT, GO_ON, IS_BACK, REFUSED = "cut", "go_on", "is_back", "refused"
 # The number of problems and reasons that a verdict keeps.
 MOST_REASONS = 50
 

@@ -31,10 +31,14 @@ from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._led
 HOSTS = ["kvm1", "kvm2", "kvm3"]
 HOST_IDS = {name: f"11111111-0000-4000-8000-00000000000{number}" for number, name in enumerate(HOSTS, 1)}
 GUARD = {"installed": True, "systemd": True, "held_at_boot": True, "held": False, "note": ""}
-NO_LOSS: dict[str, t.Any] = {"losses": [], "findings": []}
 # A host with its power in a file, which can be switched on as well.
 AGENT = GOOD.replace("*) exit 1;;", 'on) echo on > "$0.power";;\n*) exit 1;;')
 BOOT = {"boot_id": "boot-1"}
+
+
+def fleet_check(**keys: t.Any) -> dict[str, t.Any]:
+    """What fleet_check returns now for a fleet that can lose kvm3."""
+    return {"at": utc_now(), "lost": ["kvm3"], "losses": [], "findings": [], **keys}
 
 
 class Drills(Node):
@@ -65,8 +69,11 @@ class Drills(Node):
         action._task = types.SimpleNamespace(args=given, async_val=0, check_mode=self.check_mode, diff=False, delegate_to=None)
         return action.run_with_options(task_vars("kvm3", {"kvmfleet_ledger": str(self.path), **self.variables}))
 
-    def check(self, **loss: t.Any) -> dict[str, t.Any]:
-        return self.drill("check", fleet=HOSTS, _work={"check": {**NO_LOSS, **loss}})
+    def check(self, accept_unguarded: bool = False, **loss: t.Any) -> dict[str, t.Any]:
+        return self.drill("check", fleet=HOSTS, accept_unguarded=accept_unguarded, _work={"check": fleet_check(**loss)})
+
+    def cut(self, boot_id: str = "boot-1", **check: t.Any) -> dict[str, t.Any]:
+        return self.drill("cut", fleet=HOSTS, _work={"boot_id": boot_id, "check": fleet_check(**check)})
 
     def begin(self, step: str = "cut") -> None:
         self.task("started", hosts=["kvm3"], drill={"guests": self.check()["guests"]})
@@ -76,7 +83,7 @@ class Drills(Node):
             if one == step:
                 return
             if one == "cut":
-                self.drill("cut", _work=BOOT)
+                self.cut()
 
     def die_and_continue(self) -> None:
         self.kill_process()
@@ -102,7 +109,7 @@ def test_a_drill_from_its_check_to_its_verdict(node: Drills) -> None:
     assert (sorted(checked["guests"].values()), node.documents()) == (["app", "web"], [])
     assert checked["lines"][1] == "2 guests have to run elsewhere then: app, web."
     node.begin()
-    cut = node.drill("cut", _work=BOOT)
+    cut = node.cut()
     assert (cut["is_cut"], node.agent.asked()[-2:]) == (True, ["off", "status"])
     node.task("step", host="kvm3", step="evacuate")
     assert node.drill("watch")["waits_for"] == "app, web to run elsewhere"
@@ -168,7 +175,7 @@ def test_a_drill_that_was_begun_without_its_check_cuts_no_power(node: Drills) ->
     node.task("next", hosts=["kvm3"])
     node.task("step", host="kvm3", step="cut", **BOOT)
     with pytest.raises(InvalidState, match="names no guest, so that it was begun without its check"):
-        node.drill("cut", _work=BOOT)
+        node.cut()
     assert "off" not in node.agent.asked()
     assert node.documents()[0]["drill"]["cut_at"] is None
 
@@ -185,7 +192,7 @@ def test_a_process_whose_drill_was_taken_over_before_the_cut_does_not_cut(node: 
     real = drill_run.list_entries
     monkeypatch.setattr(drill_run, "list_entries", take_over)
     with pytest.raises(Conflict, match="This process does not hold the drill"):
-        node.drill("cut", _work=BOOT)
+        node.cut()
     assert "off" not in node.agent.asked()
     assert node.documents()[0]["drill"]["cut_at"] is None
 
@@ -195,7 +202,53 @@ def test_guests_that_start_with_an_unguarded_host_refuse_its_drill(node: Drills)
     domains = [f.domain("web", autostart=False), f.domain("app", autostart=True)]
     node.variables["ansible_facts"] = {"kvmfleet_host": with_receipt(f.host("kvm3", domains=domains))}
     with pytest.raises(Unsafe, match="it would start app then"):
-        node.drill("check", fleet=HOSTS, accept_unguarded=True, _work={"check": NO_LOSS})
+        node.check(accept_unguarded=True)
+
+
+GUEST = {"name": "web", "uuid": f.uuid_of("web"), "host": "kvm3", "memory_mib": 64, "refused": []}
+LOST_WEB = {"hosts": ["kvm3"], "verdict": "cannot", "missing_mib": 64, "reason": "", "guests": [GUEST]}
+
+
+@pytest.mark.parametrize("is_repeated", [False, True])
+@pytest.mark.parametrize(
+    ("check", "state", "guests", "said"),
+    [
+        ({"lost": ["kvm1"]}, "enabled", ["app", "web"], "It is not known whether the fleet can lose kvm3: the fleet was not checked"),
+        (
+            {"at": "2026-01-01T00:00:00.000Z"},
+            "enabled",
+            ["app", "web"],
+            "the fleet was checked at 2026-01-01T00:00:00.000Z, and the drill has waited since then",
+        ),
+        ({"losses": [LOST_WEB]}, "enabled", ["app", "web"], "as web could not be started elsewhere"),
+        ({}, "maintenance", ["app", "web"], "kvm2 is in the state 'maintenance'"),
+        ({}, "enabled", ["app", "db", "web"], "Other guests run on kvm3 than were checked: db came or left since then."),
+    ],
+)
+def test_the_power_is_cut_only_by_a_check_of_the_fleet_as_it_is(
+    node: Drills, monkeypatch: pytest.MonkeyPatch, is_repeated: bool, check: dict[str, t.Any], state: str, guests: list[str], said: str
+) -> None:
+    node.begin()
+    if is_repeated:
+        with monkeypatch.context() as patch:
+            patch.setattr(drill_run, "fence_host", lambda *_args: None)
+            node.cut()
+        node.die_and_continue()
+        node.task("step", host="kvm3", step="cut", **BOOT)
+    node.put_host("kvm2", state=state)
+    node.variables["ansible_facts"] = {"kvmfleet_host": with_receipt(f.host("kvm3", domains=[f.domain(name) for name in guests]))}
+    assert node.cut(**check)["is_cut"] is False
+    assert "off" not in node.agent.asked()
+    (problem,) = node.documents()[0]["drill"]["problems"]
+    assert problem.startswith("The power of kvm3 was not cut.")
+    assert said in problem
+
+
+def test_facts_of_guests_before_a_wait_do_not_count_for_the_cut(node: Drills) -> None:
+    node.begin()
+    node.variables["ansible_facts"] = {"kvmfleet_host": f.host("kvm3", domains=[f.domain("web"), f.domain("app")])}
+    assert node.cut()["is_cut"] is False
+    assert "kvm3 did not report its guests now." in node.documents()[0]["drill"]["problems"][0]
 
 
 def test_a_process_that_is_killed_before_the_agent_was_called_cuts_the_power_again(node: Drills, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,31 +260,31 @@ def test_a_process_that_is_killed_before_the_agent_was_called_cuts_the_power_aga
     with monkeypatch.context() as patch:
         patch.setattr(drill_run, "fence_host", die)
         with pytest.raises(KeyboardInterrupt):
-            node.drill("cut", _work=BOOT)
+            node.cut()
     assert node.documents()[0]["drill"]["cut_at"] is not None
     node.die_and_continue()
     assert node.task("next", hosts=["kvm3"])["admitted"] == {"kvm3": {"step": "cut", "is_repeated": True}}
     node.task("step", host="kvm3", step="cut", **BOOT)
-    assert node.drill("cut", _work=BOOT)["is_cut"]
+    assert node.cut()["is_cut"]
     assert node.agent.asked().count("off") == 1
 
 
 def test_a_process_that_is_killed_after_the_cut_does_not_repeat_it(node: Drills) -> None:
     node.begin()
-    before = node.drill("cut", _work=BOOT)["cut_at"]
+    before = node.cut()["cut_at"]
     node.die_and_continue()
     assert node.task("checked", hosts=["kvm3"], drill={})["unchecked"] == []
-    again = node.drill("cut", _work={"boot_id": ""})
+    again = node.cut("")
     assert (again["changed"], again["is_cut"], again["cut_at"]) == (False, True, before)
     assert node.agent.asked().count("off") == 1
 
 
 def test_a_host_that_somebody_switched_on_is_not_cut_again(node: Drills) -> None:
     node.begin()
-    node.drill("cut", _work=BOOT)
+    node.cut()
     node.agent.switch("on")
     node.die_and_continue()
-    again = node.drill("cut", _work={"boot_id": "boot-2"})
+    again = node.cut("boot-2")
     assert (again["is_cut"], node.agent.asked().count("off")) == (False, 1)
     assert node.documents()[0]["drill"]["problems"] == ["kvm3 was switched on again before the drill continued."]
 
