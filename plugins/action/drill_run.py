@@ -22,6 +22,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import Drill, MaintenanceRun
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result, describe_actor
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.preparation import HostQuery, read_answers
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fence_agent import PowerState
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fence_config import VARIABLE, FencingConfig, parse_fencing
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fence_levels import HostPower, PowerReply, query_host
@@ -54,10 +55,12 @@ class _Work:
 
     :arg check: what C(fleet_check) has returned for the loss of the host.
     :arg boot_id: the boot of the host now; empty if it does not answer.
+    :arg asked: what C(host_facts) has returned for each host of the fleet after the return of the host.
     """
 
     check: Maybe[JsonObject] = ABSENT
     boot_id: Maybe[str] = ABSENT
+    asked: Maybe[tuple[HostQuery, ...]] = ABSENT
 
 
 @dataclass(frozen=True)
@@ -261,11 +264,10 @@ class _DrillWork:
         """Write the verdict."""
         records = self._read_evacuations()
         timelines = {record.record_id: timeline.stages for record in records if (timeline := read_timeline(record))}
-        guests = self._read_guests()
         entry = next((one for one in list_entries(self._ledger) if one.name == self._host), None)
-        after = FleetAfter(
-            records, timelines, None if guests is None else frozenset(one.uuid for one in guests), self._task.bring_home, entry.state if entry else None
-        )
+        answers = {self._host: None, **read_answers((self._task.work or _Work()).asked or ())}
+        running = {host: _active_guests(facts) for host, facts in answers.items()}
+        after = FleetAfter(records, timelines, running, self._task.bring_home, entry.state if entry else None)
         run, _none = self._change(lambda run, now: (drills.judge_drill(run, after, now), None))
         drill = self._drill(run)
         return {"changed": True, "verdict": t.cast(JsonObject, encode(drill)), "text": drills.drill_line(run), "lines": list(texts.list_lines(run))}
@@ -316,6 +318,12 @@ class _DrillWork:
             return [one for one in decode(HostFacts, facts).domains or () if one.active] if facts else None
         except KvmfleetError:
             return None
+
+
+def _active_guests(facts: t.Optional[JsonObject]) -> t.Optional[frozenset[str]]:
+    """Return the UUIDs of the guests that run on a host; None if it did not report its guests."""
+    domains = decode(HostFacts, facts).domains if facts else None
+    return None if domains is ABSENT or domains is None else frozenset(one.uuid for one in domains if one.active)
 
 
 def _refusal_text(guest: t.Mapping[str, t.Any]) -> str:

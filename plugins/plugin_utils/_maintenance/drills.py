@@ -225,14 +225,14 @@ class FleetAfter:
 
     :arg records: of evacuations from the host.
     :arg stages: the seconds of the stages of a record, by its ID.
-    :arg home: the UUIDs of the guests that run on the host now; None if it did not report them.
+    :arg running: the UUIDs of the guests that run on each host of the fleet now, by name; None for a host that did not report them.
     :arg must_be_home: whether the guests were to be brought home.
     :arg state: of the host in the ledger.
     """
 
     records: Sequence[MoveRecord]
     stages: Mapping[str, Mapping[str, float]]
-    home: t.Optional[frozenset[str]]
+    running: Mapping[str, t.Optional[frozenset[str]]]
     must_be_home: bool
     state: t.Optional[str]
 
@@ -241,7 +241,7 @@ def judge_drill(run: MaintenanceRun, after: FleetAfter, now: Now) -> Maintenance
     """Return the run with the verdict on its drill."""
     drill, (host,) = _drill_of(run), run.hosts
     was_interrupted = run.term > 1
-    guests = tuple(_judge_guest(guest, drill, after, was_interrupted) for guest in drill.guests)
+    guests = tuple(_judge_guest(guest, host.host, drill, after, was_interrupted) for guest in drill.guests)
     seconds = sorted(guest.seconds for guest in guests if guest.seconds is not None)
     reasons = [
         *drill.problems,
@@ -261,13 +261,15 @@ def judge_drill(run: MaintenanceRun, after: FleetAfter, now: Now) -> Maintenance
     return with_event(replace(run, drill=judged), now, event, host.host, verdict_text(judged))
 
 
-def _judge_guest(guest: DrilledGuest, drill: Drill, after: FleetAfter, was_interrupted: bool) -> DrilledGuest:
+def _judge_guest(guest: DrilledGuest, host: str, drill: Drill, after: FleetAfter, was_interrupted: bool) -> DrilledGuest:
     record = find_record(guest, drill, after.records)
     done = started_at(record) if record else None
     if record is None or done is None:
         why = f" ({record.status}: {record.last_detail})" if record else ""
         problem = None if guest.name in drill.accept_lost else f"it was not started elsewhere{why}"
-        return replace(guest, record=record.id if record else None, destination=None, seconds=None, stages={}, problem=problem or _home_problem(guest, after))
+        return replace(
+            guest, record=record.id if record else None, destination=None, seconds=None, stages={}, problem=problem or _place_problem(guest, host, after)
+        )
     seconds = round(seconds_between(str(drill.cut_at), done), 3)
     problem = None
     if seconds > drill.limit_seconds:
@@ -279,20 +281,29 @@ def _judge_guest(guest: DrilledGuest, drill: Drill, after: FleetAfter, was_inter
         destination=record.destination.host,
         seconds=seconds,
         stages=after.stages.get(record.record_id, {}),
-        problem=problem or _home_problem(guest, after),
+        problem=problem or _place_problem(guest, host, after),
     )
 
 
-def _home_problem(guest: DrilledGuest, after: FleetAfter) -> t.Optional[str]:
-    return "it was not brought back" if after.must_be_home and after.home is not None and guest.uuid not in after.home else None
+def _place_problem(guest: DrilledGuest, host: str, after: FleetAfter) -> t.Optional[str]:
+    """Return what is wrong with where the guest runs now: it has to run exactly once, and on its own host if it was to be brought home."""
+    places = sorted(name for name, running in after.running.items() if running and guest.uuid in running)
+    if len(places) > 1:
+        return f"it runs on {' and '.join(places)} at the same time"
+    if after.must_be_home and after.running.get(host) is not None and host not in places:
+        return "it was not brought back"
+    return None if places or None in after.running.values() else "it runs on no host"
 
 
 def _host_reasons(host: HostProgress, after: FleetAfter) -> Iterator[str]:
     if host.status == m.FAILED:
         last = host.last_step
         yield f"{host.host} was not brought back ({last.step if last else m.CHECK}): {host.error}"
-    elif after.home is None:
+    elif after.running.get(host.host) is None:
         yield f"{host.host} did not report its guests after its return."
+    silent = sorted(name for name, running in after.running.items() if running is None and name != host.host)
+    if silent:
+        yield f"{', '.join(silent)} did not report the guests there, so that it is not known whether a guest of {host.host} runs twice."
     if after.state != s.ENABLED:
         yield f"{host.host} is in the state '{after.state}' in the ledger."
 

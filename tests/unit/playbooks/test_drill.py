@@ -2,18 +2,30 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The tasks of the playbook drill between the check of the fleet and the cut of the power."""
+"""The tasks of the playbook drill between the check of the fleet and the cut of the power, and after the return of the host."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import pathlib
 import typing as t
 
 import pytest
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import maintenance_runs as m
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import new_record
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
-from ansible_collections.kvmfleet.migration.tests.unit.playbooks.stage import COLLECTION, Stage, build_collection
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.drills import make_drill
+from ansible_collections.kvmfleet.migration.tests.simulator import facts as f
+from ansible_collections.kvmfleet.migration.tests.unit.playbooks.stage import COLLECTION, HOSTS, Stage, build_collection
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._evacuate.fence_programs import Agent
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import host_entry
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._maintenance.nights import RUN_ID
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._maintenance.test_drills import begun, in_step
 
 STEP = str(COLLECTION / "playbooks/tasks/drill_step.yml")
 
@@ -50,3 +62,53 @@ def test_a_drill_that_was_paused_before_its_cut_ends_and_the_same_command_checks
     assert '"kvm3"' in again.text
     (document,) = FileLedger(str(stage.ledger)).list_maintenance_runs()
     assert (document.maintenance_run.term, document.maintenance_run.hosts[0].steps[-1].step) == (2, "cut")
+
+
+@pytest.fixture(scope="module")
+def recovered(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """The collection with a recovery that does nothing, and with hosts that report what a test says."""
+    folder = build_collection(tmp_path_factory.mktemp("recovered"), "host_facts")
+    roles = folder / "ansible_collections/kvmfleet/migration/roles"
+    roles.unlink()
+    (roles / "recover_host/tasks").mkdir(parents=True)
+    (roles / "recover_host/tasks/main.yml").write_text("- name: Do nothing\n  ansible.builtin.meta: noop\n")
+    return folder
+
+
+GUESTS = ("app", "web")
+
+
+def write_drill_in_its_recovery(stage: Stage) -> None:
+    """Write a drill of kvm3 whose guests were started on kvm1, and whose process is gone."""
+    ledger = FileLedger(str(stage.ledger))
+    refs = {name: HostRef(name, f"11111111-0000-4000-8000-00000000000{name[-1]}", None) for name in HOSTS}
+    for name, ref in refs.items():
+        ledger.put_host(host_entry({"name": name, "host_id": ref.host_id}), None)
+    drill = dataclasses.replace(make_drill(90, 300, m.REACTION_RUN, (), {f.uuid_of(name): name for name in GUESTS}), cut_at=utc_now())
+    ledger.put_maintenance_run(dataclasses.replace(in_step(m.RECOVER, begun(drill)), holder=None), None)
+    for name in GUESTS:
+        stored = ledger.open_record(new_record(s.EVACUATION, DomainRef(f.uuid_of(name), name), refs["kvm3"], refs["kvm1"], {}, "ann"))
+        for status in (s.PRE_MIGRATING, s.DONE):
+            stored = ledger.update_record(stored, stored.record.advance(status, "ann"))
+
+
+@pytest.mark.parametrize(
+    ("running", "reasons"),
+    [
+        ({"kvm3": ["app", "web"]}, []),
+        ({"kvm1": ["web"], "kvm3": ["web"]}, ["app: it was not brought back", "web: it runs on kvm1 and kvm3 at the same time"]),
+    ],
+)
+def test_a_drill_passes_only_after_each_guest_was_seen_once(
+    recovered: pathlib.Path, tmp_path: pathlib.Path, running: dict[str, list[str]], reasons: list[str]
+) -> None:
+    stage = Stage(recovered, tmp_path)
+    write_drill_in_its_recovery(stage)
+    facts = {host: f.host(host, domains=[f.domain(name) for name in running.get(host, ())]) for host in HOSTS}
+    stage.answers["host_facts"] = {host: {"changed": False, "ansible_facts": {"kvmfleet_host": known}} for host, known in facts.items()}
+    fencing = {"agent": str(Agent(tmp_path).path), "options": {"plug": "kvm3"}}
+    done = stage.play("drill", target="kvm3", drill_run=RUN_ID, kvmfleet_fencing=fencing, ansible_python_interpreter="/usr/bin/python3")
+    (document,) = FileLedger(str(stage.ledger)).list_maintenance_runs()
+    drill = document.body["drill"]
+    assert (drill["passed"], drill["reasons"], done.code == 0) == (not reasons, reasons, not reasons), done.text
+    assert document.maintenance_run.state == m.FINISHED

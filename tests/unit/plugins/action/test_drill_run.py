@@ -85,6 +85,11 @@ class Drills(Node):
             if one == "cut":
                 self.cut()
 
+    def judge(self, **running: list[str]) -> dict[str, t.Any]:
+        """Write the verdict after these hosts have reported these guests."""
+        asked = {host: f.host(host, domains=[f.domain(name) for name in names]) for host, names in running.items()}
+        return self.drill("judge", _work={"asked": [{"item": host, "ansible_facts": {"kvmfleet_host": facts}} for host, facts in asked.items()]})
+
     def die_and_continue(self) -> None:
         self.kill_process()
         self.begin_process()
@@ -121,7 +126,7 @@ def test_a_drill_from_its_check_to_its_verdict(node: Drills) -> None:
     assert (node.drill("switch_on")["changed"], node.agent.asked()[-2:]) == (True, ["on", "status"])
     assert node.drill("switch_on")["changed"] is False
     node.task("step", host="kvm3", step="recover")
-    judged = node.drill("judge")
+    judged = node.judge(kvm1=[], kvm2=[], kvm3=["app", "web"])
     assert (judged["verdict"]["passed"], judged["verdict"]["reasons"]) == (True, [])
     assert "passed: 2 of 2 guests ran elsewhere, median" in judged["text"]
     node.task("done", host="kvm3")
@@ -294,6 +299,16 @@ def test_a_host_whose_power_this_drill_did_not_cut_is_not_switched_on(node: Dril
     node.agent.switch("off")
     assert node.drill("switch_on")["changed"] is False
     assert "on" not in node.agent.asked()
+
+
+def test_a_guest_that_runs_twice_after_a_drill_fails_it(node: Drills) -> None:
+    node.begin("recover")
+    for name in ("app", "web"):
+        node.evacuate(name)
+    judged = node.judge(kvm1=["web"], kvm2=[], kvm3=["app", "web"])["verdict"]
+    assert (judged["passed"], judged["reasons"]) == (False, ["web: it runs on kvm1 and kvm3 at the same time"])
+    unknown = node.drill("judge", _work={"asked": [{"item": "kvm3", "unreachable": True, "msg": "No route"}]})["verdict"]
+    assert unknown["reasons"] == ["kvm3 did not report its guests after its return."]
 
 
 def test_a_problem_fails_the_drill_and_check_mode_does_nothing(node: Drills) -> None:

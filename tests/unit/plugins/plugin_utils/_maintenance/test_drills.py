@@ -30,6 +30,8 @@ from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._mai
 WEB, APP = "00000000-0000-4000-8000-00000000000a", "00000000-0000-4000-8000-00000000000b"
 GUESTS = {WEB: "web", APP: "app"}
 HOST = HostRef("kvm3", "id-3", None)
+# Where the guests run after a drill that was passed.
+HOME: dict[str, frozenset[str] | None] = {"kvm1": frozenset(), "kvm3": frozenset(GUESTS)}
 
 
 def make(**changes: t.Any) -> Drill:
@@ -211,7 +213,7 @@ def test_the_deadline_counts_from_the_cut_on_the_clock_of_the_control_node() -> 
 
 
 def judge(*records: MoveRecord, run: MaintenanceRun | None = None, **changes: t.Any) -> Drill:
-    given = {"stages": {}, "home": frozenset(GUESTS), "must_be_home": True, "state": s.ENABLED, **changes}
+    given = {"stages": {}, "running": HOME, "must_be_home": True, "state": s.ENABLED, **changes}
     judged = drills.judge_drill(run or cut(), FleetAfter(records, **given), at(400))
     return t.cast(Drill, judged.drill)
 
@@ -235,8 +237,15 @@ def test_guests_that_ran_in_time_and_are_home_pass() -> None:
         ([evacuated(WEB, 101), evacuated(APP, 20)], {}, "web: it ran elsewhere after 91.0 s, and the limit is 90 s"),
         ([evacuated(APP, 20)], {}, "web: it was not started elsewhere"),
         ([evacuated(WEB, None, status=s.CONFLICT), evacuated(APP, 20)], {}, "web: it was not started elsewhere (conflict: )"),
-        ([evacuated(WEB, 20), evacuated(APP, 20)], {"home": frozenset({APP})}, "web: it was not brought back"),
-        ([evacuated(WEB, 20), evacuated(APP, 20)], {"home": None}, "kvm3 did not report its guests after its return."),
+        ([evacuated(WEB, 20), evacuated(APP, 20)], {"running": {**HOME, "kvm3": frozenset({APP})}}, "web: it was not brought back"),
+        ([evacuated(WEB, 20), evacuated(APP, 20)], {"running": {**HOME, "kvm3": None}}, "kvm3 did not report its guests after its return."),
+        ([evacuated(WEB, 20), evacuated(APP, 20)], {"running": {**HOME, "kvm1": frozenset({WEB})}}, "web: it runs on kvm1 and kvm3 at the same time"),
+        ([evacuated(WEB, 20), evacuated(APP, 20)], {"running": {"kvm3": frozenset({WEB})}, "must_be_home": False}, "app: it runs on no host"),
+        (
+            [evacuated(WEB, 20), evacuated(APP, 20)],
+            {"running": {**HOME, "kvm1": None}},
+            "kvm1 did not report the guests there, so that it is not known whether a guest of kvm3 runs twice.",
+        ),
         ([evacuated(WEB, 20), evacuated(APP, 20)], {"state": s.FENCED}, "kvm3 is in the state 'fenced' in the ledger."),
     ],
 )
@@ -251,7 +260,7 @@ def test_a_problem_a_host_that_stays_off_and_a_missing_cut_fail_it() -> None:
     run = drills.note_problem(cut(), "kvm3", "The evacuation failed: no answer.", at(50))
     assert drills.note_problem(run, "kvm3", "The evacuation failed: no answer.", at(51)) == run
     failed = transitions.fail_host(run, "kvm3", "did not return within 900 s", at(60))
-    drill = judge(evacuated(WEB, 20), evacuated(APP, 20), run=failed, home=None)
+    drill = judge(evacuated(WEB, 20), evacuated(APP, 20), run=failed, running={**HOME, "kvm3": None})
     assert drill.reasons == ("The evacuation failed: no answer.", "kvm3 was not brought back (cut): did not return within 900 s")
     assert "The power was not cut." in judge(run=in_step(m.CUT)).reasons
 
@@ -266,4 +275,4 @@ def test_a_late_guest_of_an_interrupted_drill_says_so() -> None:
 def test_a_guest_that_may_stay_off_and_guests_that_need_not_come_home_are_no_reason() -> None:
     lost = dataclasses.replace(cut(), drill=dataclasses.replace(t.cast(Drill, cut().drill), accept_lost=("web",)))
     assert judge(evacuated(APP, 20), run=lost).passed
-    assert judge(evacuated(WEB, 20), evacuated(APP, 20), home=frozenset(), must_be_home=False).passed
+    assert judge(evacuated(WEB, 20), evacuated(APP, 20), running={"kvm1": frozenset({WEB, APP}), "kvm3": frozenset()}, must_be_home=False).passed
