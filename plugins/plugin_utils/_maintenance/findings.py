@@ -40,8 +40,14 @@ def list_findings(runs: Sequence[MaintenanceRun], hosts: Sequence[HostEntry]) ->
 def _is_resolved(failed: HostProgress, run: MaintenanceRun, runs: Sequence[MaintenanceRun], hosts: Sequence[HostEntry]) -> bool:
     """Whether the host was put into service since it failed, or a later run has begun it."""
     later = [found for other in runs if other.updated_at > run.updated_at and (found := other.find_host(failed.host))]
-    in_service = any(entry.name == failed.host and entry.state == s.ENABLED and (entry.since or "") > run.updated_at for entry in hosts)
+    in_service = any(entry.name == failed.host and entry.state == s.ENABLED and (entry.since or "") > _failed_at(failed, run) for entry in hosts)
     return in_service or any(found.status != m.WAITING for found in later)
+
+
+def _failed_at(failed: HostProgress, run: MaintenanceRun) -> str:
+    """Return when the host failed, which may be long before its run ended; of a host that was left in a step, when that step began."""
+    known = [line.at for line in run.history if line.event == "host_failed" and line.host == failed.host]
+    return max([*known, *([failed.last_step.began_at] if failed.last_step else [])], default=run.updated_at)
 
 
 def _stopped_text(run: MaintenanceRun, failed: Sequence[HostProgress]) -> str:

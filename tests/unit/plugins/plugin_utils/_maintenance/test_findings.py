@@ -46,6 +46,15 @@ def test_a_failed_host_that_was_put_into_service_since_needs_no_person(state: st
     assert len(texts(stopped(), hosts=(entry(state, since),))) == findings
 
 
+def test_a_failed_host_that_was_put_into_service_before_its_run_ended_needs_no_person() -> None:
+    failed = fail_host(passed(night("kvm1", "kvm2"), "kvm1", m.DRAIN), "kvm1", "it broke.", at(60))
+    assert texts(close_run(failed, {}, at(900)), hosts=(entry("enabled", 70),)) == []
+    # The process was killed in the step, and a person has recovered the host before the run was ended.
+    left = close_run(passed(night("kvm1", "kvm2"), "kvm1", m.DRAIN), {}, at(900))
+    assert texts(left, hosts=(entry("enabled", 600),)) == []
+    assert len(texts(left, hosts=(entry("maintenance", 600),))) == 1
+
+
 def test_a_failed_host_of_a_later_run_is_judged_by_that_run() -> None:
     run = stopped()
     waiting = dataclasses.replace(close_run(night("kvm1"), {}, at(100)), id="later")
