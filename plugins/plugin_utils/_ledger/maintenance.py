@@ -54,8 +54,8 @@ class MaintenanceRuns(RunDocuments[MaintenanceRun]):
         return Conflict(f"{', '.join(shared)} cannot be taken out of service now: {open_run}. Nothing was changed.", error.next_step, run=encode(other))
 
     def refuse_beside_others(self, transaction: Transaction, new: MaintenanceRun) -> None:
-        """Refuse a drill beside a balance, which moves the guests for which the drill was checked."""
-        for document in transaction.read_all(BALANCES) if new.drill else ():
+        """Refuse a drill beside a balance, which moves the guests for which the drill was checked; after its cut, only the return of the host is left."""
+        for document in transaction.read_all(BALANCES) if new.drill and new.drill.cut_at is None else ():
             run = document.balance_run
             if run.is_open:
                 raise Conflict(

@@ -89,6 +89,16 @@ def test_neither_a_balance_nor_a_drill_is_open_beside_the_other(ledger: Ledger) 
     ledger.put_maintenance_run(other, None)
 
 
+def test_a_drill_that_has_cut_the_power_is_continued_beside_a_balance(ledger: Ledger) -> None:
+    drill = Drill(90, 300, "run", (), (), at().at, (), None, None, None, ())
+    first = ledger.put_maintenance_run(dataclasses.replace(night("kvm7"), drill=drill), None)
+    left = ledger.put_maintenance_run(transitions.close_run(first.maintenance_run, {}, at()), first)
+    open_run(ledger, plan(move("g3")), holder())
+    # The host may be off.
+    again = transitions.take_over(left.maintenance_run, holder(), at())
+    assert ledger.put_maintenance_run(again, left).maintenance_run.is_open
+
+
 def test_the_run_is_read_by_its_id_and_by_its_hosts(ledger: Ledger) -> None:
     run = open_run(ledger, plan(move("g3")), holder())
     assert ledger.read_balance_run(run.id).balance_run == run
