@@ -250,13 +250,12 @@ class _DrillWork:
 
     def _switch_on(self) -> Result:
         """Switch the host on again if this drill has cut its power."""
-        if self._drill(self._held_run).cut_at is None:
-            return {"changed": False}
-        power = query_host(self._known_config)
-        if power.devices_in(PowerState.ON) and not power.devices_in(PowerState.OFF):
-            return {"changed": False}
+        cut_at = self._drill(self._held_run).cut_at
+        power = query_host(self._known_config) if cut_at else None
+        if power is None or (power.devices_in(PowerState.ON) and not power.devices_in(PowerState.OFF)):
+            return {"changed": False, "cut_at": cut_at}
         switch_on(self._known_config, power, _LEFT_OFF)
-        return {"changed": True}
+        return {"changed": True, "cut_at": cut_at}
 
     # -- after -----------------------------------------------------------------------------------------------------
 

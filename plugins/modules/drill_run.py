@@ -93,8 +93,8 @@ lines:
   elements: str
   sample: ['1 guest has to run elsewhere then: web1.']
 cut_at:
-  description: When the fence agent was about to be called.
-  returned: success with O(step=cut) and O(step=watch)
+  description: When the fence agent was about to be called; null if that was never so.
+  returned: success with O(step=cut), O(step=watch) and O(step=switch_on)
   type: str
   sample: '2026-11-21T03:00:00.000Z'
 is_cut:

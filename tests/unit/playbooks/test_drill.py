@@ -20,6 +20,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.drills import make_drill
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import with_receipt
 from ansible_collections.kvmfleet.migration.tests.simulator import facts as f
 from ansible_collections.kvmfleet.migration.tests.unit.playbooks.stage import COLLECTION, HOSTS, Stage, build_collection
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._evacuate.fence_programs import Agent
@@ -66,8 +67,8 @@ def test_a_drill_that_was_paused_before_its_cut_ends_and_the_same_command_checks
 
 @pytest.fixture(scope="module")
 def recovered(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    """The collection with a recovery that does nothing, and with hosts that report what a test says."""
-    folder = build_collection(tmp_path_factory.mktemp("recovered"), "host_facts")
+    """The collection with a recovery that does nothing, and with hosts and a check of the fleet that report what a test says."""
+    folder = build_collection(tmp_path_factory.mktemp("recovered"), "host_facts", "fleet_check")
     roles = folder / "ansible_collections/kvmfleet/migration/roles"
     roles.unlink()
     (roles / "recover_host/tasks").mkdir(parents=True)
@@ -111,4 +112,30 @@ def test_a_drill_passes_only_after_each_guest_was_seen_once(
     (document,) = FileLedger(str(stage.ledger)).list_maintenance_runs()
     drill = document.body["drill"]
     assert (drill["passed"], drill["reasons"], done.code == 0) == (not reasons, reasons, not reasons), done.text
+    assert document.maintenance_run.state == m.FINISHED
+
+
+def test_a_host_whose_power_is_not_cut_is_not_recovered(recovered: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    stage = Stage(recovered, tmp_path)
+    ledger = FileLedger(str(stage.ledger))
+    protected = {"at": utc_now(), "guard": {"installed": True, "systemd": True, "held_at_boot": True, "held": False, "note": ""}}
+    for number, name in enumerate(HOSTS):
+        ledger.put_host(host_entry({"name": name, "host_id": f"11111111-0000-4000-8000-00000000000{number}", "protected": protected}), None)
+    # A guest comes to the host after the check.
+    facts = [with_receipt(f.host("kvm3", domains=[f.domain(name) for name in names])) for names in (GUESTS, (*GUESTS, "db"))]
+    stage.answers["host_facts"] = {"kvm3": [{"changed": False, "ansible_facts": {"kvmfleet_host": known}} for known in facts]}
+    checked = {"changed": False, "at": utc_now(), "lost": ["kvm3"], "losses": [], "findings": [], "cpus": [], "baselines": {}}
+    stage.answers["fleet_check"] = dict.fromkeys(HOSTS, checked)
+    agent = Agent(tmp_path)
+    fencing = {"agent": str(agent.path), "options": {"plug": "kvm3"}}
+    done = stage.play("drill", target="kvm3", kvmfleet_fencing=fencing, ansible_python_interpreter="/usr/bin/python3")
+    (document,) = ledger.list_maintenance_runs()
+    assert document.body["drill"]["reasons"][:2] == [
+        "The power of kvm3 was not cut. Other guests run on kvm3 than were checked: db came or left since then.",
+        "The power was not cut.",
+    ], done.text
+    assert set(agent.asked()) == {"status"}
+    # Its recovery would end a maintenance that a person has begun since the check.
+    assert "Switch the host on" in done.text
+    assert "recover_host : Do nothing" not in done.text
     assert document.maintenance_run.state == m.FINISHED
