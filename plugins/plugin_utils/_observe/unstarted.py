@@ -80,7 +80,9 @@ def unstarted_lines(found: Sequence[UnstartedDomain]) -> Iterator[str]:
         names, run = f"{', '.join(one.name for one in domains[:_MOST_NAMES])}{more}", "runs" if len(domains) == 1 else "run"
         first = next((one for one in domains if one.why), None)
         why = f" {first.name} was not started elsewhere: {first.why.rstrip('.')}." if first else ""
+        is_gone = bool(domains[0].host.discarded)
+        back = "" if is_gone else f". The rest waits for the return of the host: kvmfleet.migration.recover -e target={host}"
         yield (
-            f"{host} is fenced, and {names} {run} on no host according to the ledger.{why} To start what can run elsewhere:"
-            f" kvmfleet.migration.evacuate -e source={host}. The rest waits for the return of the host: kvmfleet.migration.recover -e target={host}"
+            f"{host} {'will not return' if is_gone else 'is fenced'}, and {names} {run} on no host according to the ledger.{why}"
+            f" To start what can run elsewhere: kvmfleet.migration.evacuate -e source={host}{back}"
         )

@@ -12,6 +12,7 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode, encode
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import DiscardDecision
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.report import formats
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.report.document import Report, Scope
@@ -177,6 +178,16 @@ def test_guests_that_were_not_started_elsewhere_are_for_a_person(empty: Ledger) 
     text = formats.as_markdown(decode(Report, document))
     assert "## Needs a person\n\n- kvm6 is fenced, and app1, db1 run on no host" in text
     assert nights.MARKUP not in text
+
+
+def test_the_guests_of_a_discarded_host_wait_for_no_return(empty: Ledger) -> None:
+    unstarted(empty)
+    document = empty.find_host(name="kvm6")
+    assert document is not None
+    empty.put_host(dataclasses.replace(document.host, discarded=DiscardDecision(reason="It burned")), document.version)
+    (finding,) = report_of(empty)["attention"]
+    assert finding.startswith("kvm6 will not return, and app1, db1 run on no host according to the ledger.")
+    assert finding.endswith("To start what can run elsewhere: kvmfleet.migration.evacuate -e source=kvm6")
 
 
 @pytest.mark.parametrize(
