@@ -279,7 +279,12 @@ def _parse_object(body: bytes) -> t.Optional[Message]:
 
 
 def _parse_error_of_stream(answer: t.Optional[Message]) -> t.Optional[Message]:
-    """Return the error of a call whose answers are a stream in the form of other calls; any other answer as it is."""
+    """Return the error of a call whose answers are a stream in the form of other calls; any other answer as it is.
+
+    Other services answer in that form, too, but with codes that gRPC does not have.
+    """
     error = answer.get("error") if answer else None
-    code = error.get("grpc_code", error.get("code")) if isinstance(error, dict) else None
-    return {"code": code, "message": error.get("message")} if isinstance(error, dict) and isinstance(code, int) else answer
+    if not isinstance(error, dict):
+        return answer
+    code = error.get("grpc_code", error.get("code"))
+    return {"code": code, "message": error.get("message")} if isinstance(code, int) and 0 < code <= UNAUTHENTICATED else answer

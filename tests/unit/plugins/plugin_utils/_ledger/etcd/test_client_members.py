@@ -211,3 +211,10 @@ def test_a_streamed_refusal_says_what_etcd_said() -> None:
         member = client.Client(parse_address(f"etcd://{refusing}/fleet"), EtcdOptions())
         with pytest.raises(Internal, match=r"refused a request: etcdserver: corrupt cluster \(code 13\)"):
             member.keep_alive(1)
+
+
+def test_an_error_of_another_service_is_not_one_of_etcd() -> None:
+    with refusing_member(404, {"code": 404, "message": "Not found"}) as refusing:
+        member = client.Client(parse_address(f"etcd://{refusing}/fleet"), EtcdOptions())
+        with pytest.raises(Unreachable, match=r"the service there is not etcd 3\.4 or later \(HTTP status 404\)"):
+            member.keep_alive(1)
