@@ -20,7 +20,7 @@ description:
   - What needs a person are silent hosts, domains that several hosts report as active without a move of them, records whose result is not proved or that nobody
     follows any more, moves without limits, hosts that were evacuated and must be recovered, domains that were not started elsewhere then, damaged documents,
     hosts whose protection is old, a fleet check or a drill that was not passed, and maintenance runs that are paused, were left by their process, or stopped
-    on a host that failed and was neither maintained nor put into service since.
+    on a host that failed and was not maintained, put into service or discarded since.
   - Of a host that was not asked, the ledger's moves are shown, and that their present state is not known.
 options:
   fleet:

@@ -151,8 +151,8 @@ attention:
     - What needs a person now according to the ledger, each with what to do. Moves and evacuations whose result is not proved or that failed are in RV(counts)
       and in the report.
     - These are the domains that run on no host, because their host was evacuated and they were not started elsewhere; the maintenance runs of the report that
-      are paused, were left by their process, or stopped on a host that failed and was neither maintained nor put into service since; the last drill, if it was
-      not passed; and the last fleet check, if the fleet is not as it should be.
+      are paused, were left by their process, or stopped on a host that failed and was not maintained, put into service or discarded since; the last drill,
+      if it was not passed; and the last fleet check, if the fleet is not as it should be.
   returned: success
   type: list
   elements: str

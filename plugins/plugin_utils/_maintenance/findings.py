@@ -38,10 +38,11 @@ def list_findings(runs: Sequence[MaintenanceRun], hosts: Sequence[HostEntry]) ->
 
 
 def _is_resolved(failed: HostProgress, run: MaintenanceRun, runs: Sequence[MaintenanceRun], hosts: Sequence[HostEntry]) -> bool:
-    """Whether the host was put into service since it failed, or a later run has begun it."""
+    """Whether the host was put into service since it failed, a person has discarded it, or a later run has begun it."""
     later = [found for other in runs if other.updated_at > run.updated_at and (found := other.find_host(failed.host))]
-    in_service = any(entry.name == failed.host and entry.state == s.ENABLED and (entry.since or "") > _failed_at(failed, run) for entry in hosts)
-    return in_service or any(found.status != m.WAITING for found in later)
+    own = [entry for entry in hosts if entry.name == failed.host]
+    is_decided = any(entry.discarded or (entry.state == s.ENABLED and (entry.since or "") > _failed_at(failed, run)) for entry in own)
+    return is_decided or any(found.status != m.WAITING for found in later)
 
 
 def _failed_at(failed: HostProgress, run: MaintenanceRun) -> str:

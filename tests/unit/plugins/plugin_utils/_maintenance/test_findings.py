@@ -12,7 +12,7 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import maintenance_runs as m
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import Drill, MaintenanceRun
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import HostEntry
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import DiscardDecision, HostEntry
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.findings import list_findings
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.transitions import close_run, fail_host
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import host_entry
@@ -44,6 +44,11 @@ def test_a_stopped_run_names_its_failed_host_and_what_to_do(step: str, is_down: 
 @pytest.mark.parametrize(("state", "since", "findings"), [("enabled", 70, 0), ("enabled", 50, 1), ("maintenance", 70, 1), ("fenced", 70, 1)])
 def test_a_failed_host_that_was_put_into_service_since_needs_no_person(state: str, since: float, findings: int) -> None:
     assert len(texts(stopped(), hosts=(entry(state, since),))) == findings
+
+
+def test_a_failed_host_that_a_person_has_discarded_needs_no_person() -> None:
+    discarded = dataclasses.replace(entry("fenced", 70), discarded=DiscardDecision(reason="It burned"))
+    assert texts(stopped(), hosts=(discarded,)) == []
 
 
 def test_a_failed_host_that_was_put_into_service_before_its_run_ended_needs_no_person() -> None:
