@@ -67,12 +67,13 @@ def test_a_drill_that_was_paused_before_its_cut_ends_and_the_same_command_checks
 
 @pytest.fixture(scope="module")
 def recovered(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    """The collection with a recovery that does nothing, and with hosts and a check of the fleet that report what a test says."""
+    """The collection with a recovery that only shows whose maintenance it would end, and with hosts and a check of the fleet that report what a test says."""
     folder = build_collection(tmp_path_factory.mktemp("recovered"), "host_facts", "fleet_check")
     roles = folder / "ansible_collections/kvmfleet/migration/roles"
     roles.unlink()
     (roles / "recover_host/tasks").mkdir(parents=True)
-    (roles / "recover_host/tasks/main.yml").write_text("- name: Do nothing\n  ansible.builtin.meta: noop\n")
+    said = "It ends a maintenance with the reason {{ __recover_host_own_reason | default('of anybody', true) }}."
+    (roles / "recover_host/tasks/main.yml").write_text(json.dumps([{"name": "Recover nothing", "ansible.builtin.debug": {"msg": said}}]))
     return folder
 
 
@@ -113,6 +114,8 @@ def test_a_drill_passes_only_after_each_guest_was_seen_once(
     drill = document.body["drill"]
     assert (drill["passed"], drill["reasons"], done.code == 0) == (not reasons, reasons, not reasons), done.text
     assert document.maintenance_run.state == m.FINISHED
+    # The host was in service before its cut: whoever has put it into maintenance since then wants it to stay there.
+    assert f"It ends a maintenance with the reason of the drill {RUN_ID}." in done.text
 
 
 def test_a_host_whose_power_is_not_cut_is_not_recovered(recovered: pathlib.Path, tmp_path: pathlib.Path) -> None:
@@ -137,5 +140,5 @@ def test_a_host_whose_power_is_not_cut_is_not_recovered(recovered: pathlib.Path,
     assert set(agent.asked()) == {"status"}
     # Its recovery would end a maintenance that a person has begun since the check.
     assert "Switch the host on" in done.text
-    assert "recover_host : Do nothing" not in done.text
+    assert "It ends a maintenance" not in done.text
     assert document.maintenance_run.state == m.FINISHED
