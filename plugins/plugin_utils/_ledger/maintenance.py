@@ -60,7 +60,7 @@ class MaintenanceRuns(RunDocuments[MaintenanceRun]):
             if run.is_open:
                 raise Conflict(
                     f"{', '.join(new.host_names)} cannot be taken out of service now: the balance run {run.id} is open. Nothing was changed.",
-                    "Wait until that run has ended.",
+                    "Wait until that run has ended. If it was interrupted, run a balance again: it closes what an earlier process has left.",
                     run=encode(run),
                 )
 
