@@ -14,11 +14,12 @@ from collections.abc import Callable
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import Spec, host_lease_spec
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, decode, encode
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, KvmfleetError, Unreachable
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument, KvmfleetError, Unreachable
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.leases import LEASES_FOLDER, ProtectedWatchdog
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.messages import delete_key
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import list_entries, withdraw_watchdog
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import list_entries, read_hosts, withdraw_watchdog
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_if_any, open_ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.lease_config import connect, plan_lease
@@ -82,10 +83,20 @@ class ActionModule(FleetAction):
 
 
 def _withdraw_evidence(ledger: Ledger, host: str, still_counts: Callable[[ProtectedWatchdog], bool] = lambda seen: False) -> None:
-    """Withdraw what the watchdog was seen to do, before the host does less: its last renewal in etcd may say for ever that the watchdog is bound."""
-    for entry in list_entries(ledger):
-        if entry.name == host:
-            withdraw_watchdog(ledger, str(entry.host_key), still_counts)
+    """Withdraw what the watchdog was seen to do, before the host does less: its last renewal in etcd may say for ever that the watchdog is bound.
+
+    Raises L(Conflict) if the document that has it cannot be read now, but may be later.
+    """
+    hosts, named = read_hosts(ledger), HostRef(host, None, None)
+    own = [entry for entry in hosts.entries if entry.name == host]
+    lost = next((one for one in hosts.unreadable if one.is_host(named) or not (own or one.newer)), None)
+    if lost:
+        raise Conflict(
+            f"The ledger has no entry of {host} that can be read, so what it has of the watchdog of {host} cannot be withdrawn. {lost.problem}",
+            f"Nothing was changed on {host}.",
+        )
+    for entry in own:
+        withdraw_watchdog(ledger, str(entry.host_key), still_counts)
 
 
 def _withdraw_before_removal(location: LedgerLocation, host: str) -> None:

@@ -20,6 +20,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument, NotFound, Unreachable
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import HostProtection
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.unreadable_hosts import LedgerHosts, UnreadableHost
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.lease_config import LeasePlan
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.lease import WatchdogSettings
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.task import task_vars
@@ -151,6 +152,21 @@ def test_nothing_is_unbound_while_the_ledger_does_not_answer(node: Node, monkeyp
     with pytest.raises(Unreachable, match="No member answers"):
         node.task(state="absent")
     assert node.works == []
+
+
+@pytest.mark.parametrize("newer", [{"name": "kvm1"}, None])
+def test_nothing_is_unbound_while_the_entry_of_the_host_cannot_be_read(node: Node, monkeypatch: pytest.MonkeyPatch, newer: dict[str, t.Any] | None) -> None:
+    hosts = LedgerHosts((), [UnreadableHost(ID, newer)])
+    monkeypatch.setattr(type(node.ledger), "read_hosts", lambda _ledger: hosts)
+    with pytest.raises(Conflict, match="what it has of the watchdog of kvm1 cannot be withdrawn"):
+        node.task(state="absent")
+    assert node.works == []
+
+
+def test_the_document_of_another_host_of_a_later_version_prevents_no_removal(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    hosts = LedgerHosts(tuple(node.ledger.list_hosts()), [UnreadableHost(str(uuid.UUID(int=2)), {"name": "kvm2"}), UnreadableHost(str(uuid.UUID(int=3)))])
+    monkeypatch.setattr(type(node.ledger), "read_hosts", lambda _ledger: hosts)
+    assert node.task(state="absent")["changed"]
 
 
 def test_a_service_is_removed_without_any_ledger(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
