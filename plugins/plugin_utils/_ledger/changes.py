@@ -286,7 +286,7 @@ def write_host(transaction: Transaction, entry: HostEntry, version: t.Optional[i
     base = present or provisional
     if (base.version if base else None) != version:
         raise document_overtaken_error(f"the host {new.name!r} ({key})", base.body if base else None)
-    if version is None and check_new_host(transaction.read_hosts().unreadable, new.host_ref, is_stated):
+    if present is None and check_new_host(transaction.read_hosts().unreadable, new.host_ref, is_stated):
         new = _with_unknown_grant(new)
     if not new.host_id:
         _refuse_second(transaction, new)

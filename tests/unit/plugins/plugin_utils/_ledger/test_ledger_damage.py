@@ -225,6 +225,16 @@ def test_a_damaged_document_under_the_libvirt_uuid_is_that_of_the_host(store: St
     assert unreadable(ledger) == []
 
 
+def test_a_second_document_under_the_libvirt_uuid_does_not_replace_a_damaged_one(store: Store, ledger: Ledger) -> None:
+    ledger.put_host(host_entry({**HOST, "host_uuid": None, "state": "fenced", "protected": {"token_id": OTHER_ID}}), None)
+    second = ledger.put_host(host_entry({**HOST, "host_id": None, "name": "10.0.0.1"}), None)
+    store.write(PATH, b"torn")
+    with pytest.raises(Conflict, match="was damaged and set aside"):
+        ledger.put_host(host_entry(HOST), second.version)
+    written = ledger.put_host(host_entry(HOST), second.version, is_stated=True).host
+    assert recorded_grant(written) is not None
+
+
 @pytest.mark.parametrize("is_stated", [False, True])
 def test_a_document_of_a_host_of_a_later_version_is_never_replaced(store: Store, ledger: Ledger, is_stated: bool) -> None:
     put_fenced(ledger)
