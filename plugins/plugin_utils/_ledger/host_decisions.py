@@ -212,20 +212,30 @@ def settle_record(stored: Stored, status: str, statement: str, by: str) -> MoveR
 def list_leftovers(ledger: Ledger, host_id: str | None) -> list[MoveRecord]:
     """Return the records that may have left a copy on this host, by its own ID alone: a record or a host without an ID matches nothing."""
     records = ledger.list_records(statuses=sorted(s.UNSETTLED | s.TOMBSTONE)) if host_id else ()
-    return [record for record in records if host_id and (is_done_from(record, host_id) or is_given_up_on(record, host_id))]
+    return [record for record in records if host_id and _is_left_on(record, host_id)]
+
+
+def _is_left_on(record: MoveRecord, host_id: str) -> bool:
+    return is_done_from(record, host_id) or is_given_up_on(record, host_id)
 
 
 def list_discarded(ledger: Ledger, host_id: str | None, statement: str, by: str) -> Iterator[tuple[Stored, MoveRecord]]:
     """Yield the records that withhold a host which will not return, and unsettled evacuations to it, each as read and as changed."""
     for record in [*list_leftovers(ledger, host_id), *_list_evacuations_to(ledger, host_id)]:
         stored = ledger.read_record(record.record_id)
-        yield stored, without_host(stored.record, str(host_id), by, _settled_text(statement), REASON_SOURCE_DISCARDED)
+        # An evacuation to the host that is done by now has left a copy on its source.
+        if _is_left_on(stored.record, str(host_id)) or _is_open_to(stored.record, str(host_id)):
+            yield stored, without_host(stored.record, str(host_id), by, _settled_text(statement), REASON_SOURCE_DISCARDED)
 
 
 def _list_evacuations_to(ledger: Ledger, host_id: str | None) -> list[MoveRecord]:
     """Return the evacuations to this host whose results are not known, and that no newer record has taken over from."""
     records = ledger.list_records(types=[s.EVACUATION], unsettled_only=True) if host_id else ()
-    return [record for record in records if record.destination.host_id == host_id and not record.superseded_by]
+    return [record for record in records if host_id and _is_open_to(record, host_id)]
+
+
+def _is_open_to(record: MoveRecord, host_id: str) -> bool:
+    return record.type == s.EVACUATION and record.is_unsettled and record.destination.host_id == host_id and not record.superseded_by
 
 
 def _ask_hosts_step(record: MoveRecord) -> str:

@@ -166,6 +166,21 @@ def test_source_discarded_closes_evacuations_to_the_host_that_were_never_settled
     assert [place["host"] for place in document.body["possible_hosts"]] == ["kvm2"]
 
 
+def test_source_discarded_keeps_an_evacuation_to_the_host_that_is_done_meanwhile(fleet: Deciding, monkeypatch: pytest.MonkeyPatch) -> None:
+    record, read = fleet.record(s.PRE_MIGRATING, source=OTHER, destination=HERE), fleet.ledger.list_records
+
+    def list_and_end(**conditions: t.Any) -> t.Any:
+        found = list(read(**conditions))
+        if conditions.get("unsettled_only"):
+            stored = fleet.ledger.read_record(record)
+            fleet.ledger.update_record(stored, stored.record.advance(s.DONE, "another task"))
+        return found
+
+    monkeypatch.setattr(type(fleet.ledger), "list_records", lambda _ledger, **conditions: list_and_end(**conditions))
+    fleet.task(target_host="localhost", name="kvm1", source_discarded=True, reason="burnt")
+    assert fleet.status(record) == ("done", None)
+
+
 def test_a_discarded_host_is_enabled_only_after_adopt_identity(fleet: Deciding) -> None:
     fleet.task(target_host="localhost", name="kvm1", source_discarded=True, reason="burnt")
     with pytest.raises(Unsafe, match="burnt"):
