@@ -171,7 +171,9 @@ def _is_on_fenced_hosts(move: MoveRecord | RememberedMove, domain: DomainEntry, 
     It cannot run here then, and is started elsewhere, or here, by that definition. An evacuation whose result is not known took it nowhere.
     """
     newest = _find_newest_end(move.domain.uuid, ledger)
-    if newest is None or newest.generation < move.generation or any(host.may_be(cleaned_host) for host in (newest.destination, *domain.possible_hosts)):
+    if newest is None or newest.generation < move.generation or not newest.destination.is_known:
+        return False
+    if any(host.may_be(cleaned_host) for host in (newest.destination, *domain.possible_hosts)):
         return False
     return bool(domain.saved and domain.saved.definition and domain.possible_hosts) and all(_is_fenced(host, ledger) for host in domain.possible_hosts)
 

@@ -307,6 +307,17 @@ def test_an_evacuation_whose_result_is_not_known_took_its_domain_nowhere(scene: 
     assert not is_asked_as_fenced(scene)
 
 
+def test_a_job_of_another_tool_may_have_taken_a_domain_to_this_host(scene: Scene) -> None:
+    scene.evacuation()
+    scene.put_document(protected={"host": encode(KVM1), "definition": "<domain/>"})
+    put_host(scene, KVM2, s.FENCED)
+    scene.move(KVM2, HostRef(None, None, None))
+    document = scene.ledger.read_domain(WEB)
+    assert document
+    assert document.domain.possible_hosts == (KVM2,)
+    assert not is_asked_as_fenced(scene)
+
+
 def test_a_record_names_no_host_while_those_that_have_the_domain_are_silent(scene: Scene) -> None:
     record = scene.evacuation()
     scene.host.said[WEB] = {"where": None, "reason": "the hosts that it may be on are fenced and did not answer"}
