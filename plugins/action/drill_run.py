@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import typing as t
 from collections.abc import Sequence
@@ -30,7 +31,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fenci
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.power_cycle import switch_on
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.source import age_seconds, resolve_source
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_decisions import check_not_granted
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import list_entries
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import list_entries, read_hosts
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_if_any
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.query import Conditions, read_records, to_plain
@@ -154,8 +155,10 @@ class _DrillWork:
 
     def _read_fleet(self, guests: t.Optional[list[DomainFacts]], power: t.Optional[HostPower]) -> FleetBefore:
         task, check = self._task, t.cast("dict[str, t.Any]", (self._task.work or _Work()).check or {})
-        entries = with_protect_times(self._ledger, list_entries(self._ledger))
+        hosts = read_hosts(self._ledger)
+        entries = with_protect_times(self._ledger, hosts.entries)
         entry = next((one for one in entries if one.name == self._host), None)
+        unknown = [dataclasses.replace(one.stand_in, name=one.host_key) for one in hosts.unreadable]
         if entry:
             check_not_granted(resolve_source(entries, self._host).entry)
         age = age_seconds((entry.protected and entry.protected.at) or None) if entry else None
@@ -163,7 +166,7 @@ class _DrillWork:
         homeless = [HomelessGuest(guest["name"], _refusal_text(guest)) for loss in losses for guest in loss["guests"]]
         return FleetBefore(
             entry=entry,
-            others=[one for one in entries if one.name != self._host and one.name in task.fleet],
+            others=[*(one for one in entries if one.name != self._host and one.name in task.fleet), *unknown],
             guests=None if guests is None else [one.name for one in guests],
             autostarted=sorted(one.name for one in guests or () if one.autostart is not False),
             records=[*self._ledger.list_records(unsettled_only=True), *self._read_tombstones()],

@@ -153,6 +153,12 @@ def test_all_that_is_missing_is_named_at_once_and_nothing_is_written(node: Drill
     assert (node.documents(), node.agent.asked()) == ([], [])
 
 
+def test_no_power_is_cut_while_the_state_of_another_host_is_not_known(node: Drills) -> None:
+    (node.path / "hosts" / f"{HOST_IDS['kvm2']}.json").write_bytes(b"torn")
+    with pytest.raises(Unsafe, match=f"{HOST_IDS['kvm2']} is in the state 'unknown', and a drill needs every host in service"):
+        node.check()
+
+
 def test_a_drill_needs_a_ledger_one_host_and_no_other_run(node: Drills) -> None:
     with pytest.raises(InvalidArgument, match="A drill has one host"):
         node.task("started", hosts=HOSTS, drill={})
@@ -188,14 +194,14 @@ def test_a_drill_that_was_begun_without_its_check_cuts_no_power(node: Drills) ->
 def test_a_process_whose_drill_was_taken_over_before_the_cut_does_not_cut(node: Drills, monkeypatch: pytest.MonkeyPatch) -> None:
     node.begin()
 
-    def take_over(ledger: FileLedger) -> list[t.Any]:
+    def take_over(ledger: FileLedger) -> t.Any:
         with monkeypatch.context() as patch:
-            patch.setattr(drill_run, "list_entries", real)
+            patch.setattr(drill_run, "read_hosts", real)
             node.die_and_continue()
         return real(ledger)
 
-    real = drill_run.list_entries
-    monkeypatch.setattr(drill_run, "list_entries", take_over)
+    real = drill_run.read_hosts
+    monkeypatch.setattr(drill_run, "read_hosts", take_over)
     with pytest.raises(Conflict, match="This process does not hold the drill"):
         node.cut()
     assert "off" not in node.agent.asked()
