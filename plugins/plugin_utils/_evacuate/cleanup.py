@@ -213,8 +213,10 @@ class HostCleanup:
 
     def _close_unordered(self) -> None:
         """Close evacuations from here for which no start was ordered yet. A record gets further only under the lock of its destination."""
+        known = {one.domain.uuid for one in self.missing}
         for begun in find_unfinished(self.ledger, self.cleaned_host.host_id):
-            if begun.record.status != s.ACCEPTED:
+            # The ledger was set back: a host remembers that this start was ordered, or what became of the domain later.
+            if begun.record.status != s.ACCEPTED or begun.uuid in known:
                 continue
             # Whoever holds the lock for long is ordering starts: then the record is refused.
             with contextlib.suppress(TimedOut), self.ledger.hold_lock(host_lock_name(begun.record.destination)):

@@ -163,6 +163,17 @@ def test_an_evacuation_without_an_order_is_closed_when_its_source_is_back(scene:
     assert document.body["possible_hosts"] == [encode(KVM1)]
 
 
+def test_an_evacuation_that_its_destination_knows_is_not_closed_by_a_ledger_that_was_set_back(scene: Scene) -> None:
+    record = scene.evacuation(to=())
+    begun = scene.ledger.read_record(record).record.advance(s.PRE_MIGRATING, BY)
+    told = [encode(dataclasses.replace(begun, ledger_id=scene.ledger.ledger_id))]
+    for _run in range(2):
+        outcome = scene.run(told=told)
+        assert [move.id for move in outcome.missing_records] == [record]
+        assert {entry.record for entry in outcome.refused} == {record}
+        assert scene.status(record)[0] == "accepted"
+
+
 def test_an_evacuation_whose_destination_is_ordering_starts_is_refused(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     record = scene.evacuation(to=())
 
