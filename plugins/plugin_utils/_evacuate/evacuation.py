@@ -126,8 +126,7 @@ class Evacuation:
         self._find_silent_hosts()
         self.uris = {name: uri for name, uri in uris.items() if name in self.fleet.answering_hosts}
         self.seen = seen
-        remembered = remembered_by_fleet(self.context.settings, self.context.target_host, facts.remembered or None)
-        self.missing_records = find_missing_records(self.context.ledger, remembered)
+        self.missing_records = self._find_missing_records(facts)
         for job in self.jobs:
             job.keep_error(lambda job: start_checks.check_inactive(job, self.fleet))
             job.keep_error(lambda job: check_known(job.name, job.uuid, self.missing_records))
@@ -268,11 +267,13 @@ class Evacuation:
         question = {**self.question.build_question([], {}), "knock": []}
         facts = decode(SurvivorView, self.context.phase("look", question)).facts
         self.destination = self._read_host_ref(read_facts(facts))
+        missing = self._find_missing_records(read_facts(facts))
         begun = [job for job in self.jobs if start_checks.has_begun(job, self.destination)]
         reservation = EvacuationReservation(self.context, self._fleet_view(facts), self.destination, {})
         for job in begun:
             # What is lost until the source returns prevents starts alone.
             job.rejoin, job.lost = True, []
+            job.keep_error(lambda job: check_known(job.name, job.uuid, missing))
             job.keep_error(lambda job: reservation.rejoin_record(job, []))
         rejoined = [job for job in begun if job.is_open]
         if rejoined:
@@ -325,6 +326,11 @@ class Evacuation:
         identity = HostIdentity(self.context.target_host, facts.host_id or None, host_uuid, facts.machine_id or None)
         found = find_host_entry(self.context.ledger, identity)
         return HostRef(self.context.target_host, found.host.host_id if found else None, host_uuid)
+
+    def _find_missing_records(self, facts: HostFacts) -> list[RememberedMove]:
+        """Return what this host, by its facts, and the other hosts remember and the ledger lacks."""
+        remembered = remembered_by_fleet(self.context.settings, self.context.target_host, facts.remembered or None)
+        return find_missing_records(self.context.ledger, remembered)
 
     def _host_ids(self, answers: Mapping[str, HostAnswer]) -> dict[str, str]:
         """Return the IDs of hosts from their own facts, if these have the UUID that answered."""

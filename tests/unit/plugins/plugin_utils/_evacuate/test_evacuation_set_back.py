@@ -15,6 +15,7 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.own_moves import find_remembered, list_remembered
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument, InvalidState
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord, new_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef
@@ -168,3 +169,19 @@ def test_a_remembered_evacuation_older_than_a_later_move_is_not_restored(site: R
     assert site.missing() == []
     with pytest.raises(Conflict, match="kvm1 may have a copy"):
         site.settle(s.DONE)
+
+
+def test_what_was_begun_is_not_settled_by_a_ledger_that_was_set_back(site: Restored) -> None:
+    """The evacuation has ended, and the guest was moved on. The ledger has neither, and its new survivor has restarted since."""
+    web = DomainRef(site.ledger.find_domains("web")[0].domain.uuid, "web")
+    begun = site.ledger.open_record(new_record(s.EVACUATION, web, site.place("kvm1"), site.place("kvm2"), {}, "a test"))
+    site.ledger.update_record(begun, begun.record.advance(s.PRE_MIGRATING, "a test"))
+    moved = dataclasses.replace(new_record(s.LIVE_MIGRATION, web, site.place("kvm2"), site.place("kvm3"), {}, "a test"), generation=2)
+    site.remembered["kvm3"] = [encode(dataclasses.replace(moved, ledger_id=site.ledger.ledger_id))]
+    site.hosts["kvm3"].add(web.uuid, "web", "running")
+    site.told_facts.add("kvm3")
+    site.silent.clear()
+    (job,) = site.evacuation().settle_begun()
+    assert "kvm3 remembers the move of domain web" in str(job.error)
+    assert site.record_summaries() == [("web", "pre-migrating", "kvm2")]
+    assert [one.id for one in find_missing_records(site.ledger, [("kvm3", site.remembered["kvm3"])])] == [moved.id]
