@@ -1303,15 +1303,20 @@ def test_a_run_killed_around_a_start_is_settled_by_the_next_run_on_that_host(sit
     assert site.hosts["kvm2"].starts == [uuid_of("web")]
 
 
-@pytest.mark.parametrize(("when", "status"), [("before_start", "failed"), ("after_start", "done")])
-def test_a_started_evacuation_is_settled_when_the_dead_host_is_back(site: Site, when: str, status: str) -> None:
-    """Nothing is started then, and nothing else is evacuated."""
+def begin_one_of_two(site: Site, when: str) -> None:
+    """Evacuate web in a process that is killed around its start; app was not begun."""
     site.save("web")
     setattr(site, when, killed)
     with pytest.raises(Killed):
         site.evacuate()
     setattr(site, when, lambda: None)
     site.save("app")
+
+
+@pytest.mark.parametrize(("when", "status"), [("before_start", "failed"), ("after_start", "done")])
+def test_a_started_evacuation_is_settled_when_the_dead_host_is_back(site: Site, when: str, status: str) -> None:
+    """Nothing is started then, and nothing else is evacuated."""
+    begin_one_of_two(site, when)
     with socket.create_server(("127.0.0.1", site.port)), pytest.raises(Unsafe, match=f"web is '{status}'"):
         site.evacuate()
     assert site.record_summaries() == [("web", status, "kvm2")]
@@ -1322,12 +1327,7 @@ def test_a_started_evacuation_is_settled_when_the_dead_host_is_back(site: Site, 
 @pytest.mark.parametrize(("when", "status"), [("before_start", "failed"), ("after_start", "done")])
 def test_what_was_begun_is_settled_by_a_task_that_evacuates_nothing(site: Site, when: str, status: str) -> None:
     """A host that is back may have been protected again: a new grant, and disks of its own, prevent starts alone."""
-    site.save("web")
-    setattr(site, when, killed)
-    with pytest.raises(Killed):
-        site.evacuate()
-    setattr(site, when, lambda: None)
-    site.save("app")
+    begin_one_of_two(site, when)
     site.silent.clear()
     site.write_host("kvm1", protected={"guard": {"held_at_boot": True}, "token_id": "a grant"})
     site.change("web", lambda body: body["protected"]["disks"][0].update(seen_by=[host_id("kvm1")]))
