@@ -16,7 +16,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.gather i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.survey import describe_host, survey_hosts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._live_watchers import read_state_file
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import BootMoment
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import BootMoment, boot_moment
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Absent, decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError, Unreachable
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
@@ -184,7 +184,7 @@ class FakeSource:
                 domain["policy"]["values"].update(self.policies.get(uuids[0], {}))
             states = [(uuid, self.state_of(uuid)) for uuid in uuids]
             domain["watch"] = next(({"record": state, "alive": self._is_watched(uuid)} for uuid, state in states if state), None)
-        return {"survey": found}
+        return {"survey": found, "at": encode(boot_moment())}
 
     def _differing(self, host: str, seen: t.Dict[str, t.Any]) -> t.Dict[str, t.Any]:
         domains = [{**domain, "request": {**domain["request"], **self.needs.get(domain["uuid"], {})}} for domain in seen["domains"]]
