@@ -11,7 +11,7 @@ import typing as t
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.survey import survey_hosts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import read_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import StateFile, Survey, SurveyQuestion, Watcher
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.source_host import PolledState
@@ -92,6 +92,10 @@ class SimulatedSource:
             if sum(other.is_under_way for other in self._moves.values()) < self._parallel and not (move.waits or move.is_under_way or move.is_over):
                 move.start()
         return {uuid: move.state() for uuid, move in self._moves.items() if uuid in watchers}
+
+    def order_until(self) -> Absent:
+        """Return that no order comes late."""
+        return ABSENT
 
     def start_watcher(self, work: State) -> State:
         watcher = Watcher(1, 1, work["run_id"])

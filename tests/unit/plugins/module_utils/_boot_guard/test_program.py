@@ -232,7 +232,7 @@ def test_a_grant_that_was_withdrawn_without_storage_is_revoked_when_the_ledger_s
     hidden = [store.rename(store.with_name(f"{store.name}-away")) for store in machine.stores]
     assert install.NOT_REVOKED_ON_STORAGE in install.install_guard(str(machine.root), taken_back=[GRANT], withdrawn=machine.grant()).unrevoked
     assert install.NOT_REVOKED_ON_STORAGE in install.install_guard(str(machine.root), taken_back=[GRANT], withdrawn=machine.grant()).unrevoked
-    for store, away in zip(machine.stores, hidden, strict=True):
+    for store, away in zip(machine.stores, hidden):
         away.rename(store)
     assert install.install_guard(str(machine.root), taken_back=[GRANT], withdrawn=machine.grant()).unrevoked == ""
     assert install.list_revoking_folders(machine.grant()) == sorted(map(str, machine.stores))
