@@ -40,7 +40,7 @@ from .._ledger.host_entries import host_lock_name
 from .._ledger.ledger import Ledger
 from .._ledger.remembered import RememberedMove, copy_text, missing_text
 from .._ledger.rules import describe_record
-from .tombstones import CleanedDomain, KeptImage, LostTombstone, Tombstone, UncleanedDomain, build_question, find_tombstones, find_unfinished
+from .tombstones import CleanedDomain, KeptImage, LostTombstone, Tombstone, UncleanedDomain, build_question, find_begun, find_tombstones
 
 
 def judge_retention(
@@ -185,7 +185,7 @@ class HostCleanup:
         found = find_tombstones(self.ledger, self.cleaned_host.host_id)
         waiting = [tombstone for tombstone in found if not self._is_busy(tombstone, outcome) and not self._is_outdated(tombstone, outcome)]
         listed = {tombstone.uuid for tombstone in found}
-        for begun in [begun for begun in find_unfinished(self.ledger, self.cleaned_host.host_id) if begun.uuid not in listed]:
+        for begun in [begun for begun in find_begun(self.ledger, self.cleaned_host.host_id) if begun.uuid not in listed]:
             self._is_busy(begun, outcome)
         lost = [LostTombstone(one) for one in self.left if one.domain.uuid not in listed]
         plans = self._survey_domains([*waiting, *lost])
@@ -214,7 +214,7 @@ class HostCleanup:
     def _close_unordered(self) -> None:
         """Close evacuations from here for which no start was ordered yet. A record gets further only under the lock of its destination."""
         known = {one.domain.uuid for one in self.missing}
-        for begun in find_unfinished(self.ledger, self.cleaned_host.host_id):
+        for begun in find_begun(self.ledger, self.cleaned_host.host_id):
             # The ledger was set back: a host remembers that this start was ordered, or what became of the domain later.
             if begun.record.status != s.ACCEPTED or begun.uuid in known:
                 continue

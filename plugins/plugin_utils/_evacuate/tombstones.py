@@ -25,7 +25,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.referenc
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import DomainProtection, SavedDisk
 
 from .._ledger.documents import DomainEntry
-from .._ledger.host_decisions import list_leftovers
+from .._ledger.host_decisions import list_begun, list_leftovers
 from .._ledger.ledger import Ledger
 from .._ledger.remembered import RememberedMove
 
@@ -132,10 +132,9 @@ def find_tombstones(ledger: Ledger, host_id: t.Optional[str]) -> list[Tombstone]
     return sorted((Tombstone(records[0], records[1:]) for records in newest_first), key=lambda tombstone: (tombstone.name, tombstone.uuid))
 
 
-def find_unfinished(ledger: Ledger, host_id: t.Optional[str]) -> list[Tombstone]:
-    """Return the evacuations from this host that are in progress, by its own ID alone: their results are not known yet."""
-    records = ledger.list_records(types=[s.EVACUATION], unsettled_only=True)
-    return [Tombstone(record) for record in records if host_id and record.source.host_id == host_id and not record.superseded_by]
+def find_begun(ledger: Ledger, host_id: t.Optional[str]) -> list[Tombstone]:
+    """Return the evacuations from this host whose results are not known yet."""
+    return [Tombstone(record) for record in list_begun(ledger, host_id)]
 
 
 def build_question(tombstone: Tombstone | LostTombstone, ledger: Ledger, cleaned_host: HostRef) -> CleanupQuestion:

@@ -215,6 +215,12 @@ def list_leftovers(ledger: Ledger, host_id: str | None) -> list[MoveRecord]:
     return [record for record in records if host_id and _is_left_on(record, host_id)]
 
 
+def list_begun(ledger: Ledger, host_id: str | None) -> list[MoveRecord]:
+    """Return the evacuations from this host whose results are not known, by its own ID alone, as L(list_leftovers)."""
+    records = ledger.list_records(types=[s.EVACUATION], unsettled_only=True) if host_id else ()
+    return [record for record in records if record.source.host_id == host_id and not record.superseded_by]
+
+
 def _is_left_on(record: MoveRecord, host_id: str) -> bool:
     return is_done_from(record, host_id) or is_given_up_on(record, host_id)
 

@@ -29,7 +29,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses
 from .._drain.preparation import FactsOf, active_uuids, collect_facts, read_answers, read_unsettled, readable_facts
 from .._drain.shares import build_moves
 from .._ledger.documents import Document, DomainEntry, HostEntry
-from .._ledger.host_decisions import check_not_discarded
+from .._ledger.host_decisions import check_not_discarded, list_begun
 from .._ledger.host_entries import list_entries
 from .._ledger.ledger import Ledger
 from .._observe.fleet_scan import list_contradicting, scan_fleet
@@ -307,10 +307,9 @@ def check_nothing_twice(request: RecoverRequest) -> tuple[str, ...]:
     return list_contradicting(findings)
 
 
-def list_begun(ledger: Ledger, host: HostEntry, facts: Facts) -> list[str]:
+def name_begun(ledger: Ledger, host: HostEntry, facts: Facts) -> list[str]:
     """Return the hosts of the fleet on which starts of evacuations from this host may have begun, and nobody has settled them."""
-    records = [record for record in ledger.list_records(types=[EVACUATION], unsettled_only=True) if record.source.is_same(host.host_ref)]
-    begun = [record.destination for record in records if not record.superseded_by]
+    begun = [record.destination for record in list_begun(ledger, host.host_id)]
     known = {entry.name for entry in list_entries(ledger) for where in begun if entry.host_ref.is_same(where)}
     return sorted(known & facts.keys())
 
