@@ -17,7 +17,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records 
 
 from .._evacuate.restart_limit import describe_way_out
 from .._evacuate.source import age_seconds
-from .._ledger.documents import HostEntry
+from .._ledger.documents import DiscardDecision, HostEntry
 from .._maintenance.drills import drill_line
 from .._maintenance.texts import run_line
 from .._observe.checked_fleet import attention_line, check_line
@@ -116,7 +116,8 @@ class StatusReport:
         yield from self._content.problems
         yield from (f"{found.text}. This cannot be written to the ledger: {found.problem}" for found in self._acts if found.problem)
         for host, why in self.silent.items():
-            yield self._silent_text(host, why)
+            if not self._is_scrapped(host):
+                yield self._silent_text(host, why)
         for record in self._content.records:
             if record.status == s.ERROR:
                 yield _error_text(record)
@@ -142,10 +143,18 @@ class StatusReport:
     def _silent_text(self, host: str, why: str) -> str:
         entry = self._entries.get(host)
         state = f" It is '{entry.state}' in the ledger." if entry else ""
-        count = sum(domain.includes_host(entry.host_ref) for domain in self._content.domains) if entry else 0
+        count = self._count_domains(entry) if entry else 0
         domains = f" {_count(count, 'domain')} may be on it." if count else ""
         remedy = f" If it is dead: kvmfleet.migration.evacuate -e source={host} --check" if count else ""
         return f"{host} does not answer: {why.rstrip('.')}.{state}{domains}{remedy}"
+
+    def _count_domains(self, entry: HostEntry) -> int:
+        return sum(domain.includes_host(entry.host_ref) for domain in self._content.domains)
+
+    def _is_scrapped(self, host: str) -> bool:
+        """Whether a person has discarded the host, and no domain may be on it."""
+        entry = self._entries.get(host)
+        return entry is not None and bool(entry.discarded) and not self._count_domains(entry)
 
     def _move_texts(self, move: MoveInFlight) -> Iterator[str]:
         record, name = move.record, move.record.domain.name or move.record.domain.uuid
@@ -197,9 +206,25 @@ class StatusReport:
             if record.status in s.TOMBSTONE:
                 left[record.source.label] = left.get(record.source.label, 0) + 1
         for host in sorted({*left, *self.states[s.FENCED]}):
+            entry = self._entries.get(host)
+            if entry and entry.discarded:
+                yield from self._discarded_texts(host, entry.discarded, left.get(host, 0))
+                continue
             why = "is fenced" if host in self.states[s.FENCED] else "was evacuated"
             copies = f", and {_count(left[host], 'evacuated domain')} must be cleaned up on it" if host in left else ""
             yield f"{host} {why}{copies}. When it is repaired: kvmfleet.migration.recover -e target={host}"
+
+    def _discarded_texts(self, host: str, discarded: DiscardDecision, left: int) -> Iterator[str]:
+        reason = str(discarded.reason or "no reason given").rstrip(".")
+        if host in self._asked and host not in self.silent:
+            first = f"{host} was discarded ({reason}), but answers. Undefine the domains there that now run elsewhere."
+            yield f"{first} To return it to the fleet: kvmfleet.migration.host on {host}, with adopt_identity and a reason"
+        elif left:
+            was = "was" if left == 1 else "were"
+            first = f"{host} will not return ({reason}). {_count(left, 'evacuated domain')} {was} on it."
+            yield f"{first} To close the records: kvmfleet.migration.host with name={host}, source_discarded and a reason"
+        elif self._is_scrapped(host) and host in self.silent:
+            yield f"{host} will not return ({reason}), and nothing is on it. Remove it from the inventory."
 
     def _protection_texts(self) -> Iterator[str]:
         hours = self._protected_hours()

@@ -308,6 +308,34 @@ def test_hosts_by_state_with_reasons_and_what_is_to_be_cleaned_up(tmp_path: path
     ]
 
 
+def test_a_host_that_will_not_return_is_not_to_be_repaired_and_ends_as_a_finding(tmp_path: pathlib.Path) -> None:
+    desk = Desk(tmp_path)
+    desk.host("kvm1", "fenced", discarded={"at": "2026-11-23T18:00:00.000Z", "by": "ann@control", "reason": "Burnt out"})
+    desk.answers["kvm1"] = {"unreachable": True, "msg": "No route to host"}
+    for name in ("kvm2", "kvm3"):
+        desk.host(name)
+    assert desk.show()["attention"] == ["kvm1 will not return (Burnt out), and nothing is on it. Remove it from the inventory."]
+    done = desk.record(s.PRE_MIGRATING, s.DONE, kind=s.EVACUATION)
+    left = "1 evacuated domain was on it. To close the records: kvmfleet.migration.host with name=kvm1, source_discarded and a reason"
+    assert desk.show()["attention"] == [f"kvm1 will not return (Burnt out). {left}"]
+    stored = desk.ledger.read_record(done.record_id)
+    desk.ledger.update_record(stored, stored.record.advance(s.COMPLETED, "ann@control pid 1"))
+    desk.domain("web1", "kvm1")
+    silent, unstarted = desk.show()["attention"]
+    assert silent == (
+        "kvm1 does not answer: No route to host. It is 'fenced' in the ledger. 1 domain may be on it."
+        " If it is dead: kvmfleet.migration.evacuate -e source=kvm1 --check"
+    )
+    assert unstarted.startswith("kvm1 will not return, and web1 runs on no host according to the ledger.")
+    del desk.answers["kvm1"]
+    assert desk.show()["attention"] == [unstarted]
+    desk.answers["kvm1"] = EMPTY
+    assert desk.show()["attention"][1] == (
+        "kvm1 was discarded (Burnt out), but answers. Undefine the domains there that now run elsewhere."
+        " To return it to the fleet: kvmfleet.migration.host on kvm1, with adopt_identity and a reason"
+    )
+
+
 def test_a_silent_host_that_could_not_be_fenced_is_a_finding_until_it_answers(tmp_path: pathlib.Path) -> None:
     desk = Desk(tmp_path)
     desk.host("kvm1", fencing={"state": "fencing_impossible", "since": "2026-11-23T18:00:00.000Z"})
