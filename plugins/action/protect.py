@@ -108,7 +108,7 @@ class ActionModule(FleetAction):
         notes += steps.list_shared_uuid_notes()
         entry = steps.find_entry()
         all_notes = [*list_notes(outcome, guard.guard.note, (entry.unwritable or {}) if entry else {}), *map(printable_line, notes)]
-        result: Result = {**outcome.as_result(), **encode(guard), "changed": bool(outcome.saved) or guard.changed, "notes": all_notes}
+        result: Result = {**outcome.as_result(), **encode(guard), "changed": outcome.is_changed or guard.changed, "notes": all_notes}
         if self._task.diff:
             result["diff"] = _diff_domains(outcome, steps.name)
         conflicts = [conflict.msg for conflict in outcome.conflicts]

@@ -49,7 +49,8 @@ options:
     required: true
   domains:
     description:
-      - Names or UUIDs of the domains to start. The default is all domains that may be on the dead host according to the ledger.
+      - Names or UUIDs of the domains to start. The default is all domains that may be on the dead host according to the ledger, except those that it did not
+        have any more when it was protected last, because they were deleted or moved by hand.
       - Domains that are left out are returned in RV(not_selected).
     type: list
     elements: str
@@ -266,7 +267,7 @@ source:
   type: dict
   sample: {host: kvm1, host_id: 1b0c7a52-4a5f-4e0f-9a3f-8c7d1d0e5a01, host_uuid: 8c1c1e0a-6f4e-4d53-b1a7-0a7d2b1f0c01}
 not_selected:
-  description: Domains that may be on the dead host and were not in O(domains).
+  description: Domains that may be on the dead host and were not in O(domains), or are C(missing_since) it was protected.
   returned: success
   type: list
   elements: dict

@@ -284,7 +284,7 @@ class FleetAnswers:
         found = []
         for domain in domains:
             hosts = domain.possible_hosts
-            if domain.uuid in held or not hosts or self.has_domain(domain.uuid) or not all(self.has_answered(host) for host in hosts):
+            if domain.uuid in held or domain.is_missing or not hosts or self.has_domain(domain.uuid) or not all(self.has_answered(host) for host in hosts):
                 continue
             found.append(UnaccountedDomain(domain.uuid, domain.name, tuple(host.host for host in hosts)))
         return found

@@ -55,6 +55,7 @@ class ListedDomain:
     """A domain in a list of a result: without its definition.
 
     :arg state: the state in which it was saved, at C(saved_at).
+    :arg missing_since: when its host was protected and did not have it any more.
     :arg reasons: why it is lost until its host returns.
     :arg reason: why it is not started.
     """
@@ -63,6 +64,7 @@ class ListedDomain:
     name: t.Optional[str]
     state: Maybe[str] = ABSENT
     saved_at: Maybe[str] = ABSENT
+    missing_since: Maybe[str] = ABSENT
     wanted_state: Maybe[str] = ABSENT
     reasons: Maybe[tuple[str, ...]] = ABSENT
     reason: t.Union[str, Absent] = ABSENT
@@ -301,7 +303,8 @@ class EvacuationJob:
 
     def as_entry(self) -> ListedDomain:
         """Return the domain as it is listed."""
-        return ListedDomain(self.uuid, self.name, self.saved.state or None, self.saved.at or None)
+        note = self.candidate.entry.missing if self.candidate.entry.is_missing else ABSENT
+        return ListedDomain(self.uuid, self.name, self.saved.state or None, self.saved.at or None, note.at if note else ABSENT)
 
 
 def wanted_state(saved: t.Optional[DomainProtection], option: str) -> str:

@@ -156,12 +156,12 @@ def list_candidates(ledger: Ledger, source: Source) -> list[Candidate]:
 def select_candidates(
     found: Sequence[Candidate], wanted: t.Optional[Sequence[str]], ledger: Ledger, source: Source
 ) -> tuple[list[Candidate], list[MoveRecord]]:
-    """Return the requested candidates (names or UUIDs; None: all), and the tombstones of those that were evacuated before.
+    """Return the requested candidates (names or UUIDs; None: all that are not missing), and the tombstones of those that were evacuated before.
 
     Raises L(NotFound) for a domain that cannot be on the host, L(Conflict) for a name that several have.
     """
     if wanted is None:
-        return list(found), []
+        return [one for one in found if one.record or not one.entry.is_missing], []
     if not wanted:
         raise InvalidArgument("domains is an empty list.", "Name domains, or leave it out for all that may be there. Nothing was started.")
     tombstones = [record for record in ledger.list_records(types=[s.EVACUATION], statuses=[s.DONE]) if record.source.is_same(source.host_ref)]

@@ -20,7 +20,7 @@ from dataclasses import replace
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.balance_runs import BalanceRun
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, JsonObject, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import ForeignAct
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import MaintenanceRun
@@ -168,6 +168,8 @@ def update_domain(entry: DomainEntry, record: MoveRecord, old_status: t.Optional
     last = record.id if record.status in s.CLOSED else entry.last_record or None
     if _is_restart(record, old_status):
         entry = replace(entry, restarts=(*(entry.restarts or ()), DomainRestart(record.updated_at, record.source))[-MAX_RESTARTS:])
+    if hosts != entry.possible_hosts:
+        entry = replace(entry, missing=ABSENT)
     return replace(entry, name=record.domain.name or entry.name, possible_hosts=hosts, last_record=last, updated_at=record.updated_at)
 
 

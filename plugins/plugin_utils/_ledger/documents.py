@@ -179,6 +179,19 @@ class DomainRestart:
 
 
 @dataclass(frozen=True)
+class MissingNote:
+    """The answer of a host that should have the domain, and does not have it.
+
+    :arg at: when the host was protected, by C(by).
+    """
+
+    at: str
+    by: str
+    host: HostRef
+    extra: JsonObject = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class DomainEntry:
     """The document of a domain.
 
@@ -188,6 +201,7 @@ class DomainEntry:
     :arg protected: what C(protect) has saved, as JSON: of a thousand domains few are read. See C(saved).
     :arg foreign_acts: the last moves, stops and starts of the domain that were done without this collection, the oldest first.
     :arg restarts: the last restarts of the domain by evacuations, the oldest first.
+    :arg missing: since when its host does not have the domain. See C(is_missing).
     """
 
     IS_LENIENT: t.ClassVar[bool] = True
@@ -201,6 +215,7 @@ class DomainEntry:
     protected: Maybe[JsonObject] = ABSENT
     foreign_acts: Maybe[t.Tuple[ForeignAct, ...]] = ABSENT
     restarts: Maybe[t.Tuple[DomainRestart, ...]] = ABSENT
+    missing: Maybe[MissingNote] = ABSENT
     updated_at: Maybe[str] = ABSENT
     extra: JsonObject = field(default_factory=dict)
 
@@ -226,6 +241,20 @@ class DomainEntry:
     def is_only_on(self, host: HostRef) -> bool:
         """Whether the domain is on that host and on no other."""
         return bool(self.possible_hosts) and all(possible.is_same(host) for possible in self.possible_hosts)
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether the only host that may have the domain has answered that it does not have it: it was deleted, or moved by hand."""
+        return bool(self.missing) and self.is_only_on(self.missing.host)
+
+    @property
+    def is_protected(self) -> bool:
+        """Whether the domain was saved, and its host still has it."""
+        return bool(self.protected) and not self.is_missing
+
+    def is_expected_on(self, host: HostRef) -> bool:
+        """Whether the domain may be on that host, and the host has not answered that it does not have it."""
+        return self.includes_host(host) and not self.is_missing
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,7 @@ def read_present(ledger: Ledger, open_records: list[MoveRecord]) -> PresentState
         open_evacuations=_count_words(EVACUATION_STATUSES, (record.status for record in open_records if record.type == s.EVACUATION)),
         hosts=_count_words(s.HOST_STATES, (host.state for host in hosts)),
         never_protected=sum(host.state == s.ENABLED and not host.protected for host in hosts),
-        protected_domains=sum(bool(document.domain.protected) for document in ledger.list_domains()),
+        protected_domains=sum(document.domain.is_protected for document in ledger.list_domains()),
         newest_protect=max(protects, default=None),
         oldest_protect=min(protects, default=None),
         oldest_open=min((moment for moment in unsettled if moment is not None), default=None),

@@ -55,7 +55,7 @@ def list_unstarted(ledger: Ledger, hosts: Iterable[HostEntry], domains: Iterable
     found = []
     for domain in domains:
         on = [next((entry for entry in fenced if entry.host_ref.is_same(host)), None) for host in domain.possible_hosts]
-        if on and on[0] and all(on) and domain.uuid not in excluded and not was_off(domain):
+        if on and on[0] and all(on) and domain.uuid not in excluded and not was_off(domain) and not domain.is_missing:
             found.append(UnstartedDomain(domain, on[0], _read_reason(ledger, domain)))
     return sorted(found, key=lambda one: (one.host.name, one.name, one.domain.uuid))
 

@@ -23,7 +23,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import DomainProtection, SavedDisk, SavedDomain, SavedFile
 
-from .._ledger.documents import Document, DomainEntry, HostEntry
+from .._ledger.documents import Document, DomainEntry, HostEntry, MissingNote
 from .._ledger.host_entries import list_entries
 from .._ledger.ledger import Ledger
 from .._ledger.rules import describe_record, holds_domain
@@ -109,13 +109,24 @@ def judge_domain(reported: SavedDomain, inputs: ProtectInputs, protected_host: H
     return dataclasses.replace(judgement, act=find_foreign_act(before, reported.seen, protected_host, by))
 
 
-def find_missing(inputs: ProtectInputs, protected_host: HostRef, present: t.Collection[str]) -> list[DomainEntry]:
+def find_missing(inputs: ProtectInputs, protected_host: HostRef, present: t.Collection[str]) -> list[Document]:
     """Return the domains that may be on the host according to the ledger and are not on it. Domains with an unsettled record are omitted."""
     return [
-        document.domain
+        document
         for uuid, document in inputs.documents.items()
         if uuid not in present and uuid not in inputs.unsettled and document.domain.includes_host(protected_host)
     ]
+
+
+def note_missing(entry: DomainEntry, inputs: ProtectInputs, protected_host: HostRef, by: str) -> t.Optional[DomainEntry]:
+    """Return the document of a missing domain with a note of that; None if that proves nothing.
+
+    Another host may have the domain, or the ledger was set back.
+    """
+    if entry.uuid in inputs.lost or not entry.is_only_on(protected_host):
+        return None
+    now = utc_now()
+    return dataclasses.replace(entry, missing=MissingNote(now, by, protected_host), updated_at=now)
 
 
 def _double_run_alarm(reported: SavedDomain, inputs: ProtectInputs, protected_host: HostRef) -> str:
@@ -185,13 +196,14 @@ def _build_document(
     saved_on = before.saved.host if before and before.saved else None
     changed += ["host"] if not saved_on or _lasting_ref(saved_on) != _lasting_ref(protected_host) else []
     changed += ["name"] if before is None or before.name != reported.name else []
+    changed += ["missing"] if before is not None and before.missing else []
     changed += ["possible_hosts"] if before is None or list(map(_lasting_ref, before.possible_hosts)) != list(map(_lasting_ref, hosts)) else []
     if before is not None and not changed:
         return Judgement(UNCHANGED, entry=before)
     since = old["state_at"] if old.get("state_at") and "state" not in changed else now
     protected = {"origin": None, **old, **kept, "at": now, "by": by, "host": encode(protected_host), "state_at": since}
     base = before or DomainEntry(reported.uuid, reported.name, hosts, last_record=None)
-    entry = dataclasses.replace(base, name=reported.name, possible_hosts=hosts, protected=protected, updated_at=now)
+    entry = dataclasses.replace(base, name=reported.name, possible_hosts=hosts, protected=protected, missing=ABSENT, updated_at=now)
     return Judgement(SAVED, entry=entry, changed=tuple(changed))
 
 

@@ -12,7 +12,7 @@ contains a definition, because a definition may contain passwords.
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
@@ -23,7 +23,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.referenc
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import DomainProtection, SavedDomain, UnreadableDomain
 
 from .._evacuate.source import age_seconds
-from .._ledger.documents import DomainEntry
+from .._ledger.documents import Document, DomainEntry
 from .._ledger.ledger import Ledger
 from .._ledger.remembered import RememberedMove, find_missing_records, missing_text
 from . import protect_documents
@@ -39,6 +39,7 @@ from .protect_documents import (
     find_missing,
     judge_domain,
     list_unproved,
+    note_missing,
     prove_images,
 )
 
@@ -51,6 +52,7 @@ class ListedDocument:
 
     :arg state: that it had at C(state_at); it was saved at C(saved_at).
     :arg possible_hosts: the names of the hosts that it may be on.
+    :arg missing_since: when its only possible host was protected first and did not have it.
     :arg changes: the keys that were saved again.
     """
 
@@ -61,6 +63,7 @@ class ListedDocument:
     saved_at: t.Optional[str]
     age_seconds: t.Optional[int]
     possible_hosts: tuple[t.Optional[str], ...]
+    missing_since: Maybe[str] = ABSENT
     changes: t.Union[tuple[str, ...], Absent] = ABSENT
 
 
@@ -118,6 +121,8 @@ class ProtectOutcome:
     saved: list[ListedDocument] = field(default_factory=list)
     unchanged: list[ListedDocument] = field(default_factory=list)
     missing: list[ListedDocument] = field(default_factory=list)
+    # The names of those that no earlier run has noted.
+    newly_missing: list[str] = field(default_factory=list)
     conflicts: list[ConflictingDomain] = field(default_factory=list)
     skipped: list[SkippedDomain] = field(default_factory=list)
     unproved: list[UnprovedImage] = field(default_factory=list)
@@ -127,6 +132,11 @@ class ProtectOutcome:
     missing_records: list[RememberedMove] = field(default_factory=list)
     before: dict[str, JsonObject] = field(default_factory=dict)
     after: dict[str, JsonObject] = field(default_factory=dict)
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether documents were written, or would be in check mode."""
+        return bool(self.saved or self.newly_missing)
 
     def list_lock_warnings(self) -> list[str]:
         """Return a sentence for each store that keeps the locks of a dead host."""
@@ -155,6 +165,7 @@ def describe_entry(entry: DomainEntry) -> ListedDocument:
         saved_at=saved.at or None,
         age_seconds=age_seconds(saved.at or None),
         possible_hosts=tuple(host.host for host in entry.possible_hosts),
+        missing_since=entry.missing.at if entry.missing and entry.is_missing else ABSENT,
     )
 
 
@@ -169,7 +180,7 @@ def list_notes(outcome: ProtectOutcome, guard_note: str, unwritable: Mapping[str
         *map(missing_text, outcome.missing_records),
         *(one.msg for one in outcome.foreign_acts),
         *(f"Domain {one.name} is not saved now: {one.reason}." for one in outcome.skipped),
-        *(f"Domain {one.name} is no longer on this host, and the ledger does not know where it is; {_last_saved_text(one)}." for one in outcome.missing),
+        *(_missing_text(one) for one in outcome.missing if not one.missing_since or (one.name or one.uuid) in outcome.newly_missing),
         *(f"{_disk_text(one)} could not be started elsewhere: {one.reason}." for one in outcome.unproved),
         *(f"No token could be written to {folder}: {why}." for folder, why in sorted(unwritable.items())),
         *([guard_note] if guard_note else []),
@@ -177,8 +188,13 @@ def list_notes(outcome: ProtectOutcome, guard_note: str, unwritable: Mapping[str
     return [printable_line(sentence) for sentence in sentences]
 
 
-def _last_saved_text(one: ListedDocument) -> str:
-    return f"saved {one.saved_at}, then {one.state}" if one.saved_at else "it was never saved"
+def _missing_text(one: ListedDocument) -> str:
+    last = f"saved {one.saved_at}, then {one.state}" if one.saved_at else "it was never saved"
+    if not one.missing_since:
+        return f"Domain {one.name} is no longer on this host, and the ledger does not know where it is; {last}."
+    return (
+        f"Domain {one.name} is no longer on this host ({last}), so it is not evacuated from it any more. If it was moved by hand, protect the host that has it."
+    )
 
 
 def _disk_text(one: UnprovedImage) -> str:
@@ -226,7 +242,7 @@ class DomainSaver:
         try:
             self._save_in_rounds(outcome)
         except KvmfleetError as error:
-            error.result["changed"] = bool(self.write and outcome.saved)
+            error.result["changed"] = self.write and outcome.is_changed
             raise
         return outcome
 
@@ -237,7 +253,7 @@ class DomainSaver:
             answer = self.ask(pending)
             known = replace(known, lost=self._find_lost(answer))
             if pending is None:
-                outcome.missing = [describe_entry(entry) for entry in find_missing(known, self.protected_host, answer.present_uuids)]
+                self._note_missing(find_missing(known, self.protected_host, answer.present_uuids), known, bool(answer.present_uuids), outcome)
                 outcome.skipped += [SkippedDomain(uuid, _domain_name(known, uuid), "it is still moving to this host") for uuid in answer.arriving]
                 outcome.skipped += [SkippedDomain(one.uuid, one.name, one.why) for one in answer.unreadable]
             late = [domain for domain in answer.domains if not self._save_domain(domain, known, outcome)]
@@ -245,6 +261,30 @@ class DomainSaver:
             if not late:
                 return
         outcome.skipped += [SkippedDomain(domain.uuid, domain.name, "its document is being changed by others; the next run saves it") for domain in late]
+
+    def _note_missing(self, missing: Sequence[Document], known: ProtectInputs, has_domains: bool, outcome: ProtectOutcome) -> None:
+        """Note in the ledger that the host does not have these domains."""
+        # A host that has lost all its domains at once may rather have been asked for those of another libvirt.
+        may_note = has_domains or len(missing) == 1
+        for document in missing:
+            entry = document.domain
+            noted = note_missing(entry, known, self.protected_host, self.by) if may_note and not entry.is_missing else None
+            if noted and not self._write_note(noted, document):
+                continue
+            outcome.missing.append(describe_entry(noted or entry))
+            if noted:
+                name = entry.name or entry.uuid
+                outcome.newly_missing.append(name)
+                outcome.before[name], outcome.after[name] = {"missing": None}, {"missing": t.cast("Json", encode(noted.missing))}
+
+    def _write_note(self, noted: DomainEntry, document: Document) -> bool:
+        """Write the document; return false if somebody else has, who may know more of the domain."""
+        try:
+            if self.write and self.ledger:
+                self.ledger.put_domain(noted, document.version)
+        except Conflict:
+            return False
+        return True
 
     def _find_lost(self, answer: SaveAnswer) -> frozenset[str]:
         reports = [*self.remembered, (str(self.protected_host.host), answer.remembered or None)]

@@ -129,7 +129,7 @@ def _why_uncertain(state: HostState, entry: HostEntry | None, documents: Iterabl
     """Return why it is not known what runs on a silent host; empty if the ledger has closed it and no domain may be on it."""
     if entry is None or state.state == ENABLED:
         return f"it did not answer: {state.unanswered or ''}"
-    names = sorted(document.name or document.uuid for document in documents if document.includes_host(entry.host_ref))
+    names = sorted(document.name or document.uuid for document in documents if document.is_expected_on(entry.host_ref))
     return f"it did not answer, and {', '.join(names)} may be on it." if names else ""
 
 

@@ -73,7 +73,7 @@ class StatusReport:
             "silent": {host: printable_line(why) for host, why in self.silent.items()},
             "attention": self.attention,
             "foreign_acts": [found.as_json() for found in self._acts if not found.problem],
-            "protected_domains": sum(bool(domain.protected) for domain in self._content.domains),
+            "protected_domains": sum(domain.is_protected for domain in self._content.domains),
             "protected_hours": {host: hours for host, hours in self._protected_hours().items() if hours is not None},
             "maintenance": [run_line(run) for run in self._content.runs],
             "evacuated": list(self._timeline_lines()),
@@ -149,7 +149,7 @@ class StatusReport:
         return f"{host} does not answer: {why.rstrip('.')}.{state}{domains}{remedy}"
 
     def _count_domains(self, entry: HostEntry) -> int:
-        return sum(domain.includes_host(entry.host_ref) for domain in self._content.domains)
+        return sum(domain.is_expected_on(entry.host_ref) for domain in self._content.domains)
 
     def _is_scrapped(self, host: str) -> bool:
         """Whether a person has discarded the host, and no domain may be on it."""
@@ -181,7 +181,7 @@ class StatusReport:
             if entry.fencing and entry.fencing.is_impossible and host in self.silent:
                 again = f"kvmfleet.migration.evacuate -e source={host}"
                 since = f" since {_time_text(entry.fencing.since)}" if entry.fencing.since else ""
-                names = sorted(domain.name or domain.uuid for domain in self._content.domains if domain.includes_host(entry.host_ref))
+                names = sorted(domain.name or domain.uuid for domain in self._content.domains if domain.is_expected_on(entry.host_ref))
                 waits = f" Until that is proved, {_names(names)} {'waits' if len(names) == 1 else 'wait'} for a start elsewhere." if names else ""
                 yield (
                     f"{host}: {FENCING_IMPOSSIBLE}{since}: no device could switch it off.{waits} Repair a device, or confirm that it is off"
@@ -293,7 +293,7 @@ class StatusReport:
             return
         hours = self._protected_hours()
         ages = {host: age for host, age in hours.items() if age is not None}
-        count = sum(bool(domain.protected) for domain in self._content.domains)
+        count = sum(domain.is_protected for domain in self._content.domains)
         if not ages:
             yield "no host is protected"
             return

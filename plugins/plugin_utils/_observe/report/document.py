@@ -275,7 +275,7 @@ def _staying_text(names: Sequence[str]) -> str:
 
 
 def _may_run(domain: DomainEntry, host: HostRef) -> bool:
-    return domain.includes_host(host) and not was_off(domain)
+    return domain.is_expected_on(host) and not was_off(domain)
 
 
 SCHEMA = 1

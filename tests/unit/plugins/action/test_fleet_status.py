@@ -98,6 +98,12 @@ class Desk:
         entry = {"uuid": str(uuid.uuid4()), "name": name, "possible_hosts": [place], "protected": {"host": place, "state": "running"}}
         self.ledger.put_domain(domain_entry(entry), None)
 
+    def lose(self, name: str, host: str) -> None:
+        """Let the host not have had the domain any more when it was protected last."""
+        (found,) = self.ledger.find_domains(name)
+        note = {"at": "2026-11-23T18:00:00.000Z", "by": "ann@control", "host": {"host": host, "host_id": HOST_IDS[host], "host_uuid": None}}
+        self.ledger.put_domain(domain_entry({**found.body, "missing": note}), found.version)
+
     def record(
         self, *steps: str, kind: str = s.LIVE_MIGRATION, name: str = "web1", reason: str | None = None, minutes_ago: int = 0, uuid_text: str = ""
     ) -> MoveRecord:
@@ -432,7 +438,21 @@ def test_a_domain_that_does_not_have_to_run_or_is_being_started_is_not_called_un
     desk.domain("busy1", "kvm1")
     desk.record(s.PRE_MIGRATING, kind=s.EVACUATION, name="busy1", uuid_text=desk.ledger.find_domains("busy1")[0].domain.uuid)
     wait_for_person(desk)
+    desk.domain("deleted1", "kvm1")
+    desk.lose("deleted1", "kvm1")
     assert "on no host" not in " ".join(desk.show()["attention"])
+
+
+def test_a_domain_that_its_host_did_not_have_any_more_is_not_counted_as_one_that_may_be_on_it(tmp_path: pathlib.Path) -> None:
+    desk = Desk(tmp_path)
+    desk.host("kvm1", fencing={"state": "fencing_impossible"})
+    desk.answers["kvm1"] = {"unreachable": True, "msg": "No route to host"}
+    desk.domain("web1", "kvm1")
+    assert desk.show()["protected_domains"] == 1
+    assert "1 domain may be on it." in desk.show()["attention"][0]
+    desk.lose("web1", "kvm1")
+    seen = desk.show()
+    assert (seen["protected_domains"], "web1" in " ".join(seen["attention"]), "may be on it" in " ".join(seen["attention"])) == (0, False, False)
 
 
 def test_an_unfinished_evacuation_is_a_finding(desk: Desk) -> None:

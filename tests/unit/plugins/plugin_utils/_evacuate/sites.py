@@ -135,6 +135,11 @@ class Site:
         self.ledger.put_domain(domain_entry(document), None)
         return uuid
 
+    def lose(self, name: str, host: str = "kvm1") -> None:
+        """Let the host not have had the domain any more when it was protected last."""
+        where = encode(HostRef(host, host_id(host), self.uuids[host]))
+        self.change(name, lambda body: body.update(missing={"at": "2026-11-23T18:00:00.000Z", "by": "a test", "host": where}))
+
     def change(self, name: str, change: t.Callable[[Body], t.Any]) -> None:
         (document,) = self.ledger.find_domains(name)
         change(document.body)

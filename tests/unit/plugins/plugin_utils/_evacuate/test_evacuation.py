@@ -221,6 +221,34 @@ def test_domains_that_are_not_selected_are_reported(site: Site) -> None:
     assert site.running() == {"kvm2": ["web"]}
 
 
+def test_a_domain_that_its_host_did_not_have_any_more_is_started_only_if_it_is_named(site: Site) -> None:
+    site.save("web")
+    site.save("deleted")
+    site.lose("deleted")
+    run = site.evacuate()
+    (left,) = build_result(run, diff=False)["not_selected"]
+    assert (left["name"], left["missing_since"]) == ("deleted", "2026-11-23T18:00:00.000Z")
+    assert site.running() == {"kvm2": ["web"]}
+    (warning,) = [text for text in run.context.warnings if "deleted" in text]
+    assert warning.startswith("Domain deleted is not started: it was not on kvm1 any more when that was protected (2026-11-23T18:00:00.000Z)")
+    run = site.evacuate(domains=["deleted"])
+    assert [text for text in run.context.warnings if "is not started" in text] == []
+    assert site.running() == {"kvm2": ["deleted", "web"]}
+    (document,) = site.ledger.find_domains("deleted")
+    assert (site.possible("deleted"), "missing" in document.body) == (["kvm2"], False)
+
+
+def test_a_start_of_a_missing_domain_that_has_begun_is_settled(site: Site) -> None:
+    site.save("bad")
+    site.hosts["kvm2"].refuses.add("bad")
+    site.repeats_start = True
+    site.evacuate()
+    site.lose("bad")
+    site.repeats_start = False
+    site.evacuate()
+    assert site.record_summaries() == [("bad", "failed", "kvm2")]
+
+
 def test_a_domain_that_does_not_start_does_not_stop_the_others(site: Site) -> None:
     for name in ("web", "bad", "app"):
         site.save(name)
@@ -1088,6 +1116,8 @@ def test_domains_that_are_on_no_host_are_unaccounted_and_not_started(site: Site)
     result = build_result(site.evacuate(), diff=False)
     assert [(one["name"], one["hosts"]) for one in result["unaccounted"]] == [("stray", ["kvm3"])]
     assert site.running() == {"kvm2": ["web"]}
+    site.lose("stray", "kvm3")
+    assert build_result(site.evacuate(), diff=False)["unaccounted"] == []
 
 
 # Disks and definitions

@@ -229,6 +229,15 @@ def test_only_the_named_domains_are_in_shares(site: Site) -> None:
     assert [(one["name"], one["state"]) for one in encode(add_shares(run, shares))["not_selected"]] == [("app", "running")]
 
 
+def test_a_domain_that_its_host_did_not_have_any_more_is_in_no_share(site: Site) -> None:
+    site.save("deleted")
+    site.lose("deleted")
+    web = site.save("web")
+    run, shares = plan(site)
+    assert [uuid for share in shares.by_host.values() for uuid in share] == [web]
+    assert [(one["name"], one["missing_since"]) for one in encode(add_shares(run, shares))["not_selected"]] == [("deleted", "2026-11-23T18:00:00.000Z")]
+
+
 @pytest.mark.parametrize(("answers", "statuses"), [(("kvm2",), ["conflict"]), (("kvm2", "kvm3"), [])])
 def test_a_named_host_that_did_not_answer_is_refused_before_anything_else(site: Site, answers: tuple[str, ...], statuses: list[str]) -> None:
     site.save("web")

@@ -84,6 +84,13 @@ def test_a_domain_of_the_host_that_ran_and_is_off_is_found(arguments: Body, is_f
     assert [one.name for one in find(**arguments)] == (["web1"] if is_found else [])
 
 
+def test_a_domain_that_was_missing_before_the_host_went_down_is_found_only_if_it_is_defined_again() -> None:
+    note = {"at": "2026-11-23T18:00:00.000Z", "by": "ann@control", "host": encode(end("kvm1"))}
+    entry = domain_entry({**document("web1", "kvm1"), "protected": {**SAVED, "host": encode(end("kvm1"))}, "missing": note})
+    for here, names in ((), []), ((OFF,), ["web1"]):
+        assert [one.name for one in find_recorded("kvm1", {"kvm1": facts("kvm1", *here)}, [entry], B, lambda _entry, _host: None)] == names
+
+
 def test_a_host_without_facts_and_a_domain_that_was_never_saved_give_nothing() -> None:
     entry = domain_entry(document("web1", "kvm1", protected=False))
     assert find_recorded("kvm1", {"kvm1": facts("kvm1", OFF)}, [entry], B, lambda _entry, _host: None) == []

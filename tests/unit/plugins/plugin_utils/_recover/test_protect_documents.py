@@ -148,7 +148,7 @@ def test_an_evacuated_domain_that_runs_here_is_a_conflict_unless_it_came_back() 
 
 
 def test_a_domain_is_missing_if_only_the_ledger_places_it_on_the_host() -> None:
-    assert [entry.uuid for entry in protect_documents.find_missing(inputs_with(document(KVM1)), KVM1, set())] == [DOMAIN]
+    assert [found.domain.uuid for found in protect_documents.find_missing(inputs_with(document(KVM1)), KVM1, set())] == [DOMAIN]
     assert protect_documents.find_missing(inputs_with(document(KVM1)), KVM1, {DOMAIN}) == []
     assert protect_documents.find_missing(inputs_with(document(KVM2)), KVM1, set()) == []
     assert protect_documents.find_missing(inputs_with(document(KVM1), move(KVM1, KVM2, s.SCHEDULED)), KVM1, set()) == []

@@ -34,6 +34,7 @@ from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._rec
     SECRET,
     UUID1,
     Body,
+    evacuation,
     move,
     reported_domain,
 )
@@ -291,6 +292,105 @@ def test_a_domain_that_has_left_keeps_its_document_and_is_missing(ledger: FileLe
     missing = steps.save_domains().as_result()["missing"]
     assert [(entry["name"], entry["state"], entry["possible_hosts"]) for entry in missing] == [("web1", "running", ["kvm1"])]
     assert ledger.read_domain(DOMAIN) is not None
+
+
+def read_entry(ledger: FileLedger) -> DomainEntry:
+    found = ledger.read_domain(DOMAIN)
+    assert found is not None
+    return found.domain
+
+
+def test_a_domain_that_its_host_does_not_have_any_more_is_noted_once_and_told_once(ledger: FileLedger, host: Host, steps: ProtectSteps) -> None:
+    all_of(steps)
+    host.domains = []
+    predicted = steps_of(ledger, host, check=True).save_domains()
+    assert (predicted.is_changed, read_entry(ledger).is_missing) == (True, False)
+    outcome = steps.save_domains()
+    assert (outcome.is_changed, read_entry(ledger).is_missing) == (True, True)
+    assert outcome.after["web1"]["missing"]["host"] == encode(KVM1)
+    (told,) = list_notes(outcome, "", {})
+    assert told.startswith("Domain web1 is no longer on this host (saved 2")
+    assert told.endswith("so it is not evacuated from it any more. If it was moved by hand, protect the host that has it.")
+    again = steps.save_domains()
+    assert (again.is_changed, list_notes(again, "", {})) == (False, [])
+    (listed,) = again.as_result()["missing"]
+    assert listed["missing_since"] == outcome.as_result()["missing"][0]["missing_since"]
+
+
+def test_a_missing_domain_that_is_seen_again_is_not_missing_any_more(ledger: FileLedger, host: Host, steps: ProtectSteps) -> None:
+    all_of(steps)
+    host.domains = []
+    steps.save_domains()
+    host.domains = [reported_domain()]
+    outcome = steps.save_domains()
+    assert [entry.changes for entry in outcome.saved] == [("missing",)]
+    assert (read_entry(ledger).is_missing, "missing" in encode(read_entry(ledger))) == (False, False)
+
+
+def test_a_missing_domain_that_is_moved_is_not_missing_any_more_even_if_it_comes_back(ledger: FileLedger, host: Host, steps: ProtectSteps) -> None:
+    all_of(steps)
+    host.domains = []
+    steps.save_domains()
+    for source, destination in ((KVM1, KVM2), (KVM2, KVM1)):
+        stored = ledger.open_record(move(source, destination))
+        for status in (s.SCHEDULED, s.COMPLETED):
+            stored = ledger.update_record(stored, dataclasses.replace(stored.record, status=status))
+    assert read_entry(ledger).possible_hosts == (KVM1,)
+    assert not read_entry(ledger).is_missing
+
+
+def test_an_evacuation_that_is_refused_leaves_the_domain_missing(ledger: FileLedger, host: Host, steps: ProtectSteps) -> None:
+    all_of(steps)
+    host.domains = []
+    steps.save_domains()
+    stored = ledger.open_record(evacuation(KVM1, KVM2))
+    ledger.update_record(stored, stored.record.advance(s.CONFLICT, "somebody"))
+    assert read_entry(ledger).is_missing
+
+
+def test_a_domain_that_arrives_while_its_host_is_asked_is_not_missing(ledger: FileLedger, host: Host, steps: ProtectSteps) -> None:
+    all_of(steps)
+    host.domains = []
+
+    def comes_back() -> None:
+        found = ledger.read_domain(DOMAIN)
+        assert found is not None
+        ledger.put_domain(domain_entry({**found.body, "touched": "while it was asked"}), found.version)
+
+    host.meanwhile = comes_back
+    outcome = steps.save_domains()
+    assert (outcome.missing, outcome.is_changed, read_entry(ledger).is_missing) == ([], False, False)
+
+
+def test_a_host_that_suddenly_reports_no_domain_at_all_proves_nothing(ledger: FileLedger, host: Host, steps: ProtectSteps) -> None:
+    host.domains = [reported_domain(), reported_domain(OTHER, "db1")]
+    all_of(steps)
+    host.domains = []
+    outcome = steps.save_domains()
+    assert (len(outcome.missing), outcome.is_changed, read_entry(ledger).is_missing) == (2, False, False)
+    assert len(list_notes(outcome, "", {})) == 2
+    host.domains = [reported_domain(OTHER, "db1")]
+    assert (steps.save_domains().is_changed, read_entry(ledger).is_missing) == (True, True)
+
+
+def test_a_domain_that_another_host_may_have_too_is_not_noted_as_missing(ledger: FileLedger, host: Host, steps: ProtectSteps) -> None:
+    all_of(steps)
+    found = ledger.read_domain(DOMAIN)
+    assert found is not None
+    ledger.put_domain(dataclasses.replace(found.domain, possible_hosts=(KVM1, KVM2)), found.version)
+    host.domains = []
+    outcome = steps.save_domains()
+    assert (outcome.is_changed, read_entry(ledger).is_missing) == (False, False)
+    assert "the ledger does not know where it is" in list_notes(outcome, "", {})[0]
+
+
+def test_a_domain_of_which_the_ledger_has_lost_a_move_is_not_noted_as_missing(ledger: FileLedger, host: Host, steps: ProtectSteps) -> None:
+    all_of(steps)
+    host.domains = []
+    lost = dataclasses.replace(move(KVM1, KVM2, s.COMPLETED), generation=7)
+    host.remembered = [{**encode(lost), "ledger_id": ledger.ledger_id}]
+    assert not steps.save_domains().is_changed
+    assert not read_entry(ledger).is_missing
 
 
 def test_a_ledger_that_fails_halfway_reports_a_change(ledger: FileLedger, host: Host, steps: ProtectSteps, monkeypatch: pytest.MonkeyPatch) -> None:
