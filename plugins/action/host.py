@@ -45,7 +45,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate 
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.job import RunContext
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.run import MakeSettlement, MoveSettlement, RecordDecision
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.source_host import SourceHost
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.host_decisions import adopt_identity, discard_source, revoke_token
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.host_decisions import adopt_identity, discard_source, give_up_domains, revoke_token
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import TaskSettings, read_facts
 
 Result = dict[str, Json]
@@ -78,6 +78,7 @@ class HostOptions(t.TypedDict):
     name: str | None
     adopt_identity: bool
     source_discarded: bool
+    domains_lost: list[str] | None
     revoke_token: bool
     settle: SettleOption | None
     _work: HostWork | None
@@ -169,6 +170,8 @@ class ActionModule(FleetAction):
             result = adopt_identity(
                 ledger, _read_identity(decode(IdentityAnswer, phase("read", {})), name) if is_target else None, name, (reason, by), phase, check
             )
+        elif decision == "domains_lost":
+            result = give_up_domains(ledger, name, options["domains_lost"] or (), (reason, by), check)
         elif decision == "source_discarded":
             result = discard_source(ledger, name, phase if is_target else None, (reason, by), check)
         else:
@@ -285,7 +288,7 @@ def _check_name(name: str) -> None:
 def _find_decision(options: HostOptions) -> str:
     """Return the decision that the task requests, empty for none. Raises L(InvalidArgument) for several, or one without a reason."""
     given = t.cast(JsonObject, options)
-    chosen = [option for option in HOST_DECISIONS if given[option]]
+    chosen = [option for option in HOST_DECISIONS if given[option] not in (None, False)]
     if len(chosen) + (options["state"] is not None) > 1 and chosen:
         also = [*chosen, *(["state"] if options["state"] is not None else [])]
         raise InvalidArgument(f"{' and '.join(also)} are given together.", "Give one for each task. Nothing was changed.")

@@ -335,7 +335,7 @@ def protect_spec() -> Spec:
 
 
 # The decisions of a person. Each requires a reason, and a task has at most one.
-HOST_DECISIONS = ("adopt_identity", "source_discarded", "revoke_token", "settle")
+HOST_DECISIONS = ("adopt_identity", "source_discarded", "domains_lost", "revoke_token", "settle")
 # The statuses with which a person can settle a record.
 SETTLED_STATUSES = ("completed", "done", "failed", "cancelled")
 
@@ -350,6 +350,7 @@ def host_spec() -> Spec:
         "name": {"type": "str"},
         "adopt_identity": {"type": "bool", "default": False},
         "source_discarded": {"type": "bool", "default": False},
+        "domains_lost": {"type": "list", "elements": "str"},
         "revoke_token": {"type": "bool", "default": False},
         "settle": {
             "type": "dict",

@@ -14,8 +14,9 @@ description:
   - Reads or writes the entry of a host in the ledger. A host in V(maintenance) or V(fenced) is never a destination.
   - The first task that writes creates the identity of the host, the file C(/var/lib/kvmfleet/host-id), which requires root.
   - Without O(state) and without a decision, nothing is changed, and the entry is returned.
-  - O(adopt_identity), O(source_discarded), O(revoke_token) and O(settle) record decisions that only a person can make. Each requires a O(reason), which is
-    stored with the person and the time; for a record, this is in its history and in the audit chain of the ledger. Only one of them, or O(state), can be set.
+  - O(adopt_identity), O(source_discarded), O(domains_lost), O(revoke_token) and O(settle) record decisions that only a person can make. Each requires a
+    O(reason), which is stored with the person and the time; for a record, this is in its history and in the audit chain of the ledger. Only one of them, or
+    O(state), can be set.
 options:
   state:
     description:
@@ -58,6 +59,14 @@ options:
       - Run this on another host, for example on localhost; a host that answers is refused.
     type: bool
     default: false
+  domains_lost:
+    description:
+      - Names or UUIDs of domains that were lost with the host O(name), which must have been discarded (O(source_discarded)). No other host may have them
+        according to the ledger.
+      - They are no findings of a status any more, and are evacuated only if they are named. What was saved of them is kept. A domain that was restored from a
+        backup with its UUID need not be given. It belongs to its new host as soon as that is protected.
+    type: list
+    elements: str
   revoke_token:
     description:
       - Invalidates the clean-shutdown token that the host O(name) may hold, so that the host can be evacuated.
@@ -124,6 +133,13 @@ EXAMPLES = r"""
     name: kvm2
     source_discarded: true
     reason: Burnt out, taken to the scrapyard
+  delegate_to: localhost
+
+- name: Give up the guests whose disks were in the scrapped host
+  kvmfleet.migration.host:
+    name: kvm2
+    domains_lost: [scratch1, scratch2]
+    reason: Their disks were in it, and nobody needs them
   delegate_to: localhost
 
 - name: Revoke the clean-shutdown token of a host that is off, on a host that sees its shared storage

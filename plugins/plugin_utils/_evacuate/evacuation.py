@@ -352,8 +352,8 @@ class Evacuation:
             context.warnings.append(f"No boot guard holds {self.source.name} at its next boot: keep it off the network until it has been cleaned up.")
         for one in self.not_selected if context.options.domains is None else ():
             context.warnings.append(
-                f"Domain {one.name} is not started: it was not on {self.source.name} any more when that was protected ({one.missing_since}), because it was"
-                " deleted, or moved by hand. If it is needed, name it (domains; evacuate_host_domains of the role)."
+                f"Domain {one.name} is not started: it is gone from {self.source.name} since {one.missing_since}, because it was deleted, moved by hand, or"
+                " given up. If it is needed, name it (domains; evacuate_host_domains of the role)."
             )
         for job in self.jobs:
             if job.saved.host and not job.saved.host.is_same(self.source.host_ref):

@@ -180,10 +180,7 @@ class DomainRestart:
 
 @dataclass(frozen=True)
 class MissingNote:
-    """The answer of a host that should have the domain, and does not have it.
-
-    :arg at: when the host was protected, by C(by).
-    """
+    """The statement that a domain is gone from its host: the host was protected and did not have it, or the host is discarded and a person gave it up."""
 
     at: str
     by: str
@@ -201,7 +198,7 @@ class DomainEntry:
     :arg protected: what C(protect) has saved, as JSON: of a thousand domains few are read. See C(saved).
     :arg foreign_acts: the last moves, stops and starts of the domain that were done without this collection, the oldest first.
     :arg restarts: the last restarts of the domain by evacuations, the oldest first.
-    :arg missing: since when its host does not have the domain. See C(is_missing).
+    :arg missing: since when the domain is gone from its host. See C(is_missing).
     """
 
     IS_LENIENT: t.ClassVar[bool] = True
@@ -244,7 +241,7 @@ class DomainEntry:
 
     @property
     def is_missing(self) -> bool:
-        """Whether the only host that may have the domain has answered that it does not have it: it was deleted, or moved by hand."""
+        """Whether the domain is gone from the only host that may have it: it was deleted, moved by hand, or lost with the host."""
         return bool(self.missing) and self.is_only_on(self.missing.host)
 
     @property
@@ -253,7 +250,7 @@ class DomainEntry:
         return bool(self.protected) and not self.is_missing
 
     def is_expected_on(self, host: HostRef) -> bool:
-        """Whether the domain may be on that host, and the host has not answered that it does not have it."""
+        """Whether the domain may be on that host, and is not gone from it."""
         return self.includes_host(host) and not self.is_missing
 
 

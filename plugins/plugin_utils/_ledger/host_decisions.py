@@ -39,7 +39,7 @@ def entry_without_token(entry: HostEntry, reason: str, by: str, **more: Json) ->
     grant = recorded_grant(entry)
     if grant is None:
         return None
-    return _with_decision(with_grant(entry, None), "revoke_token", reason, by, token_id=grant.id, **more)
+    return with_decision(with_grant(entry, None), "revoke_token", reason, by, token_id=grant.id, **more)
 
 
 def check_not_granted(entry: HostEntry) -> None:
@@ -57,7 +57,7 @@ def discarded_entry(entry: HostEntry, reason: str, by: str) -> HostEntry | None:
     """Return the entry of a host that will not return; None if the entry already states this. The host is never a destination again."""
     if entry.discarded:
         return None
-    after = _with_decision(entry, "source_discarded", reason, by)
+    after = with_decision(entry, "source_discarded", reason, by)
     since = utc_now() if after.state == ENABLED else after.since or None
     return replace(after, state=FENCED, reason=reason, by=by, since=since, discarded=DiscardDecision(utc_now(), by, reason))
 
@@ -74,7 +74,8 @@ def check_not_discarded(entry: HostEntry) -> None:
         )
 
 
-def _with_decision(entry: HostEntry, decision: str, reason: str, by: str, **more: Json) -> HostEntry:
+def with_decision(entry: HostEntry, decision: str, reason: str, by: str, **more: Json) -> HostEntry:
+    """Return the entry with a decision of a person, and further values to keep with it."""
     note = {"at": utc_now(), "by": by, "decision": decision, "reason": reason, **more}
     return replace(entry, decisions=(*(entry.decisions or ()), note))
 

@@ -11,14 +11,17 @@ import dataclasses
 import typing as t
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject, decode, encode
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, InvalidState, Unsafe, printable_line
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument, InvalidState, NotFound, Unsafe, printable_line
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource_maps import HostNames, Renaming, rename_folders
 
 from .._ledger import host_decisions
-from .._ledger.host_decisions import discarded_entry, entry_without_token, list_discarded
+from .._ledger.documents import Document, HostEntry, MissingNote
+from .._ledger.host_decisions import discarded_entry, entry_without_token, list_discarded, with_decision
 from .._ledger.host_entries import Grant, HostIdentity, find_entry_by_name, find_host_entry, recorded_grant, shown_entry
 from .._ledger.ledger import Ledger
+from .._ledger.rules import describe_record, holds_domain
 from .._settings.variables import TaskSettings
 
 Result = dict[str, Json]
@@ -83,6 +86,52 @@ def discard_source(ledger: Ledger, name: str, phase: RunPhase | None, why: State
         "records": encode(records),
         "diff": {"before": shown_entry(found.host), "after": shown_entry(entry)},
     }
+
+
+def give_up_domains(ledger: Ledger, name: str, wanted: t.Collection[str], why: Statement, check: bool) -> Result:
+    """Declare that domains were lost with a host that will not return; return the result of the task. All of them are checked before one is written.
+
+    :arg wanted: names or UUIDs.
+    """
+    found = find_entry_by_name(ledger, name)
+    if not found.host.discarded:
+        raise InvalidState(
+            f"{name} was not discarded, so its domains may come back with it. Nothing was changed.",
+            f"If {name} will not return, set source_discarded first. A domain that was deleted on a host that answers is noted when that is protected.",
+        )
+    lost = _find_lost(ledger, found.host, wanted)
+    after = with_decision(found.host, "domains_lost", *why, domains=[document.domain.uuid for document in lost])
+    if lost and not check:
+        # The entry first: whoever finds a domain given up can read by whom.
+        ledger.put_host(after, found.version)
+        for document in lost:
+            ledger.put_domain(dataclasses.replace(document.domain, missing=MissingNote(utc_now(), why[1], found.host.host_ref)), document.version)
+    entry = after if lost else found.host
+    return {"changed": bool(lost), "host": encode(entry), "records": [], "diff": {"before": shown_entry(found.host), "after": shown_entry(entry)}}
+
+
+def _find_lost(ledger: Ledger, host: HostEntry, wanted: t.Collection[str]) -> list[Document]:
+    """Return the documents of these domains that are not given up yet. Raises L(InvalidArgument), L(NotFound), L(Conflict) or L(InvalidState)."""
+    if not wanted:
+        raise InvalidArgument("domains_lost is an empty list.", "Name the domains. Nothing was changed.")
+    here = [document for document in ledger.list_domains() if document.domain.includes_host(host.host_ref)]
+    held = {record.domain.uuid.lower(): record for record in ledger.list_records(unsettled_only=True) if holds_domain(record)}
+    lost: dict[str, Document] = {}
+    for one in wanted:
+        named = [document for document in here if one in (document.domain.uuid, document.domain.name)]
+        if not named:
+            raise NotFound(f"According to the ledger, no domain {one!r} may be on {host.name}.", "Nothing was changed.")
+        if len(named) > 1:
+            uuids = ", ".join(document.domain.uuid for document in named)
+            raise Conflict(f"Several domains that may be on {host.name} are named {one!r}: {uuids}.", "Specify the domain by its UUID. Nothing was changed.")
+        domain = named[0].domain
+        if domain.uuid in held or not domain.is_only_on(host.host_ref):
+            others = ", ".join(place.label for place in domain.possible_hosts if not place.is_same(host.host_ref))
+            why = f"{describe_record(held[domain.uuid])} is not settled" if domain.uuid in held else f"it may be on {others} too"
+            raise InvalidState(f"Domain {domain.name} may not be lost: {why}.", "Settle that first. Nothing was changed.")
+        if not domain.is_missing:
+            lost[domain.uuid] = named[0]
+    return list(lost.values())
 
 
 def revoke_token(ledger: Ledger, name: str, target_host: str, phase: RunPhase, why: Statement, check: bool, settings: TaskSettings) -> Result:

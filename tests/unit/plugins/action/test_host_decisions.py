@@ -19,7 +19,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.action.test_host import ID, UUID, Fleet, Host
-from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import host_entry
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import domain_entry, host_entry
 
 OTHER = HostRef("kvm2", str(uuid.UUID(int=5)), str(uuid.UUID(int=6)))
 HERE = HostRef("kvm1", ID, UUID)
@@ -191,6 +191,66 @@ def test_a_discarded_host_is_enabled_only_after_adopt_identity(fleet: Deciding) 
     assert (entry["state"], "discarded" in entry, entry["adopted"][0]["reason"]) == ("fenced", False, "it was another machine that burnt")
     assert not fleet.task(adopt_identity=True, reason="again")["changed"]
     assert fleet.task(state="enabled")["changed"]
+
+
+LOST = {"target_host": "localhost", "name": "kvm1", "domains_lost": ["web"], "reason": "its disk was in kvm1"}
+
+
+def lost_fleet(fleet: Deciding, *places: HostRef) -> None:
+    """Discard kvm1, which alone had the domain web, unless other places are given."""
+    body = {"uuid": WEB, "name": "web", "possible_hosts": [encode(place) for place in places or (HERE,)], "protected": {"state": "running"}}
+    fleet.ledger.put_domain(domain_entry(body), None)
+    fleet.task(target_host="localhost", name="kvm1", source_discarded=True, reason="burnt")
+
+
+def is_missing(fleet: Deciding) -> bool:
+    found = fleet.ledger.read_domain(WEB)
+    assert found is not None
+    return found.domain.is_missing
+
+
+def test_domains_that_were_lost_with_a_discarded_host_are_given_up_once(fleet: Deciding) -> None:
+    lost_fleet(fleet)
+    fleet.check_mode = True
+    assert fleet.task(**LOST)["changed"]
+    assert not is_missing(fleet)
+    fleet.check_mode = False
+    assert fleet.task(**LOST)["changed"]
+    assert is_missing(fleet)
+    (entry,) = fleet.entries()
+    decision = entry["decisions"][-1]
+    assert (decision["decision"], decision["reason"], decision["domains"]) == ("domains_lost", "its disk was in kvm1", [WEB])
+    assert not fleet.task(**LOST)["changed"]
+    assert len(fleet.entries()[0]["decisions"]) == 2
+
+
+def test_domains_of_a_host_that_may_return_are_not_given_up(fleet: Deciding) -> None:
+    fleet.ledger.put_domain(domain_entry({"uuid": WEB, "name": "web", "possible_hosts": [encode(HERE)]}), None)
+    with pytest.raises(InvalidState, match="kvm1 was not discarded"):
+        fleet.task(**LOST)
+    assert not is_missing(fleet)
+
+
+@pytest.mark.parametrize(
+    ("places", "begun", "wanted", "error", "text"),
+    [
+        ((HERE, OTHER), False, ["web"], InvalidState, "it may be on kvm2 too"),
+        ((OTHER,), False, ["web"], NotFound, "no domain 'web' may be on kvm1"),
+        ((HERE,), True, ["web"], InvalidState, "is not settled"),
+        ((HERE,), False, ["web", "typo"], NotFound, "no domain 'typo' may be on kvm1"),
+        ((HERE,), False, [], InvalidArgument, "domains_lost is an empty list"),
+    ],
+)
+def test_domains_that_may_be_elsewhere_or_are_misspelled_are_not_given_up(
+    fleet: Deciding, places: tuple[HostRef, ...], begun: bool, wanted: list[str], error: type[Exception], text: str
+) -> None:
+    lost_fleet(fleet, *places)
+    if begun:
+        fleet.record()
+    before = fleet.entries()
+    with pytest.raises(error, match=text):
+        fleet.task(**{**LOST, "domains_lost": wanted})
+    assert (fleet.entries(), is_missing(fleet)) == (before, False)
 
 
 def test_a_host_that_answers_cannot_be_discarded(fleet: Deciding) -> None:

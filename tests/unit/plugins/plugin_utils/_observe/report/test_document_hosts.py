@@ -187,7 +187,7 @@ def test_the_guests_of_a_discarded_host_wait_for_no_return(empty: Ledger) -> Non
     empty.put_host(dataclasses.replace(document.host, discarded=DiscardDecision(reason="It burned")), document.version)
     (finding,) = report_of(empty)["attention"]
     assert finding.startswith("kvm6 will not return, and app1, db1 run on no host according to the ledger.")
-    assert finding.endswith("To start what can run elsewhere: kvmfleet.migration.evacuate -e source=kvm6")
+    assert finding.endswith("-e source=kvm6. To give up the rest: kvmfleet.migration.host with name=kvm6, domains_lost and a reason")
 
 
 @pytest.mark.parametrize(
