@@ -242,7 +242,8 @@ class DomainEntry:
     @property
     def is_missing(self) -> bool:
         """Whether the domain is gone from the only host that may have it: it was deleted, moved by hand, or lost with the host."""
-        return bool(self.missing) and self.is_only_on(self.missing.host)
+        note = self.missing or None
+        return note is not None and self.is_only_on(note.host)
 
     @property
     def is_protected(self) -> bool:
