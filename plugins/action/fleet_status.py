@@ -70,7 +70,7 @@ class ActionModule(FleetAction):
         if content.ledger:
             self.attach_notifier(content.ledger, settings, target_host, location)
         acts = self._record_acts(content, work, describe_actor(task_vars))
-        report = StatusReport(task.fleet, work, content, task.protect_max_hours, acts)
+        report = StatusReport(task.fleet, work, content, task.protect_max_hours, settings.is_known, acts)
         changed = any(not found.problem for found in acts)
         return {"changed": changed, "at": utc_now(), "ledger": content.name, **report.as_json()}
 

@@ -169,6 +169,8 @@ def select_candidates(
     done: dict[str, MoveRecord] = {}
     for name in wanted:
         named = [one for one in found if name in (one.uuid, one.entry.name)]
+        # A guest that was made again under the name of a deleted one is meant.
+        named = [one for one in named if not one.entry.is_missing] or named
         if len(named) > 1:
             uuids = ", ".join(one.uuid for one in named)
             raise Conflict(f"Several domains that may be on {source.name} are named {name!r}: {uuids}.", "Specify the domain by its UUID.")

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, ShapeError
@@ -43,11 +43,21 @@ class StatusReport:
     """The state of the fleet, as data and as lines.
 
     :arg work: the answers of the hosts.
+    :arg is_known: whether the inventory has a host.
     :arg acts: of others, that were found now.
     """
 
-    def __init__(self, fleet: Sequence[str], work: StatusWork, content: LedgerContent, protect_max_hours: int, acts: Sequence[FoundAct] = ()) -> None:
+    def __init__(
+        self,
+        fleet: Sequence[str],
+        work: StatusWork,
+        content: LedgerContent,
+        protect_max_hours: int,
+        is_known: Callable[[str], bool],
+        acts: Sequence[FoundAct] = (),
+    ) -> None:
         answers = work.answers or {}
+        self._unlisted = sorted(entry.name for entry in content.hosts if not entry.discarded and entry.name not in fleet and not is_known(entry.name))
         self._content = content
         self._acts = acts
         self._max_hours = protect_max_hours
@@ -128,6 +138,7 @@ class StatusReport:
         yield from self._waiting_texts()
         yield from self._unstarted_texts()
         yield from self._evacuated_texts()
+        yield from self._unlisted_texts()
         yield from self._content.run_findings
         if self._content.check and (line := attention_line(self._content.check)):
             yield line
@@ -225,6 +236,14 @@ class StatusReport:
             yield f"{first} To close the records: kvmfleet.migration.host with name={host}, source_discarded and a reason"
         elif self._is_scrapped(host) and host in self.silent:
             yield f"{host} will not return ({reason}), and nothing is on it. Remove it from the inventory."
+
+    def _unlisted_texts(self) -> Iterator[str]:
+        """Yield the hosts that only the ledger has: their silence would withhold the guests of every other host."""
+        for host in self._unlisted:
+            yield (
+                f"{host} is in the ledger, but not in the inventory: no guest of another host is started elsewhere before it has answered at its last known"
+                f" address. If it will not return: kvmfleet.migration.host with name={host}, source_discarded and a reason"
+            )
 
     def _protection_texts(self) -> Iterator[str]:
         hours = self._protected_hours()

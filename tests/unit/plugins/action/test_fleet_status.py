@@ -83,7 +83,9 @@ class Desk:
         action._loader = None
         given = {"fleet": FLEET, "_work": {"answers": self.answers}, **args}
         action._task = types.SimpleNamespace(args=given, async_val=0, check_mode=check_mode, diff=False, delegate_to=None)
-        seen = t.cast(Result, action.run_with_options(task_vars("kvm1", self.variables)))
+        variables = task_vars("kvm1", self.variables)
+        variables["hostvars"] = {**dict.fromkeys(FLEET, {}), **variables["hostvars"]}
+        seen = t.cast(Result, action.run_with_options(variables))
         if "moves" in seen:
             check_document("status-result.json", {key: seen[key] for key in published_keys()})
         return seen
@@ -340,6 +342,18 @@ def test_a_host_that_will_not_return_is_not_to_be_repaired_and_ends_as_a_finding
         "kvm1 was discarded (Burnt out), but answers. Undefine the domains there that now run elsewhere."
         " To return it to the fleet: kvmfleet.migration.host on kvm1, with adopt_identity and a reason"
     )
+
+
+def test_a_host_that_is_only_in_the_ledger_is_a_finding_until_it_is_discarded(desk: Desk) -> None:
+    entry = {"name": "kvm9", "host_id": str(uuid.uuid4()), "state": "maintenance"}
+    written = desk.ledger.put_host(host_entry(entry), None)
+    (finding,) = desk.show()["attention"]
+    assert finding == (
+        "kvm9 is in the ledger, but not in the inventory: no guest of another host is started elsewhere before it has answered at its last known address."
+        " If it will not return: kvmfleet.migration.host with name=kvm9, source_discarded and a reason"
+    )
+    desk.ledger.put_host(host_entry({**written.body, "discarded": {"at": "2026-11-23T18:00:00.000Z", "by": "ann@control", "reason": "Sold"}}), written.version)
+    assert desk.show()["attention"] == []
 
 
 def test_a_silent_host_that_could_not_be_fenced_is_a_finding_until_it_answers(tmp_path: pathlib.Path) -> None:

@@ -238,6 +238,15 @@ def test_a_domain_that_its_host_did_not_have_any_more_is_started_only_if_it_is_n
     assert (site.possible("deleted"), "missing" in document.body) == (["kvm2"], False)
 
 
+def test_the_name_of_a_guest_that_was_made_again_means_the_new_one(site: Site) -> None:
+    site.save("deleted")
+    site.lose("deleted")
+    uuid = site.save("again")
+    site.change("deleted", lambda body: body.update(name="again"))
+    site.evacuate(domains=["again"])
+    assert [record.domain.uuid for record in site.ledger.list_records()] == [uuid]
+
+
 def test_a_start_of_a_missing_domain_that_has_begun_is_settled(site: Site) -> None:
     site.save("bad")
     site.hosts["kvm2"].refuses.add("bad")
