@@ -72,7 +72,7 @@ guard:
   type: dict
   contains:
     installed:
-      description: Whether the boot guard is installed.
+      description: Whether all files of the boot guard are installed. A guard without some of them may hold a boot, and is released as well.
       type: bool
       sample: true
     systemd:

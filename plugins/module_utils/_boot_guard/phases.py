@@ -126,7 +126,7 @@ def release_boot(_uri: str, work: _ReleaseBoot) -> Result:
     """
     require_root()
     before = read_guard_state()
-    if before.installed and not before.boot.released and not work["check"]:
+    if before.can_release and not before.boot.released and not work["check"]:
         for entry in before.boot.would_start:
             if entry.uuid:
                 start_notes.note_start(entry.uuid, entry.name, entry.why)

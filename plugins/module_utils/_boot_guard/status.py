@@ -171,6 +171,11 @@ class GuardState:
     """Whether systemd runs here. Where it does not, nothing runs the guard, and so nothing is held at the next boot."""
     boot: BootStatus
 
+    @property
+    def can_release(self) -> bool:
+        """Whether there is something to release: a guard whose files are missing in part may hold this boot all the same."""
+        return self.installed or self.boot.held is not None
+
 
 def read_guard_state(root: str = "/") -> GuardState:
     """Return the state; changes nothing. Raises L(Forbidden) without root."""
@@ -209,10 +214,10 @@ def release_host(root: str = "/", check_mode: bool = False) -> HostRelease:
     """Release this boot. After that, only the caller starts guests: libvirt and libvirt-guests consider the automatic starts of this boot done.
 
     Call this only after the ledger was read, and if no record withholds the release. Raises L(InvalidState) if no guard is
-    installed, L(Forbidden) without root, L(Internal) if it cannot be done; then the host is still held.
+    installed and nothing is held, L(Forbidden) without root, L(Internal) if it cannot be done; then the host is still held.
     """
     now = read_guard_state(root)
-    if not now.installed:
+    if not now.can_release:
         raise InvalidState("No boot guard is installed on this host, so nothing is held and nothing can be released.", "Run protect_host on it.")
     before, was_held = now.boot, now.boot.held is not None
     if check_mode and not before.released:

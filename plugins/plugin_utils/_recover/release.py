@@ -246,10 +246,16 @@ class NotedDomain:
 
 @dataclass(frozen=True)
 class GuardState:
-    """The boot guard of a host, and its present boot."""
+    """The boot guard of a host, and its present boot.
+
+    :arg installed: whether all of its files are there.
+    :arg held: since when and why the boot is held; null if it is not. C(released): when and by whom it was released; null if it was not.
+    """
 
     installed: bool
     boot_id: Maybe[str] = ABSENT
+    held: Maybe[JsonObject] = ABSENT
+    released: Maybe[JsonObject] = ABSENT
     extra: JsonObject = field(default_factory=dict)
 
 
@@ -268,8 +274,8 @@ class GuardAnswer:
 
     @property
     def has_guard(self) -> bool:
-        """Whether the boot guard is installed."""
-        return self.guard.installed
+        """Whether the boot guard is installed, or holds this boot although some of its files are missing."""
+        return self.guard.installed or bool(self.guard.held)
 
 
 @dataclass(frozen=True)
@@ -351,7 +357,7 @@ class CleanedHost:
             )
 
     def can_release(self, has_guard: bool) -> bool:
-        """Whether the boot guard releases the host: it is installed, and the cleanup was not only predicted."""
+        """Whether the boot guard releases the host: there is one, and the cleanup was not only predicted."""
         return has_guard and not self.predicted
 
     def without_predicted(self, records: Iterable[RecordSummary]) -> list[RecordSummary]:

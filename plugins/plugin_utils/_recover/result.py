@@ -20,7 +20,7 @@ from .._drain.preparation import TaskResult
 from .._drain.verify_request import DomainsResult
 from .._ledger.ledger import Ledger
 from .release import keep_origins
-from .task_results import CleanupTask, DomainItemResult, DomainVerdict, HostTasks, LoopItem, MoveBack, ReportedDomain, is_done
+from .task_results import CleanupTask, DomainItemResult, DomainVerdict, HostTasks, LoopItem, MoveBack, ReleaseTask, ReportedDomain, is_done
 
 
 @dataclass(frozen=True)
@@ -88,6 +88,7 @@ def _return_text(own: HostRecovery) -> str:
 
 LOST_HOST = "It stopped answering during recovery. Run recover again."
 NO_BOOT_GUARD = "No boot guard is installed, so nothing was held at this boot, and nothing will be at the next one. See protect_host."
+DAMAGED_BOOT_GUARD = "Some files of its boot guard are missing, so the next boot may not be held. Run protect_host for it."
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,6 @@ def build_host_result(host: str, tasks: HostTasks, check_mode: bool) -> HostReco
     """Return what the tasks did on one host."""
     cleaned, item_results = tasks.cleaned or CleanupTask(), (tasks.started.results or ()) if tasks.started else ()
     brought_home, left = _list_moved_back(tasks, check_mode)
-    has_guard = bool(tasks.released and tasks.released.guard and tasks.released.guard.installed)
     return HostRecovery(
         cleaned=cleaned.cleaned or (),
         superseded=cleaned.superseded or (),
@@ -162,7 +162,7 @@ def build_host_result(host: str, tasks: HostTasks, check_mode: bool) -> HostReco
         brought_home=tuple(brought_home),
         skipped=(*((tasks.starts.forget or ()) if tasks.starts else ()), *((tasks.returning.skipped or ()) if tasks.returning else ())),
         failed=(*_list_failed_starts(tasks), *_list_open_records(host, tasks), *left, *_list_conflicts(tasks)),
-        notes=(NO_BOOT_GUARD,) if is_done(tasks.released) and not has_guard else (),
+        notes=_list_guard_notes(tasks.released),
         error=_ending_error(host, tasks),
     )
 
@@ -186,6 +186,13 @@ def note_returned(ledger: Ledger | None, names: Mapping[str, str], write: bool) 
 def describe_problems(results: Mapping[str, HostRecovery]) -> dict[str, str]:
     """Return why the recovery has failed, by host."""
     return {host: " ".join(sentences) for host, own in results.items() if (sentences := list_problems(own))}
+
+
+def _list_guard_notes(released: ReleaseTask | None) -> tuple[str, ...]:
+    guard = (released.guard or None) if released and is_done(released) else None
+    if guard is None or guard.installed:
+        return ()
+    return (DAMAGED_BOOT_GUARD if guard.held or guard.released else NO_BOOT_GUARD,)
 
 
 def _ending_error(host: str, tasks: HostTasks) -> str:

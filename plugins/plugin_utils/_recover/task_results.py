@@ -198,7 +198,7 @@ class _OpenRecord:
 
 
 @dataclass(frozen=True)
-class _ReleaseTask(TaskResult):
+class ReleaseTask(TaskResult):
     """What C(boot_guard) has returned."""
 
     guard: Maybe[GuardState] = ABSENT
@@ -287,7 +287,7 @@ class HostTasks:
     answered: t.Optional[TaskResult]
     entry: t.Optional[_HostTask]
     cleaned: t.Optional[CleanupTask]
-    released: t.Optional[_ReleaseTask]
+    released: t.Optional[ReleaseTask]
     starts: t.Optional[_StartsTask]
     started: t.Optional[_DomainLoop]
     enabled: t.Optional[_HostTask]

@@ -211,8 +211,16 @@ def test_a_cleanup_with_evacuations_that_the_ledger_lost_prevents_the_release(fl
     assert fleet.host.phases == []
 
 
+def test_a_host_that_is_held_by_a_guard_with_missing_files_is_released(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(GUARD, "installed", False)
+    fleet.known()
+    assert fleet.task(_work={"recover": CLEANUP})["changed"]
+    assert fleet.host.phases == ["read", "release"]
+
+
 def test_a_host_without_a_boot_guard_is_not_asked_to_release(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(GUARD, "installed", False)
+    monkeypatch.setitem(GUARD, "held", None)
     fleet.known()
     assert not fleet.task(_work={"recover": CLEANUP})["changed"]
     assert fleet.host.phases == ["read"]
@@ -220,6 +228,7 @@ def test_a_host_without_a_boot_guard_is_not_asked_to_release(fleet: Fleet, monke
 
 def test_an_open_evacuation_of_a_host_without_a_boot_guard_ends_the_recovery(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(GUARD, "installed", False)
+    monkeypatch.setitem(GUARD, "held", None)
     fleet.evacuation(s.PRE_MIGRATING, s.DONE)
     with pytest.raises(Unsafe, match="kvm1 has no boot guard and open evacuations, of web1"):
         fleet.task(_work={"recover": CLEANUP})
@@ -264,6 +273,7 @@ def test_what_a_watchdog_was_seen_to_do_in_an_earlier_boot_is_withdrawn_before_t
 def test_what_a_watchdog_was_seen_to_do_is_withdrawn_without_a_boot_guard(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     """Guests are started after this, whether there is a guard or not."""
     monkeypatch.setitem(GUARD, "installed", False)
+    monkeypatch.setitem(GUARD, "held", None)
     seen = evidence_when_asked(fleet, "boot A")
     fleet.task(_work={"recover": CLEANUP})
     fleet.host.when_asked()

@@ -116,6 +116,11 @@ def test_a_failed_release_does_not_count_and_a_missing_boot_guard_is_noted(node:
     assert "No boot guard is installed" in own["notes"][0]
 
 
+def test_a_boot_guard_that_held_the_boot_although_files_are_missing_is_noted(node: Node) -> None:
+    released = {"at": "2026-11-21T01:00:00Z", "by": "control"}
+    assert "files of its boot guard are missing" in node.own(released={**RELEASED, "guard": {"installed": False, "released": released}})["notes"][0]
+
+
 def test_open_records_keep_the_host_in_maintenance(node: Node) -> None:
     released = {**RELEASED, "open_records": [{"id": "r1", "domain": {"name": "web1"}}, {"id": "r2", "domain": {"name": "db1"}}]}
     own = node.own(entry=ENTRY, released=released, enabled={"skipped": True, "changed": False})

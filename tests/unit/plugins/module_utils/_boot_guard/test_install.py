@@ -256,6 +256,17 @@ def test_a_release_is_predicted_by_check_mode_and_idempotent(machine: Machine) -
     assert not machine.starts_guests()
 
 
+@pytest.mark.parametrize("lost", [status.WANTS_LINK, f"{UNIT_FOLDER}/{status.TOKEN_UNIT}"])
+def test_a_host_that_is_held_by_a_guard_with_missing_files_is_released(machine: Machine, lost: str) -> None:
+    root = str(machine.root)
+    install.install_guard(root)
+    (machine.root / lost).unlink()
+    machine.boot()
+    machine.guard.hold_boot()
+    assert release_host(root, check_mode=True).changed
+    assert (release_host(root).changed, read_guard_state(root).boot.held) == (True, None)
+
+
 def test_a_host_without_a_boot_guard_cannot_be_released(machine: Machine) -> None:
     with pytest.raises(InvalidState, match="nothing is held"):
         release_host(str(machine.root))
