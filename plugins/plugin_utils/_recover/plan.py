@@ -121,14 +121,25 @@ def _judge_start(
     if record is not None:
         return "refuse", f"Its record {record.id} is not settled ('{record.status}')."
     possible_hosts = entry.possible_hosts if entry else ()
-    others = [str(place.host) for place in possible_hosts if not place.is_same(replace(host_facts.host, host=host))]
+    others = [place for place in possible_hosts if not place.is_same(replace(host_facts.host, host=host))]
+    names = ", ".join(str(place.host) for place in others)
     if others and len(others) == len(possible_hosts):
-        return "forget", f"According to the ledger, it is on {', '.join(others)}."
+        if all(_lacks_domain(place, noted.uuid, facts) for place in others):
+            return "refuse", (
+                f"According to the ledger, it is on {names}, which answers and does not have it. "
+                f"If it runs nowhere and its definition on {host} is the right one, start it with kvmfleet.migration.domain_start there."
+            )
+        return "forget", f"According to the ledger, it is on {names}."
     if others:
-        return "refuse", f"According to the ledger, it may be on {', '.join(others)} too."
+        return "refuse", f"According to the ledger, it may be on {names} too."
     if silent:
         return "refuse", f"It may run on {', '.join(silent)}, which did not answer. Fence them, or accept them by name (recover_host_accept_silent)."
     return "start", f"It is to be started again ({', '.join(noted.why)})."
+
+
+def _lacks_domain(place: HostRef, uuid: str, facts: Facts) -> bool:
+    """Whether the host answers, and does not have the domain."""
+    return any(known and place.is_same(replace(known.host, host=name)) and not known.find_domain(uuid) for name, known in facts.items())
 
 
 @dataclass(frozen=True)
