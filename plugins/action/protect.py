@@ -104,7 +104,7 @@ class ActionModule(FleetAction):
         :arg notes: about UUIDs, which grow.
         """
         outcome = steps.save_domains()
-        guard = steps.set_up_guard(task.guard, task.clean_shutdown_token)
+        guard = steps.set_up_guard(task.guard, task.clean_shutdown_token, outcome.left_over)
         notes += steps.list_shared_uuid_notes()
         entry = steps.find_entry()
         all_notes = [*list_notes(outcome, guard.guard.note, (entry.unwritable or {}) if entry else {}), *map(printable_line, notes)]

@@ -40,6 +40,8 @@ options:
       - Let the host release its own next boot after a clean shutdown, for fleets whose control node is a guest of the fleet. Requires O(guard).
       - The host accepts a token only if every folder of images that other hosts see confirms at boot that nobody has revoked it
         (O(kvmfleet.migration.host#module:revoke_token)). A host without a folder that another host sees is granted no token, and C(guard.note) says so.
+      - A host on which a domain that is off and marked for autostart is, or may be, on another host is granted no token either. A grant that it has is
+        withdrawn, also without O(guard).
       - A host that may hold such a token is not evacuated until a person has revoked it, and a reset by its watchdog is no evidence.
     type: bool
     default: false

@@ -129,6 +129,8 @@ class ProtectOutcome:
     # By store, the domains whose locks outlive this host.
     kept_locks: dict[str, list[str]] = field(default_factory=dict)
     foreign_acts: list[ListedAct] = field(default_factory=list)
+    # The domains that the host would start by itself although they are, or may be, on another host.
+    left_over: list[str] = field(default_factory=list)
     missing_records: list[RememberedMove] = field(default_factory=list)
     before: dict[str, JsonObject] = field(default_factory=dict)
     after: dict[str, JsonObject] = field(default_factory=dict)
@@ -318,6 +320,9 @@ class DomainSaver:
 
     def _add_to_outcome(self, reported: SavedDomain, known: ProtectInputs, judgement: Judgement, outcome: ProtectOutcome) -> None:
         uuid, name, entry = reported.uuid, reported.name, judgement.entry
+        is_only_here = entry is not None and entry.is_only_on(self.protected_host) and uuid not in known.unsettled
+        if reported.autostart and not reported.active and not is_only_here:
+            outcome.left_over.append(name)
         if judgement.kind == CONFLICT:
             outcome.conflicts.append(ConflictingDomain(uuid, name, judgement.why))
         elif judgement.kind == SKIPPED:

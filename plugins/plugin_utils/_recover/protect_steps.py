@@ -49,6 +49,10 @@ NOT_REVOCABLE = (
     "No clean-shutdown token is granted: no other host was proved to see a folder with images of this one, so nobody could revoke a token while this "
     "host is off. Every boot is held."
 )
+NOT_ALONE = (
+    "No clean-shutdown token is granted: after a boot that a token releases, this host would start {names} by itself, although it is, or may be, on another "
+    "host. Remove the definition that is left over, or its mark for autostart, and run protect_host again. Until then, every boot is held."
+)
 # The keys of the host's entry whose change is reported. A token that goes, because the domains that needed it were saved elsewhere, is no change.
 _REPORTED_KEYS = ("name", "host_id", "host_uuid", "machine_id", "unwritable", "devices", "addresses")
 
@@ -226,14 +230,17 @@ class ProtectSteps:
         outcome.missing_records = find_missing_records(self.ledger, [(self.name, moves) for moves in remembered])
         return outcome
 
-    def set_up_guard(self, install: bool, with_token: bool) -> GuardResult:
-        """Install the boot guard, or only read its state. Writes in any case when the host was protected."""
+    def set_up_guard(self, install: bool, with_token: bool, left_over: t.Sequence[str] = ()) -> GuardResult:
+        """Install the boot guard, or only read its state. Writes in any case when the host was protected.
+
+        :arg left_over: names of domains that the host would start by itself although they are, or may be, on another host: then it has no grant.
+        """
         own = self.find_entry()
-        if not install:
+        before = recorded_grant(own)
+        if not install and not (before and left_over):
             answer = self._run_guard_phase(own, None, install=False)
             return GuardResult(answer.changed, answer.guard, answer.watchdog or None)
-        before = recorded_grant(own)
-        folders, unrevoked = self._revocable_folders(own) if with_token else {}, ""
+        folders, unrevoked = self._revocable_folders(own) if with_token and not left_over else {}, ""
         if before and not (folders and before.folders == folders):
             unrevoked = self._take_back(own, before)
             before = None
@@ -245,8 +252,9 @@ class ProtectSteps:
         if grant and (answer.withdrawn or answer.revoked_in) and not self.check:
             # A revocation, on the host itself or on storage, that ended before it reached the ledger.
             self._take_back(own, grant)
-            return self.set_up_guard(install, with_token)
+            return self.set_up_guard(install, with_token, left_over)
         note = NOT_REVOCABLE if with_token and not folders else ""
+        note = NOT_ALONE.format(names=", ".join(left_over)) if left_over and (with_token or recorded_grant(own)) else note
         guard = replace(answer.guard, note=" ".join(filter(None, (answer.guard.note, note, unrevoked or answer.unrevoked or ""))))
         return GuardResult(answer.changed or grant != recorded_grant(own), guard, answer.watchdog or None)
 

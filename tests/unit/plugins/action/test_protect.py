@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import pathlib
 import types
@@ -14,9 +15,10 @@ import yaml
 
 from ansible_collections.kvmfleet.migration.plugins.action.protect import ActionModule
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.tests.schemas.check import check_document, find_errors
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.task import task_vars
-from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._recover.protect_builders import ID1, SECRET, UUID1, reported_domain
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._recover.protect_builders import ID1, KVM2, SECRET, UUID1, reported_domain
 
 ROLE = pathlib.Path(__file__).parents[4] / "roles" / "protect_host"
 GUARD = {"installed": False, "systemd": False, "held_at_boot": False, "held": False, "note": ""}
@@ -105,6 +107,17 @@ def test_a_clean_shutdown_token_without_a_guard_is_refused(task: Task) -> None:
     with pytest.raises(InvalidArgument, match="guard"):
         task.run(clean_shutdown_token=True)
     assert task.phases == []
+
+
+def test_a_host_that_would_start_a_domain_of_another_host_is_granted_no_token(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    task.run()
+    ledger = FileLedger(str(task.folder))
+    (document,) = ledger.list_domains()
+    ledger.put_domain(dataclasses.replace(document.domain, possible_hosts=(KVM2,)), document.version)
+    off = reported_domain(active=False, state="shut off", autostart=True)
+    monkeypatch.setitem(ANSWERS, "save", {"domains": [off], "arriving": [], "unreadable": []})
+    result = task.run(guard=True, clean_shutdown_token=True)
+    assert "would start web1 by itself" in result["guard"]["note"]
 
 
 def test_unusable_fencing_fails_the_task_after_the_domains_are_saved(task: Task) -> None:

@@ -515,6 +515,41 @@ def test_a_host_without_storage_of_other_hosts_gets_no_grant(ledger: FileLedger,
     assert own_entry(ledger)["protected"]["token_id"] is None
 
 
+@pytest.mark.parametrize(
+    ("places", "domain", "left_over"),
+    [
+        ([KVM2], {"autostart": True}, ["web1"]),
+        ([KVM1, KVM2], {"autostart": True}, ["web1"]),
+        ([KVM1], {"autostart": True}, []),
+        ([KVM2], {"autostart": False}, []),
+        ([KVM2], {"autostart": True, "active": True, "state": "running"}, []),
+    ],
+)
+def test_a_domain_that_the_host_would_start_beside_another_host_is_left_over(
+    ledger: FileLedger, host: Host, steps: ProtectSteps, places: list[HostRef], domain: Body, left_over: list[str]
+) -> None:
+    steps.leave_tokens({})
+    document = {"uuid": DOMAIN, "name": "web1", "possible_hosts": list(map(encode, places)), "last_record": None, "protected": None}
+    ledger.put_domain(domain_entry(document), None)
+    host.domains = [reported_domain(**{"active": False, "state": "shut off", **domain})]
+    assert steps.save_domains().left_over == left_over
+
+
+@pytest.mark.parametrize("install", [True, False])
+def test_a_host_that_would_start_a_domain_of_another_host_has_no_grant(ledger: FileLedger, host: Host, steps: ProtectSteps, install: bool) -> None:
+    """A token releases a boot without the ledger, and libvirt would then start the definition that is left over."""
+    steps.leave_tokens({})
+    peer(ledger, {FOLDER: NONCE})
+    granted = Granted(ledger, host)
+    steps.set_up_guard(install=True, with_token=True)
+    (grant,) = granted.in_ledger
+    done = steps.set_up_guard(install, with_token=install, left_over=["web1"])
+    assert (done.changed, granted.told[1]) == (True, (None, [grant]))
+    assert "would start web1 by itself" in done.guard.note
+    assert own_entry(ledger)["protected"]["token_id"] is None
+    assert steps.set_up_guard(install, with_token=install).guard.note == ""
+
+
 @pytest.mark.parametrize("folders", [None, {}, {FOLDER: NONCE, "/gone": NONCE}])
 def test_a_grant_with_other_folders_is_revoked_before_a_new_one(ledger: FileLedger, host: Host, steps: ProtectSteps, folders: Body | None) -> None:
     steps.leave_tokens({})
