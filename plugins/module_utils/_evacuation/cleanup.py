@@ -24,7 +24,7 @@ from .._module import Phase, Result, require_local, require_root
 from .._time_limits import limit_questions
 from .cleanup_survey import CleanupSurvey
 from .cleanup_verdicts import CLEAN
-from .quarantine import Quarantine, Step, expire_quarantine, is_moved, list_quarantined
+from .quarantine import Quarantine, Step, expire_quarantine, find_unmounted, is_moved, list_quarantined
 
 KEEP = "keep"
 _SAVE, _DISK = "managed_save", "disk"
@@ -178,6 +178,7 @@ class CopyCleaner:
     def _remove_allowed(self, plan: CleanupPlan, disks: t.Sequence[DiskVerdict]) -> CleanupDone:
         if not plan.present and not disks and self._quarantine.read_manifest() is None:
             return CleanupDone(False, False, (), tuple(_kept_disk(disk) for disk in plan.disks), None)
+        self._check_mounted(plan)
         definition = self._host.read_whole_definition(plan.uuid, True) if plan.present else None
         manifest = self._quarantine.record_files(plan.domain, self._host_id, definition, self._locate_files(plan, disks))
         # The saved memory first: undefining would delete it, or refuse.
@@ -195,6 +196,18 @@ class CopyCleaner:
             kept=tuple(_kept_disk(disk, problems.get(disk.path, "")) for disk in plan.disks if disk.path not in there),
             restore=manifest.restore,
         )
+
+    def _check_mounted(self, plan: CleanupPlan) -> None:
+        """Raise L(Internal) if an earlier run may have moved a file to a file system that is not mounted now. It would be taken for one that nobody moved."""
+        manifest = self._quarantine.read_manifest()
+        for file in manifest.items if manifest else ():
+            mount = find_unmounted(file, self._mounts)
+            if mount:
+                raise Internal(
+                    f"The cleanup of domain {plan.name} cannot be continued: an earlier run may have moved {file.source} to quarantine on {mount}, which is "
+                    "not mounted. Its record stays, and this run has changed nothing.",
+                    "Mount it and run the task again.",
+                )
 
     def _locate_files(self, plan: CleanupPlan, disks: t.Sequence[DiskVerdict]) -> t.List[QuarantinedFile]:
         save = plan.managed_save

@@ -20,6 +20,7 @@ import stat
 import typing as t
 import uuid as uuid_module
 
+from .._facts.mounts import read_mounts
 from .._files import replace_file, sync_folder
 from .._model.cleanup import (
     COMPLETE,
@@ -160,6 +161,16 @@ def is_moved(file: QuarantinedFile) -> bool:
     return os.path.lexists(file.destination) and not os.path.lexists(file.source)
 
 
+def find_unmounted(file: QuarantinedFile, mounts: t.Container[str]) -> t.Optional[str]:
+    """Return the mount point of a file that is at neither of its paths because its file system is not mounted; null for any other file.
+
+    :arg mounts: the mount points of this host.
+    """
+    mount = os.path.dirname(os.path.dirname(os.path.dirname(file.destination)))
+    is_there = os.path.lexists(file.destination) or os.path.lexists(file.source)
+    return None if is_there or mount in mounts else mount
+
+
 def restore_command(manifest: QuarantineManifest) -> t.Optional[str]:
     """Return the shell command that restores everything, to be run as root on the host; null if there is nothing to restore.
 
@@ -275,11 +286,15 @@ def _list_manifests(root: str) -> t.List[str]:
 
 
 def _explain_kept_files(manifest: QuarantineManifest, in_use: t.Callable[[str], t.Sequence[str]]) -> str:
-    for path in (file.destination for file in manifest.items):
+    for file in manifest.items:
+        path = file.destination
         try:
             if not stat.S_ISREG(os.lstat(path).st_mode):
                 return f"{path} is not the regular file that was put there"
         except FileNotFoundError:
+            mount = find_unmounted(file, {mount.path for mount in read_mounts()})
+            if mount:
+                return f"{path} is not there, and {mount} is not mounted"
             continue
         users = in_use(path)
         if users:

@@ -308,6 +308,31 @@ def test_a_continued_cleanup_keeps_a_disk_that_got_a_user(scene: Scene) -> None:
     assert scene.image.exists()
 
 
+@pytest.mark.parametrize("present", [False, True])
+def test_a_cleanup_is_not_continued_without_the_file_system_of_its_quarantine(scene: Scene, monkeypatch: pytest.MonkeyPatch, present: bool) -> None:
+    """After a reboot, a file system may be mounted late, or not at all: what is in quarantine there must not be forgotten."""
+    with pytest.raises(Died):
+        scene.clean(die_at="move disk")
+    scene.here.present = present
+    moved, away = scene.mount / QUARANTINE_FOLDER / RECORD, scene.own.parent / "away"
+    moved.rename(away)
+    mounts = [mount for mount in read_mounts() if mount.path != str(scene.mount)]
+    with monkeypatch.context() as unmounted:
+        unmounted.setattr(cleanup, "read_mounts", lambda: mounts)
+        with pytest.raises(Internal, match=f"{scene.image} .*{scene.mount}, which is not mounted"):
+            scene.clean()
+    away.rename(moved)
+    scene.here.present = False
+    assert [file.path for file in scene.clean().quarantined] == [str(scene.image)]
+
+
+def test_a_file_that_somebody_removed_ends_no_cleanup(scene: Scene) -> None:
+    with pytest.raises(Died):
+        scene.clean(die_at="undefine")
+    scene.image.unlink()
+    assert (scene.clean().quarantined, len(scene.clean().kept)) == ((), 1)
+
+
 def test_a_cleanup_without_a_local_copy_changes_nothing(scene: Scene) -> None:
     scene.here.present = False
     scene.image.unlink()

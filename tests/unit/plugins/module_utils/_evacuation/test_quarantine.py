@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import subprocess
+import types
 import typing as t
 
 import pytest
@@ -194,6 +195,18 @@ def test_due_files_are_deleted_and_the_manifest_records_it(store: Store) -> None
     assert (after.state, after.restore) == ("deleted", None)
     assert store.expire() == {"deleted": [], "kept": []}
     assert store.listed() == {"quarantined": [], "kept": []}
+
+
+def test_a_quarantine_whose_file_system_is_not_mounted_is_kept(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.put()
+    store.mount.rename(store.mount.parent / "elsewhere")
+    store.mount.mkdir()
+    (kept,) = store.expire()["kept"]
+    assert f"{store.mount} is not mounted" in kept["reason"]
+    assert (store.listed()["quarantined"], os.path.lexists(store.root / RECORD / "definition.xml")) != ([], False)
+    mounted = [types.SimpleNamespace(path=str(store.mount))]
+    monkeypatch.setattr("ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.quarantine.read_mounts", lambda: mounted)
+    assert store.expire()["deleted"][0]["record"] == RECORD
 
 
 def test_files_in_use_or_of_an_unfinished_quarantine_are_not_deleted(store: Store) -> None:
