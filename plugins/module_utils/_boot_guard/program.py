@@ -78,6 +78,10 @@ class Guard:
         with open(self.path("proc/sys/kernel/random/boot_id"), encoding="ascii") as stream:
             return str(uuid_module.UUID(stream.read(64).strip()))
 
+    def machine_uuid(self) -> t.Optional[str]:
+        """Return the UUID that the firmware reports for this machine, also for a virtual one; null if it reports none."""
+        return (_read_text(self.path("sys/class/dmi/id/product_uuid")) or "").strip() or None
+
     def read_hold(self) -> t.Optional[JsonDocument]:
         """Return what was written when this boot was held; null if that was not done, or not in this boot."""
         return self._of_this_boot(self.held_file)
@@ -164,7 +168,7 @@ class Guard:
             grant = self.read_grant_id()
             if grant is None or self.read_release() is None:
                 return None
-            token = {"token": str(uuid_module.uuid4()), "grant": grant, "boot_id": self.boot_id(), "at": _utc_now()}
+            token = {"token": str(uuid_module.uuid4()), "grant": grant, "boot_id": self.boot_id(), "at": _utc_now(), "machine": self.machine_uuid()}
             write_json(self.token_file, token)
             return token
 
@@ -284,6 +288,9 @@ class Guard:
             return None, f"the clean-shutdown token cannot be deleted ({error.strerror}), so it does not count"
         if not isinstance(token, dict) or not _read_uuid(token, "token"):
             return None, "the clean-shutdown token was not readable"
+        # Tokens of an earlier version name no machine.
+        if token.get("machine") not in (None, self.machine_uuid()):
+            return None, "the clean-shutdown token was left by another machine, of whose disk this one has a copy"
         grant = self.read_grant_document()
         if not isinstance(grant, dict) or token.get("grant") is None or token["grant"] != _read_uuid(grant, "grant"):
             return None, "the clean-shutdown token was left under a grant that this host no longer has"

@@ -78,6 +78,12 @@ class Machine:
         (self.root / "run").mkdir()
         self.write("proc/sys/kernel/random/boot_id", f"{uuid.uuid4()}\n")
 
+    def identify(self, product_uuid: t.Optional[str]) -> None:
+        """Let the firmware of the machine report this UUID, or none."""
+        path = self.write("sys/class/dmi/id/product_uuid", f"{product_uuid}\n")
+        if product_uuid is None:
+            path.unlink()
+
     def write(self, path: str, text: str) -> pathlib.Path:
         full = self.root / path
         full.parent.mkdir(parents=True, exist_ok=True)

@@ -369,6 +369,18 @@ def test_a_damaged_token_or_one_of_another_grant_is_deleted_and_the_host_held(ma
     assert not machine.token.exists()
 
 
+@pytest.mark.parametrize(("before", "now", "is_released"), [("A", "A", True), ("A", "B", False), ("A", None, False), (None, "B", True), (None, None, True)])
+def test_a_token_on_a_copy_of_the_disk_releases_no_other_machine(machine: Machine, before: str | None, now: str | None, is_released: bool) -> None:
+    """The host from which the disk was copied may run the guests."""
+    machine.identify(before)
+    _shut_down_cleanly(machine)
+    machine.boot()
+    machine.identify(now)
+    assert (machine.guard.confirm_token() is not None, machine.starts_guests()) == (is_released, is_released)
+    held = machine.guard.report_status()["held"]
+    assert is_released or "another machine" in held["why"]
+
+
 def test_a_token_that_cannot_be_deleted_never_releases_this_boot(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     _shut_down_cleanly(machine)
     machine.boot()
