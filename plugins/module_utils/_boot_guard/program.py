@@ -48,7 +48,11 @@ if t.TYPE_CHECKING:
 
 
 class GuardError(Exception):
-    """The guard cannot do its work; the text is for a person."""
+    """The guard cannot do its work; the text is for a person, and so is the next step."""
+
+    def __init__(self, text: str, next_step: t.Optional[str] = None) -> None:
+        super().__init__(text)
+        self.next_step = next_step
 
 
 class Guard:
@@ -355,7 +359,8 @@ def main(arguments: t.Sequence[str]) -> int:
     try:
         VERBS[options.verb](Guard(options.root, options.seconds))
     except (OSError, ValueError, GuardError, subprocess.SubprocessError) as error:
-        sys.stderr.write(f"kvmfleet-guard: {options.verb} failed: {error}. {_NEXT_STEP.get(options.verb, '')}\n")
+        next_step = getattr(error, "next_step", None) or _NEXT_STEP.get(options.verb, "")
+        sys.stderr.write(f"kvmfleet-guard: {options.verb} failed: {error}. {next_step}\n")
         return 1
     return 0
 
@@ -380,13 +385,17 @@ def _print_decision(guard: Guard, released: t.Optional[JsonDocument]) -> None:
 
 def _run_release(guard: Guard) -> None:
     document, is_new = guard.release_boot(BY_CONTROL)
-    start_libvirt_guests()
     _print_line(
         f"{'Released' if is_new else 'Released before'}, at {document['at']}. The release started nothing. Without the guard, the boot would have started:"
     )
     starts = t.cast("t.Sequence[t.Mapping[str, t.Any]]", document.get("would_start", ()))
     for start in starts:
         _print_line(f"  {start['uuid']} {start['name'] or ''} ({', '.join(start['why'])})")
+    try:
+        start_libvirt_guests()
+    except (OSError, subprocess.SubprocessError) as error:
+        next_step = "The host is released. Start libvirt-guests, which shuts guests down with the host; this starts no guests."
+        raise GuardError(f"libvirt-guests could not be started: {error}", next_step) from error
 
 
 def _run_shutdown(guard: Guard) -> None:

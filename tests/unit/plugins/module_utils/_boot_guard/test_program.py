@@ -442,6 +442,24 @@ def test_the_program_runs_standalone_and_reports_each_command(machine: Machine, 
     assert _run(machine, "start").returncode == 2
 
 
+def test_a_release_without_libvirt_guests_is_reported_as_a_release_with_its_list(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The list is all that a person without a control node has: the guests in it are off, and no later release names them as new."""
+    machine.define("web1", WEB)
+    machine.guard.hold_boot()
+
+    def fail() -> t.NoReturn:
+        raise subprocess.CalledProcessError(1, "systemctl")
+
+    monkeypatch.setattr(program, "start_libvirt_guests", fail)
+    assert program.main(["--root", str(machine.root), "release"]) == 1
+    shown = capsys.readouterr()
+    assert f"{WEB} web1 (autostart)" in shown.out
+    assert "The host is released" in shown.err
+    assert "still held" not in shown.err
+
+
 def _run(machine: Machine, verb: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-I", program.__file__, "--root", str(machine.root), verb]
     return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
