@@ -338,7 +338,8 @@ def plan_starts(request: RecoverRequest, ledger: Ledger | None) -> StartPlan:
     with readable_facts():
         find_arrival = _make_arrivals(ledger, next((entry for entry in entries if entry.name == request.name), None))
         found = find_recorded(request.host, request.facts, domains, request.boot_id, find_arrival)
-        recorded = [one for one in found if one.uuid not in {domain.uuid for domain in noted}]
+        # A noted domain that the host has lost is named as well: it keeps no note.
+        recorded = [one for one in found if not one.is_defined or one.uuid not in {domain.uuid for domain in noted}]
         verdicts = sort([one.as_noted for one in recorded if one.is_defined])
         plan = sort(noted) if request.start != NO_START else _forget_active(request)
         return with_recorded(plan, verdicts, recorded, request.host, request.start)

@@ -219,6 +219,15 @@ def test_a_guest_that_ran_before_the_host_went_down_is_named_or_started(node: No
     assert done["stayed_off"] == []
 
 
+def test_a_noted_guest_that_the_host_has_lost_is_named_with_what_to_do(node: Node) -> None:
+    """Its note goes, so nothing else would say that the ledger has its definition."""
+    ledger = node.ledger(protected={"at": "then"})
+    save_state(ledger, "auto1")
+    done = node.task("start", to_start=[noted("auto1")], _work={"asked": [], "boot_id": "boot B"})
+    assert (done["start"], [entry["reason"] for entry in done["forget"]]) == ([], ["It is no longer defined here."])
+    assert "define it there from its document in the ledger" in done["stayed_off"][0]["reason"]
+
+
 def test_a_guest_that_is_active_is_noted_no_longer_although_nothing_is_started(node: Node) -> None:
     node.ledger()
     node.facts["kvm1"] = known("kvm1", guest("web1"), guest("off1", active=False))
