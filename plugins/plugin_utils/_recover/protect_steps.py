@@ -50,8 +50,8 @@ NOT_REVOCABLE = (
     "host is off. Every boot is held."
 )
 NOT_ALONE = (
-    "No clean-shutdown token is granted: after a boot that a token releases, this host would start {names} by itself, although it is, or may be, on another "
-    "host. Remove the definition that is left over, or its mark for autostart, and run protect_host again. Until then, every boot is held."
+    "No clean-shutdown token is granted: after a boot that a token releases, this host would start by itself what is, or may be, on another host: {names}. "
+    "Remove the definitions that are left over, or their marks for autostart, and run protect_host again. Until then, every boot is held."
 )
 # The keys of the host's entry whose change is reported. A token that goes, because the domains that needed it were saved elsewhere, is no change.
 _REPORTED_KEYS = ("name", "host_id", "host_uuid", "machine_id", "unwritable", "devices", "addresses")

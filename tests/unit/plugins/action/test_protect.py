@@ -117,7 +117,7 @@ def test_a_host_that_would_start_a_domain_of_another_host_is_granted_no_token(ta
     off = reported_domain(active=False, state="shut off", autostart=True)
     monkeypatch.setitem(ANSWERS, "save", {"domains": [off], "arriving": [], "unreadable": []})
     result = task.run(guard=True, clean_shutdown_token=True)
-    assert "would start web1 by itself" in result["guard"]["note"]
+    assert "may be, on another host: web1." in result["guard"]["note"]
 
 
 def test_unusable_fencing_fails_the_task_after_the_domains_are_saved(task: Task) -> None:

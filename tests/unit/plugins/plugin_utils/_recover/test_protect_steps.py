@@ -545,7 +545,7 @@ def test_a_host_that_would_start_a_domain_of_another_host_has_no_grant(ledger: F
     (grant,) = granted.in_ledger
     done = steps.set_up_guard(install, with_token=install, left_over=["web1"])
     assert (done.changed, granted.told[1]) == (True, (None, [grant]))
-    assert "would start web1 by itself" in done.guard.note
+    assert "may be, on another host: web1." in done.guard.note
     assert own_entry(ledger)["protected"]["token_id"] is None
     assert steps.set_up_guard(install, with_token=install).guard.note == ""
 
