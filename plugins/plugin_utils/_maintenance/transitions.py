@@ -205,13 +205,17 @@ def complete_host(run: MaintenanceRun, host: str, now: Now) -> MaintenanceRun:
     seconds = now.moment.seconds_since(progress.began) if progress.began else None
     done = replace(progress, status=m.DONE, steps=_ended_steps(progress, now), error=None, seconds=ABSENT if seconds is None else int(seconds))
     after = with_event(run.replace_host(done), now, "host_done", host)
-    if not is_canary(run, host):
-        return after
-    after = replace(after, canary_ended=now.moment)
-    if run.options.canary_minutes is not None or not after.hosts_with(m.WAITING):
-        return after
-    reason = f"the canary {host} is done, and the run waits for a person to resume it"
-    return with_event(replace(after, state=m.PAUSED, reason=reason), now, "paused", host, reason)
+    return _pause_after_canary(replace(after, canary_ended=now.moment), now) if is_canary(run, host) else after
+
+
+def _pause_after_canary(run: MaintenanceRun, now: Now) -> MaintenanceRun:
+    """Return the run as one that waits for a person, if its canary is done and nobody has passed it; a run that begins no further host waits for nobody."""
+    is_over = not run.canary_ended or run.canary_passed or run.options.canary_minutes is not None
+    if is_over or run.is_stopping or run.state == m.PAUSED or not run.hosts_with(m.WAITING):
+        return run
+    canary = next(one.host for one in run.hosts if is_canary(run, one.host))
+    reason = f"the canary {canary} is done, and the run waits for a person to resume it"
+    return with_event(replace(run, state=m.PAUSED, reason=reason), now, "paused", canary, reason)
 
 
 def fail_host(run: MaintenanceRun, host: str, error: str, now: Now) -> MaintenanceRun:

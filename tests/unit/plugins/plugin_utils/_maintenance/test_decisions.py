@@ -74,6 +74,14 @@ def test_hosts_after_the_canary_wait_for_a_person() -> None:
     assert why(transitions.add_request(run, m.RESUME, None, at(100)), "kvm2", seconds=100) == ""
 
 
+def test_a_run_that_is_stopped_during_its_canary_waits_for_nobody_after_it() -> None:
+    run = transitions.add_request(passed(night(canary=True), "kvm1", m.DRAIN), m.STOP, "enough", at())
+    run = done(transitions.heed_request(run, at()), "kvm1")
+    assert (run.state, run.is_stopping) == (m.RUNNING, True)
+    _after, admission = admit_hosts(run, ["kvm2"], at(100))
+    assert (admission.waits_for, admission.deferred) == (None, {"kvm2": f"stopped by {at().by} at {at().at} (enough)"})
+
+
 def test_hosts_after_the_canary_wait_for_its_minutes() -> None:
     run = done(night(canary=True, canary_minutes=10), "kvm1")
     assert "waits 10 more minutes" in why(run, "kvm2", seconds=61)
