@@ -110,7 +110,7 @@ def take_over(run: MaintenanceRun, holder: RunHolder, now: Now, until: t.Optiona
     stopping = ABSENT if not run.is_open else run.is_stopping
     after = replace(run, state=state, hosts=hosts, options=options, term=run.term + 1, holder=holder, reason=reason, is_stopping=stopping)
     before = f"before: {run.holder.by}" if run.holder else "nobody held it"
-    return with_event(after, now, "resumed", None, before)
+    return _pause_after_canary(with_event(after, now, "resumed", None, before), now)
 
 
 def _retry(progress: HostProgress) -> HostProgress:

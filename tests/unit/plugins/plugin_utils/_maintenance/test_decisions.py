@@ -82,6 +82,14 @@ def test_a_run_that_is_stopped_during_its_canary_waits_for_nobody_after_it() -> 
     assert (admission.waits_for, admission.deferred) == (None, {"kvm2": f"stopped by {at().by} at {at().at} (enough)"})
 
 
+def test_a_run_that_was_stopped_after_its_canary_waits_for_a_person_again_when_it_is_continued() -> None:
+    stopped = transitions.add_request(done(night(canary=True), "kvm1"), m.STOP, None, at(100))
+    closed = transitions.close_run(transitions.heed_request(stopped, at(100)), {}, at(100))
+    again = transitions.take_over(closed, holder(2), at(200))
+    assert "the canary kvm1 is done" in why(again, "kvm2", seconds=200)
+    assert why(transitions.add_request(again, m.RESUME, None, at(300)), "kvm2", seconds=300) == ""
+
+
 def test_hosts_after_the_canary_wait_for_its_minutes() -> None:
     run = done(night(canary=True, canary_minutes=10), "kvm1")
     assert "waits 10 more minutes" in why(run, "kvm2", seconds=61)
