@@ -238,6 +238,7 @@ MEANINGS = {
         "broken": "Sets of hosts that the fleet could lose before, and not for certain after the plan. A plan with such sets is refused.",
         "missing": "Sets of hosts that the fleet could not lose before either, or not for certain.",
         "left_out": "Names of guests that no other host could start for certain, even if it were empty: no reserve helps them.",
+        "out_of_service": "Hosts that are out of service after the plan, if they are more than `hosts`: the reserve is used up, and nothing is judged.",
     },
     "PlannedBalance": {
         "sentence": "What the score is.",

@@ -209,12 +209,14 @@ class PlannedReserve:
     :arg broken: the sets of hosts that the fleet could lose before, and not for certain after the plan.
     :arg missing: the sets that it could not lose before either.
     :arg left_out: the names of guests that no other host could start for certain: no reserve helps them.
+    :arg out_of_service: the hosts that are out of service after the plan, if they are more than C(hosts): the reserve is used up, and nothing is judged.
     """
 
     hosts: int
     broken: tuple[tuple[str, ...], ...]
     missing: tuple[tuple[str, ...], ...]
     left_out: tuple[str, ...]
+    out_of_service: t.Union[tuple[str, ...], Absent] = ABSENT
     extra: JsonObject = field(default_factory=dict)
 
 

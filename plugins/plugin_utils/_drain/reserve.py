@@ -13,7 +13,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import ENABLED
 
-from .._scheduler.failover import ReserveJudge, describe_broken, describe_left_out, describe_missing
+from .._scheduler.failover import ReserveJudge, describe_broken, describe_left_out, describe_missing, describe_used_up
 from .._scheduler.fleet_guests import FleetGuests
 from .._scheduler.losses import Loss
 from .._scheduler.request import Request
@@ -68,7 +68,8 @@ class MoveJudge:
         """Return what these moves do to the reserve, see L(plan_reserve)."""
         after = self._before.place_guests(move for move in moves if move[1] in self._before.guests)
         verdict = self._reserve.judge(after.empty_hosts(sources))
-        return PlannedReserve(self._failover_hosts, _list_sets(verdict.broken), _list_sets(verdict.missing), verdict.left_out)
+        broken, missing = _list_sets(verdict.broken), _list_sets(verdict.missing)
+        return PlannedReserve(self._failover_hosts, broken, missing, verdict.left_out, out_of_service=verdict.out or ABSENT)
 
 
 def count_further_losses(inputs: DrainInputs, hosts: Iterable[str], sources: Sequence[str]) -> int:
@@ -97,6 +98,8 @@ def reserve_lines(reserve: PlannedReserve | Absent) -> list[str]:
     """Return what a plan does to the reserve, line by line; nothing for a plan without one."""
     if not reserve:
         return []
+    if reserve.out_of_service:
+        return [f"RESERVE {describe_used_up(reserve.out_of_service, reserve.hosts)}"]
     lines = [f"RESERVE {describe_broken(reserve.broken, reserve.hosts)}"] if reserve.broken else []
     lines += [f"RESERVE {describe_missing(reserve.missing, reserve.hosts)}"] if reserve.missing else []
     lines = lines or [f"RESERVE The fleet keeps its reserve (failover_hosts: {reserve.hosts})."]

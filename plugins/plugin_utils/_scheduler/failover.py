@@ -40,12 +40,14 @@ class ReserveVerdict:
     :arg broken: the sets of hosts whose loss is worse after the moves than before.
     :arg missing: the sets that could not be lost before either, or not for certain.
     :arg left_out: the names of guests for which no reserve helps.
+    :arg out: the hosts that are out of service, if they are more than C(hosts): the reserve is used up, and nothing was judged.
     """
 
     hosts: int
     broken: tuple[Loss, ...] = ()
     missing: tuple[Loss, ...] = ()
     left_out: tuple[str, ...] = ()
+    out: tuple[str, ...] = ()
 
     @property
     def is_kept(self) -> bool:
@@ -73,7 +75,7 @@ class ReserveJudge:
         """Return what becomes of the reserve in this state of the fleet."""
         hosts, out = self._hosts, list_out_of_service(after)
         if not hosts or len(out) > hosts:
-            return ReserveVerdict(hosts)
+            return ReserveVerdict(hosts, out=out if hosts else ())
         bound = self._bound | _find_bound(after, [request for request in after.requests if request.uuid not in self._known])
         later = _search_losses(after.leave_out(bound))
         earlier: LossSearch | None = None
@@ -125,6 +127,11 @@ def describe_broken(sets: Iterable[Sequence[str]], hosts: int) -> str:
 def describe_missing(sets: Iterable[Sequence[str]], hosts: int) -> str:
     """Return a sentence about the hosts that the fleet could not lose before either."""
     return f"The fleet cannot lose {_sets_text(sets)} for certain, with or without this ({FAILOVER_HOSTS}: {hosts})."
+
+
+def describe_used_up(out: Sequence[str], hosts: int) -> str:
+    """Return a sentence about a reserve of which more hosts than it has are out of service."""
+    return f"The reserve is used up, and nothing is judged: {names_text(out)} are out of service ({FAILOVER_HOSTS}: {hosts})."
 
 
 def describe_left_out(names: Sequence[str]) -> str:

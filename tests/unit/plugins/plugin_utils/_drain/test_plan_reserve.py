@@ -111,10 +111,20 @@ def test_the_largest_number_that_a_host_has_counts() -> None:
 
 def test_hosts_out_of_service_use_the_reserve() -> None:
     entries = [host_entry({"name": "kvm2", "state": "maintenance"})]
-    assert reserve_of(FACTS, 1, entries=entries) == PlannedReserve(1, (), (), ())
     assert reserve_of(FACTS, 2, entries=entries) == PlannedReserve(2, (), (), ())
     # One more than the two: a is on kvm4 then, and c has no place.
     assert reserve_of(FACTS, 3, entries=entries).missing == (("kvm1", "kvm2", "kvm3"), ("kvm1", "kvm2", "kvm4"))
+
+
+def test_a_plan_says_that_more_hosts_than_the_reserve_are_out_of_service() -> None:
+    plan = plan_of(FACTS, 1, entries=[host_entry({"name": "kvm2", "state": "maintenance"})])
+    assert plan.reserve == PlannedReserve(1, (), (), (), out_of_service=("kvm1", "kvm2"))
+    check_reserve(plan.reserve)
+    text = "RESERVE The reserve is used up, and nothing is judged: kvm1, kvm2 are out of service (failover_hosts: 1)."
+    assert [line for line in plan_lines(plan) if line.startswith("RESERVE")] == [text]
+    document = t.cast("dict[str, t.Any]", encode(plan))
+    check_document("drain-plan.json", document)
+    assert read_plan(document) == plan
 
 
 def test_a_plan_with_a_reserve_is_read_back_and_applies_until_it_would_use_the_reserve_up() -> None:
