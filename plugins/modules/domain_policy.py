@@ -95,6 +95,7 @@ options:
         choices: [affinity, anti-affinity, soft-affinity, soft-anti-affinity]
       max_per_host:
         description: Number of domains of the group that one host may have, for the two forms that keep them apart. The default is one.
+          With C(anti-affinity), the smallest number that a member on the host has counts.
         type: int
   labels:
     description:

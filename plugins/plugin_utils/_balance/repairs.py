@@ -11,7 +11,7 @@ import typing as t
 from collections.abc import Iterable, Mapping
 
 from .._scheduler.filters.base import names_text
-from .._scheduler.filters.policy import ANTI_AFFINITY
+from .._scheduler.filters.policy import ANTI_AFFINITY, find_max_per_host
 from .._scheduler.fleet import HostState
 from .._scheduler.guests import Guest
 from .._scheduler.repair import AFFINITY
@@ -75,7 +75,7 @@ def _separate_group(state: BalanceState, name: str, members: _Members) -> list[s
     """Move members of an anti-affinity group away from hosts that have too many of them, the smallest first."""
     broken = []
     for host, guests in sorted(members.items()):
-        most = min(guest.group.max_per_host or 1 for guest in guests.values() if guest.group)
+        most = find_max_per_host(guest.group for guest in guests.values())
         excess = len(guests) - most
         for guest in sorted(guests.values(), key=lambda guest: (guest.memory_mib, guest.uuid)):
             if excess > 0 and _move_one(state, host, guest.uuid, f"Its group {name} must be apart."):

@@ -288,12 +288,12 @@ def _depends_on_order(units: Sequence[Unit], fleet: Fleet) -> bool:
     return any(len(set(_group_policies(requests, fleet, name))) > 1 for name in {request.group.name for request in requests if request.group})
 
 
-def _group_policies(requests: Iterable[Request], fleet: Fleet, name: str) -> Iterator[tuple[str, int]]:
+def _group_policies(requests: Iterable[Request], fleet: Fleet, name: str) -> Iterator[str]:
     wanted = (request.group for request in requests)
     present = (guest.group for members in fleet.group_members(name).values() for guest in members.values())
     for group in itertools.chain(wanted, present):
         if group and group.name == name:
-            yield group.policy, group.max_per_host or 1
+            yield group.policy
 
 
 def worst_verdict(verdicts: Iterable[str]) -> str:

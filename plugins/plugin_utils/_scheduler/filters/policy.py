@@ -7,6 +7,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import TRAITS
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests import DomainGroup
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import ENABLED, FENCED, MAINTENANCE
@@ -179,7 +181,7 @@ class Affinity(Rule):
 
 
 class AntiAffinity(Rule):
-    """A host has at most C(max_per_host) (1) domains of an anti-affinity group."""
+    """A host has at most C(max_per_host) (1) domains of an anti-affinity group; of members that differ in it, the one that permits the fewest counts."""
 
     name = "anti_affinity"
 
@@ -192,14 +194,19 @@ class AntiAffinity(Rule):
         group = request.group
         if group is None:
             return PASS
-        there = fleet.group_members(group.name).get(host.name, {})
-        most = group.max_per_host or 1
-        if len(there) - (request.uuid in there) < most:
+        others = [guest for uuid, guest in fleet.group_members(group.name).get(host.name, {}).items() if uuid != request.uuid]
+        most = find_max_per_host([group, *(guest.group for guest in others)])
+        if len(others) < most:
             return _judge_group_policy(group, request, fleet)
-        names = {guest.name for guest in there.values() if guest.uuid != request.uuid}
+        names = {guest.name for guest in others}
         allowed = f"at most {most} of them on a host" if most > 1 else "no two of them on a host"
         verb = one_or_many(len(names), "is", "are")
         return Finding(f"{request.name} must stay apart from its group {group.name} ({allowed}), of which {names_text(names)} {verb} there.")
+
+
+def find_max_per_host(groups: Iterable[DomainGroup | None]) -> int:
+    """Return how many domains of their group may be on one host, according to these members of it."""
+    return min(group.max_per_host or 1 for group in groups if group)
 
 
 def _judge_group_policy(group: DomainGroup, request: Request, fleet: Fleet) -> Finding:

@@ -146,9 +146,15 @@ def test_a_search_without_time_claims_nothing() -> None:
 
 
 def test_rules_that_depend_on_the_order_of_starts_prove_no_refusal() -> None:
-    first = f.domain("web1", group={"name": "set", "policy": "anti-affinity", "max_per_host": 2})
+    first = f.domain("web1", group={"name": "set", "policy": "soft-anti-affinity"})
     second = f.domain("web2", group={"name": "set", "policy": "anti-affinity"})
     assert search(host("kvm1", first, second), host("kvm2")).judge(["kvm1"]).verdict == UNKNOWN
+
+
+def test_members_that_differ_in_how_many_a_host_may_have_are_refused_in_any_order() -> None:
+    first = f.domain("web1", group={"name": "set", "policy": "anti-affinity", "max_per_host": 2})
+    second = f.domain("web2", group={"name": "set", "policy": "anti-affinity"})
+    assert search(host("kvm1", first, second), host("kvm2")).judge(["kvm1"]).verdict == CANNOT
 
 
 def test_the_worst_verdict_of_none_is_that_it_can() -> None:

@@ -57,6 +57,18 @@ def test_anti_affinity_permits_up_to_max_per_host_members(most: int | None, memb
     assert (judge_with("anti_affinity", request(group=group), there).reason is None) == passes
 
 
+@pytest.mark.parametrize(("own", "members", "passes"), [(2, [None], False), (None, [2], False), (3, [3, 2], False), (2, [3], True), (3, [2], True)])
+def test_anti_affinity_heeds_the_member_that_permits_the_fewest(own: int | None, members: list[int | None], passes: bool) -> None:
+    groups = [APART if most is None else apart_group(most) for most in (own, *members)]
+    there = host("kvm2", *(domain(f"other{number}", group=group) for number, group in enumerate(groups[1:])))
+    assert (judge_with("anti_affinity", request(group=groups[0]), there).reason is None) == passes
+
+
+def test_anti_affinity_does_not_heed_what_the_domain_itself_permitted_before() -> None:
+    there = host("kvm2", domain("web2", group=apart_group(2)), records=[record("web1", "kvm1", "kvm2", group=APART)])
+    assert judge_with("anti_affinity", request(group=apart_group(2)), there).reason is None
+
+
 def test_anti_affinity_names_the_members_on_the_host() -> None:
     there = host("kvm2", domain("web2", group=APART), domain("db1", group={**APART, "name": "db"}))
     reason = judge_with("anti_affinity", request(group=APART), there).reason
