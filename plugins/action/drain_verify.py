@@ -14,7 +14,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.preparation import (
     collect_facts,
-    read_completed_since_plan,
+    read_arrived_since_plan,
     read_unsettled,
     readable_facts,
 )
@@ -43,7 +43,7 @@ class ActionModule(FleetAction):
         ledger = open_if_any(*settings.ledger(self.target_host(task_vars), task.ledger))
         with readable_facts():
             facts = {host: read_facts(known) for host, known in collect_facts(request.hosts, settings.facts, request.answers).items()}
-            moved = [] if request.nothing_done else read_completed_since_plan(ledger, request.plan.created_at)
+            moved = [] if request.nothing_done else read_arrived_since_plan(ledger, request.plan.created_at)
             result = judge_hosts(request, facts, [*read_unsettled(ledger), *moved])
         if not (task.only or self._task.no_log):
             for line in result_lines(result):

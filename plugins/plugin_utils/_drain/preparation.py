@@ -380,17 +380,24 @@ def read_completed(ledger: Ledger | None, seconds: float) -> list[MoveRecord]:
     return _read_completed_since(ledger, datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=seconds))
 
 
-def read_completed_since_plan(ledger: Ledger | None, created_at: str) -> list[MoveRecord]:
-    """Return the records of moves that were completed since a plan was made; also some before, because clocks of control nodes differ."""
+def read_arrived_since_plan(ledger: Ledger | None, created_at: str) -> list[MoveRecord]:
+    """Return the records of moves that were completed, and of evacuations that were done, since a plan was made.
+
+    Some of them are from before, because clocks of control nodes differ.
+    """
     made_at = clock.parse_timestamp(created_at)
-    if made_at is None:
-        return read_completed(ledger, ENDED_SECONDS)
-    return _read_completed_since(ledger, made_at - datetime.timedelta(seconds=_CLOCKS_DIFFER_SECONDS))
+    earlier = datetime.timedelta(seconds=_CLOCKS_DIFFER_SECONDS if made_at else ENDED_SECONDS)
+    since = (made_at or datetime.datetime.now(datetime.UTC)) - earlier
+    return [*_read_completed_since(ledger, since), *_read_since(ledger, "evacuations", s.DONE, since)]
 
 
 def _read_completed_since(ledger: Ledger | None, at: datetime.datetime) -> list[MoveRecord]:
+    return _read_since(ledger, "migrations", s.COMPLETED, at)
+
+
+def _read_since(ledger: Ledger | None, term: str, status: str, at: datetime.datetime) -> list[MoveRecord]:
     since = f"{at.astimezone(datetime.UTC):%Y-%m-%dT%H:%M:%SZ}"
-    return read_records(ledger, "migrations", Conditions(status=[s.COMPLETED], since=since)) if ledger else []
+    return read_records(ledger, term, Conditions(status=[status], since=since)) if ledger else []
 
 
 def _list_arrivals(host: str, records: Iterable[MoveRecord], is_known: Callable[[str], bool]) -> tuple[Arrival, ...]:

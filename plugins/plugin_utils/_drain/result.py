@@ -17,7 +17,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import OFFLINE
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import COMPLETED, CONFLICT
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import COMPLETED, CONFLICT, DONE
 
 from .plan_entries import PlannedColdMove, PlannedMove, PlannedShutdown, UnplacedDomain
 from .preparation import parse_timestamp
@@ -97,7 +97,7 @@ def find_reboot_blockers(host: str, facts: Mapping[str, HostFacts], records: Seq
     """Return why the host may not be rebooted: a domain that is active there in any state, or has arrived since the host was queried; a definition there that
     would start a domain which is active elsewhere; or an unsettled record that names the host.
 
-    :arg records: of the fleet, read after the facts: the unsettled ones, and moves that were completed since the plan was made.
+    :arg records: of the fleet, read after the facts: the unsettled ones, and those of guests that have arrived anywhere since the plan was made.
     """
     host_facts = facts.get(host)
     if not host_facts:
@@ -115,8 +115,8 @@ def find_reboot_blockers(host: str, facts: Mapping[str, HostFacts], records: Seq
 
 def _list_unseen(records: Sequence[MoveRecord], host: str, facts: HostFacts) -> list[MoveRecord]:
     """Return the newest record of each domain that has come to this host, if its facts do not have the domain yet."""
-    completed = sorted((record for record in records if record.status == COMPLETED), key=lambda record: record.generation)
-    newest = {record.domain.uuid: record for record in completed}
+    arrived = sorted((record for record in records if record.status in (COMPLETED, DONE)), key=lambda record: record.generation)
+    newest = {record.domain.uuid: record for record in arrived}
     seen = {domain.uuid for domain in facts.domains or ()}
     return [record for uuid, record in newest.items() if uuid not in seen and _is_host(record.destination, host, facts)]
 

@@ -102,3 +102,11 @@ def test_a_guest_that_has_arrived_since_its_host_was_queried_makes_the_reboot_un
         stored = node.ledger.update_record(stored, stored.record.advance(status, "a test"))
     result = node.task(_work=MOVED)["result"]["kvm1"]
     assert (result["safe_to_reboot"], "late arrived here" in result["blockers"][0]) == (False, True)
+
+
+def test_a_guest_that_an_evacuation_has_started_since_its_host_was_queried_makes_the_reboot_unsafe(node: Node) -> None:
+    stored = node.ledger.open_record(record("late", "kvm2", "kvm1", "accepted", type="evacuation"))
+    for status in ("pre-migrating", "done"):
+        stored = node.ledger.update_record(stored, stored.record.advance(status, "a test"))
+    result = node.task(_work=MOVED)["result"]["kvm1"]
+    assert (result["safe_to_reboot"], "late arrived here" in str(result["blockers"])) == (False, True)
