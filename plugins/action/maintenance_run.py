@@ -360,11 +360,14 @@ def _point(point: ResumePoint) -> Result:
 
 
 def _needs_check(run: MaintenanceRun, host: str) -> bool:
-    """Whether it has to be checked again that the host can be maintained: it was not begun, or failed before its drain, or its power is not cut yet."""
+    """Whether it has to be checked again that the host can be maintained: it was not begun, or its power is not cut yet, or it failed before its drain.
+
+    One that failed in an open run is not tried again by it, and may be off.
+    """
     if run.drill:
         return run.drill.cut_at is None
     progress = run.find_host(host)
-    return progress is not None and not progress.is_down and progress.status in (m.WAITING, m.FAILED)
+    return progress is not None and not progress.is_down and (progress.status == m.WAITING or (progress.status == m.FAILED and not run.is_open))
 
 
 def _shown(before: MaintenanceRun, after: MaintenanceRun) -> Result:

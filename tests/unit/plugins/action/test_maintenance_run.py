@@ -112,6 +112,23 @@ def test_a_whole_night(node: Node) -> None:
     assert node.task()["lines"] == ["no maintenance run"]
 
 
+def test_a_host_that_failed_in_an_open_night_is_not_checked_when_another_process_continues_it(node: Node) -> None:
+    node.task("started", hosts=HOSTS, max_failures=1)
+    node.task("next", hosts=["kvm1"])
+    node.task("failed", host="kvm1", error="it does not answer")
+    node.task("next", hosts=["kvm2"])
+    node.kill_process()
+    node.begin_process()
+    checked = node.task("checked", hosts=HOSTS)
+    assert checked["unchecked"] == ["kvm3"]
+    node.task("started", hosts=HOSTS)
+    assert list(node.task("next", hosts=HOSTS)["admitted"]) == ["kvm2"]
+    node.task("done", host="kvm2")
+    node.task("left")
+    # It is tried again once the night is over.
+    assert node.task("checked", hosts=HOSTS, run=checked["run"]["id"])["unchecked"] == ["kvm1", "kvm3"]
+
+
 def test_the_same_command_continues_a_night_whose_process_was_killed(node: Node) -> None:
     node.task("started", hosts=HOSTS)
     node.task("next", hosts=["kvm1"])
