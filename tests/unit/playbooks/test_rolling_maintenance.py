@@ -229,7 +229,7 @@ def test_a_host_that_fails_ends_the_run_and_is_named(desk: Desk) -> None:
     desk.failures = {}
     again = desk.maintain(rolling_maintenance_run=run["id"])
     assert again.code == 0, again.text
-    assert (desk.done_to("kvm1"), desk.done_to("kvm2"), desk.done_to("kvm3")) == ([], ["recover"], ["plan", "plan", "drain", "maintain", "recover"])
+    assert (desk.done_to("kvm1"), desk.done_to("kvm2"), desk.done_to("kvm3")) == ([], ["recover"], ["plan", "drain", "maintain", "recover"])
 
 
 @pytest.mark.long
@@ -343,6 +343,18 @@ def test_a_run_whose_playbook_was_killed_continues_in_its_step(desk: Desk) -> No
     assert again.code == 0, again.text
     assert (desk.done_to("kvm1"), desk.done_to("kvm2")) == ([], ["drain", "maintain", "recover"])
     assert (desk.runs[0]["id"], desk.runs[0]["state"], desk.runs[0]["term"]) == (run["id"], "finished", 2)
+
+
+def test_a_run_brings_its_host_back_although_the_next_one_cannot_be_drained_before(desk: Desk) -> None:
+    desk.failures = {"drain": ["kvm2"]}
+    assert desk.maintain().code != 0
+    (run,) = desk.runs
+    assert [host["status"] for host in run["hosts"]] == ["done", "failed", "waiting"]
+    # While kvm2 is out of service, the guests of kvm3 have no place.
+    desk.failures = {"plan": ["kvm3"]}
+    again = desk.maintain(rolling_maintenance_run=run["id"])
+    assert "Failed: kvm3 (check: plan failed)" in again.text
+    assert (desk.done_to("kvm2"), desk.done_to("kvm3")) == (["drain", "maintain", "recover"], ["plan"])
 
 
 @pytest.mark.long
