@@ -158,7 +158,7 @@ class HostProgress:
     :arg error: why it failed, or why it was not begun; null if there is nothing to say.
     :arg keep_maintenance: whether the host was in maintenance before for another reason, and stays so.
     :arg predicted_seconds: how long its drain and the way back are predicted to take.
-    :arg began: when its first step began, on the clock of the control node; C(seconds) is how long it took, if one control node saw all of it.
+    :arg began: when its first step began, on the clock of the control node; C(seconds) is how long it took, if one process saw all of it without a pause.
     """
 
     IS_LENIENT: t.ClassVar[bool] = True

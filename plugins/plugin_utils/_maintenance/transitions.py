@@ -104,13 +104,18 @@ def take_over(run: MaintenanceRun, holder: RunHolder, now: Now, until: t.Optiona
     :arg until: another end of the window; None to keep it.
     """
     options = replace(run.options, until=until) if until else run.options
-    hosts = tuple(_retry(one) for one in run.hosts) if run.drill or not run.is_open else run.hosts
+    hosts = _forget_begin(tuple(_retry(one) for one in run.hosts) if run.drill or not run.is_open else run.hosts)
     state = m.PAUSED if run.state == m.PAUSED else m.RUNNING
     reason = run.reason if state == m.PAUSED else None
     stopping = ABSENT if not run.is_open else run.is_stopping
     after = replace(run, state=state, hosts=hosts, options=options, term=run.term + 1, holder=holder, reason=reason, is_stopping=stopping)
     before = f"before: {run.holder.by}" if run.holder else "nobody held it"
     return _pause_after_canary(with_event(after, now, "resumed", None, before), now)
+
+
+def _forget_begin(hosts: Sequence[HostProgress]) -> tuple[HostProgress, ...]:
+    """Return the hosts, of which those in progress have waited: how long they take in all says nothing about the others."""
+    return tuple(replace(one, began=ABSENT) if one.status == m.IN_PROGRESS else one for one in hosts)
 
 
 def _retry(progress: HostProgress) -> HostProgress:
@@ -136,7 +141,7 @@ def heed_request(run: MaintenanceRun, now: Now) -> MaintenanceRun:
     asked, after = run.request, replace(run, request=None)
     who = f"{asked.by} at {asked.at}" + (f" ({asked.reason})" if asked.reason else "")
     if asked.request == m.PAUSE:
-        return with_event(replace(after, state=m.PAUSED, reason=f"paused by {who}"), now, "paused", None, who)
+        return with_event(replace(after, state=m.PAUSED, hosts=_forget_begin(after.hosts), reason=f"paused by {who}"), now, "paused", None, who)
     if asked.request == m.RESUME:
         passed = True if after.canary_ended else after.canary_passed
         return with_event(replace(after, state=m.RUNNING, reason=None, canary_passed=passed), now, "continued", None, who)

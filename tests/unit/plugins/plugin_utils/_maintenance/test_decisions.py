@@ -59,6 +59,20 @@ def test_the_slowest_host_so_far_bounds_the_prediction() -> None:
     assert "predicted to take 600 s" in why(run, "kvm2", seconds=601)
 
 
+def test_the_time_between_two_processes_does_not_count_for_the_prediction() -> None:
+    run = transitions.fail_host(passed(night("kvm1", "kvm2", expected_seconds=300), "kvm1", m.VERIFY), "kvm1", "old kernel", at(600))
+    again = transitions.take_over(transitions.close_run(run, {}, at(600)), holder(2), at(80_000), until=at(81_000).at)
+    again = transitions.complete_host(again, "kvm1", at(80_060))
+    assert (again.hosts[0].status, why(again, "kvm2", seconds=80_060)) == (m.DONE, "")
+
+
+def test_a_pause_does_not_count_for_the_prediction() -> None:
+    run = transitions.add_request(passed(night("kvm1", "kvm2", until=at(10_000).at, expected_seconds=300), "kvm1", m.DRAIN), m.PAUSE, None, at(60))
+    run = transitions.add_request(transitions.heed_request(run, at(60)), m.RESUME, None, at(8000))
+    run = transitions.complete_host(transitions.heed_request(run, at(8000)), "kvm1", at(8060))
+    assert why(run, "kvm2", seconds=8060) == ""
+
+
 def test_what_is_begun_is_finished_after_the_window() -> None:
     run = passed(night(until=at(100).at), "kvm1", m.DRAIN)
     _after, admission = admit_hosts(run, ["kvm1"], at(5000))
