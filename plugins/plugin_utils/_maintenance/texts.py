@@ -62,15 +62,17 @@ def list_lines(run: MaintenanceRun) -> Iterator[str]:
 
 def attention_text(run: MaintenanceRun) -> t.Optional[str]:
     """Return what a person should know about an open run; None if it goes on by itself."""
+    down = [one.host for one in run.hosts if one.is_down]
+    left = f" {', '.join(down)} {'is' if len(down) == 1 else 'are'} out of service." if down else ""
     if run.holder and is_alive(run.holder) is False:
-        down = [one.host for one in run.hosts if one.is_down]
-        left = f" {', '.join(down)} {'is' if len(down) == 1 else 'are'} out of service." if down else ""
         return (
             f"The process of the {run.noun} {run.id} is gone ({run.holder.by}).{left} Run its command again, or end it:"
             f" kvmfleet.migration.maintenance -e run={run.id} -e request=stop"
         )
     if run.state == m.PAUSED:
-        return f"The {run.noun} {run.id} is paused: {run.reason}. To resume it: kvmfleet.migration.maintenance -e run={run.id} -e request=resume"
+        given_up, again = ("", "") if run.holder else (f" No process carries it out any more.{left}", ", and run its command again")
+        resume = f"kvmfleet.migration.maintenance -e run={run.id} -e request=resume{again}"
+        return f"The {run.noun} {run.id} is paused: {run.reason}.{given_up} To resume it: {resume}"
     return None
 
 

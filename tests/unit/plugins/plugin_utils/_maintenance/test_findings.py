@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 
 import pytest
 
@@ -14,7 +15,8 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model import m
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import Drill, MaintenanceRun
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import DiscardDecision, HostEntry
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.findings import list_findings
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.transitions import close_run, fail_host
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.holding import identify_process
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.transitions import close_run, fail_host, release_run
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import host_entry
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._maintenance.nights import at, done, night, passed
 
@@ -75,8 +77,16 @@ def test_a_run_that_a_person_stopped_or_that_is_done_needs_no_person() -> None:
 
 
 def test_a_paused_run_needs_a_person() -> None:
-    (text,) = texts(dataclasses.replace(night(), state=m.PAUSED, holder=None, reason="paused by ann"))
+    (text,) = texts(dataclasses.replace(night(), state=m.PAUSED, reason="paused by ann", holder=identify_process(os.getpid(), "ann", at().at)))
     assert "is paused: paused by ann. To resume it:" in text
+    assert "run its command again" not in text
+
+
+def test_a_paused_run_that_its_process_has_given_up_is_not_continued_by_a_request_alone() -> None:
+    run = dataclasses.replace(passed(night("kvm1", "kvm2"), "kvm1", m.DRAIN), state=m.PAUSED, reason="paused by ann")
+    (text,) = texts(release_run(run, at()))
+    assert "is paused: paused by ann. No process carries it out any more. kvm1 is out of service. To resume it:" in text
+    assert text.endswith("request=resume, and run its command again")
 
 
 def test_a_drill_is_named_once_and_by_its_verdict() -> None:
