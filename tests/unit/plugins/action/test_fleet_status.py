@@ -84,7 +84,7 @@ class Desk:
         given = {"fleet": FLEET, "_work": {"answers": self.answers}, **args}
         action._task = types.SimpleNamespace(args=given, async_val=0, check_mode=check_mode, diff=False, delegate_to=None)
         variables = task_vars("kvm1", self.variables)
-        variables["hostvars"] = {**dict.fromkeys(FLEET, {}), **variables["hostvars"]}
+        variables["hostvars"] = {**{name: {} for name in FLEET}, **variables["hostvars"]}
         seen = t.cast(Result, action.run_with_options(variables))
         if "moves" in seen:
             check_document("status-result.json", {key: seen[key] for key in published_keys()})
