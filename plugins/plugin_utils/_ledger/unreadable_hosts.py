@@ -75,6 +75,11 @@ class LedgerHosts:
         """The entries that can be read, by name."""
         return [document.host for document in self.documents]
 
+    @property
+    def all_entries(self) -> list[HostEntry]:
+        """These, and a stand-in for each of the others."""
+        return [*self.entries, *(one.stand_in for one in self.unreadable)]
+
 
 def make_hosts(documents: Iterable[Document], aside_names: Iterable[str], unreadable: Mapping[DocumentPath, t.Optional[JsonObject]]) -> LedgerHosts:
     """Return all hosts of a ledger.

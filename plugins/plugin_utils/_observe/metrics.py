@@ -24,9 +24,9 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.balance_
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, Internal, InvalidArgument
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 
-from .._ledger.host_entries import list_entries
 from .._ledger.ledger import Ledger
 from .._ledger.sights import with_protect_times
+from .._ledger.unreadable_hosts import STATE_UNKNOWN
 from .checked_fleet import VERDICTS, CheckedFleet, read_check
 from .metrics_totals import Histogram, Totals
 
@@ -39,7 +39,7 @@ class PresentState:
     """Times are Unix seconds, or None.
 
     :arg open_moves: by status; C(open_evacuations) likewise.
-    :arg hosts: by state.
+    :arg hosts: by state; C(unknown) for those whose document cannot be read.
     :arg never_protected: hosts that accept domains, and that no task has protected.
     :arg oldest_open: when the oldest unsettled record was opened.
     """
@@ -61,14 +61,15 @@ def read_open_records(ledger: Ledger) -> list[MoveRecord]:
 
 def read_present(ledger: Ledger, open_records: list[MoveRecord]) -> PresentState:
     """Return the present state of the ledger."""
-    hosts = with_protect_times(ledger, list_entries(ledger))
+    found = ledger.read_hosts()
+    hosts, states = with_protect_times(ledger, found.entries), [host.state for host in found.all_entries]
     protected = [_parse_time(host.protected.at or None) for host in hosts if host.protected]
     protects = [moment for moment in protected if moment is not None]
     unsettled = [_parse_time(record.created_at) for record in open_records if record.is_unsettled]
     return PresentState(
         open_moves=_count_words(MOVE_STATUSES, (record.status for record in open_records if record.type in s.MOVE_TYPES)),
         open_evacuations=_count_words(EVACUATION_STATUSES, (record.status for record in open_records if record.type == s.EVACUATION)),
-        hosts=_count_words(s.HOST_STATES, (host.state for host in hosts)),
+        hosts=_count_words((*s.HOST_STATES, STATE_UNKNOWN), states),
         never_protected=sum(host.state == s.ENABLED and not host.protected for host in hosts),
         protected_domains=sum(document.domain.is_protected for document in ledger.list_domains()),
         newest_protect=max(protects, default=None),

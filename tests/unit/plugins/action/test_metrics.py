@@ -102,6 +102,21 @@ def test_the_metrics_match_the_ledger(node: Node) -> None:
     assert values["kvmfleet_ledger_problems"] == 0
 
 
+def test_a_host_whose_document_is_damaged_is_counted_with_an_unknown_state(node: Node) -> None:
+    fill_ledger(node)
+    node.task()
+    assert node.values()['kvmfleet_hosts{state="unknown"}'] == 0
+    fenced = node.ledger.find_host("kvm3")
+    assert fenced is not None
+    pathlib.Path(node.ledger.path, "hosts", f"{fenced.host.host_key}.json").write_text("torn")
+    # It was set aside by the first of these.
+    for _time in range(2):
+        node.task()
+        states = ("enabled", "maintenance", "fenced", "unknown")
+        assert [node.values()[f'kvmfleet_hosts{{state="{state}"}}'] for state in states] == [1, 1, 0, 1]
+        assert node.values()["kvmfleet_ledger_problems"] > 0
+
+
 def test_hosts_that_accept_domains_and_were_never_protected_are_counted(node: Node) -> None:
     fill_ledger(node)
     node.task()
