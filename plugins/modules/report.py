@@ -71,8 +71,8 @@ options:
     description:
       - The result of the role P(kvmfleet.migration.drain_host#role) with that name. The role has asked the hosts themselves whether they are safe to reboot.
       - Without it, only the ledger is read. The ledger can show that a host must not be rebooted, but never that it is safe to reboot.
-      - A host is no longer reported as safe to reboot if it has an unsettled record, if a guest has come to it since the plan of the drain, or if it is in
-        service again.
+      - A host is no longer reported as safe to reboot if it has an unsettled record, if a guest has come to it since the plan of the drain, if it is in
+        service again, or if its document in the ledger cannot be read.
     type: dict
 extends_documentation_fragment:
   - kvmfleet.migration._attributes
@@ -152,7 +152,7 @@ attention:
       and in the report.
     - These are the domains that run on no host, because their host was evacuated and they were not started elsewhere; the maintenance runs of the report that
       are paused, were left by their process, or stopped on a host that failed and was not maintained, put into service or discarded since; the last drill,
-      if it was not passed; and the last fleet check, if the fleet is not as it should be.
+      if it was not passed; the last fleet check, if the fleet is not as it should be; and the hosts whose document in the ledger cannot be read.
   returned: success
   type: list
   elements: str

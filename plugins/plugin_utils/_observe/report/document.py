@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import datetime
 import typing as t
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import field, replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
@@ -25,9 +25,9 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 
 from ..._ledger.documents import DomainEntry, HostEntry
-from ..._ledger.host_entries import list_entries
 from ..._ledger.ledger import Ledger
 from ..._ledger.query import Conditions, check_conditions, matches_host, read_records
+from ..._ledger.unreadable_hosts import STATE_UNKNOWN, UnreadableHost
 from ..checked_fleet import CheckedFleet, attention_line, read_check
 from ..unstarted import UnstartedDomain, list_unstarted, unstarted_lines, was_off
 from .balances import ReportedBalance, describe_balance, select_balances
@@ -77,6 +77,7 @@ class Scope:
 class ReportData:
     """The data from the ledger: records in the order in which they were opened; hosts and domains without definitions.
 
+    :arg hosts: with a stand-in for each of C(unreadable), those whose document cannot be read.
     :arg arrivals: the last move of each domain that was moved or evacuated since the plan of the first drain, whatever the report is about.
     :arg unstarted: the domains of the report that run on no host since the evacuation of theirs.
     :arg run_findings: a line on each of its maintenance runs that need a person.
@@ -87,6 +88,7 @@ class ReportData:
     arrivals: Sequence[MoveRecord] = ()
     unstarted: Sequence[UnstartedDomain] = ()
     hosts: Sequence[HostEntry] = ()
+    unreadable: Sequence[UnreadableHost] = ()
     domains: Sequence[DomainEntry] = ()
     drains: Mapping[str, JsonObject] = field(default_factory=dict)
     check: t.Optional[CheckedFleet] = None
@@ -100,13 +102,15 @@ def gather_records(ledger: t.Optional[Ledger], scope: Scope, drains: t.Optional[
     drain_results = {str(host): _read_drain(str(host), result) for host, result in (drains or {}).items()}
     if ledger is None:
         return ReportData(drains=drain_results)
-    hosts = [entry for entry in list_entries(ledger) if matches_host(entry, scope.host)]
+    found, domains = ledger.read_hosts(), [document.domain for document in ledger.list_domains()]
+    unreadable = [(one, entry) for one in found.unreadable if matches_host(entry := _name_stand_in(one, domains), scope.host)]
+    hosts = [*(entry for entry in found.entries if matches_host(entry, scope.host)), *(entry for _one, entry in unreadable)]
     if scope.host is not None:
         drain_results = {host: drain_results[host] for host in (scope.host, *(entry.name for entry in hosts)) if host in drain_results}
     records = (
         [ledger.read_record(record_id).record for record_id in dict.fromkeys(scope.ids)] if scope.ids is not None else _select_records(ledger, scope.wanted)
     )
-    unsettled, domains = list(ledger.list_records(unsettled_only=True)), [document.domain for document in ledger.list_domains()]
+    unsettled = list(ledger.list_records(unsettled_only=True))
     is_whole, reported = scope.domain is None and scope.ids is None, {record.domain.uuid for record in records}
     wanted = [domain for domain in domains if is_whole or scope.domain in (domain.uuid, domain.name) or domain.uuid in reported]
     return ReportData(
@@ -115,6 +119,7 @@ def gather_records(ledger: t.Optional[Ledger], scope: Scope, drains: t.Optional[
         arrivals=_read_arrivals(ledger, drain_results),
         unstarted=list_unstarted(ledger, hosts, wanted, {record.domain.uuid for record in unsettled}),
         hosts=hosts,
+        unreadable=[one for one, _entry in unreadable],
         domains=domains,
         drains=drain_results,
         # It is about the whole fleet.
@@ -122,6 +127,13 @@ def gather_records(ledger: t.Optional[Ledger], scope: Scope, drains: t.Optional[
         runs=select_runs(ledger, scope.since, scope.until, scope.host) if is_whole else (),
         balances=select_balances(ledger, scope.since, scope.until, scope.host) if is_whole else (),
     )
+
+
+def _name_stand_in(one: UnreadableHost, domains: Iterable[DomainEntry]) -> HostEntry:
+    """Return the entry that stands in for a host, with its name as far as other documents show it, else with the key of its document."""
+    written = (one.newer or {}).get("name")
+    known = (host.host for domain in domains for host in domain.possible_hosts if host.host and one.is_host(host))
+    return replace(one.stand_in, name=written if isinstance(written, str) else next(known, one.host_key))
 
 
 def _read_drain(host: str, result: Json) -> JsonObject:
@@ -220,20 +232,28 @@ def _reason_of(entry: HostEntry) -> t.Optional[str]:
     return "; ".join(part for part in (entry.reason or "", impossible) if part) or None
 
 
+# Why the verdict of a drain does not count for a host in that state.
+_OUTDATED: t.Final = {
+    s.ENABLED: "It was drained, and is in service again: the verdict of its drain is out of date.",
+    STATE_UNKNOWN: "It was drained, and its state is not known: it may be in service again.",
+}
+
+
 def judge_reboot(name: str, entry: t.Optional[HostEntry], found: ReportData) -> RebootVerdict:
     """Return whether the host may be rebooted. Only a drain has queried the host; the ledger alone can forbid a reboot, but never permits it.
 
-    Guests may start at any time on a host that is in service, so that it loses the permission of an earlier drain.
+    Guests may start at any time on a host that is in service, so that it loses the permission of an earlier drain; so does one whose state is not known.
     """
     host = entry.host_ref if entry else HostRef(name, None, None)
     holding = [record for record in found.unsettled if any(end.is_same(host) for end in record.ends)]
     drain = found.drains.get(name)
-    is_outdated = drain is not None and drain.get("safe_to_reboot") is True and entry is not None and entry.state == s.ENABLED
+    is_permitted = drain is not None and drain.get("safe_to_reboot") is True
+    is_outdated = is_permitted and entry is not None and entry.state in _OUTDATED
     if drain is not None and not is_outdated:
         return _judge_drained(drain, holding, sorted(set(_list_arrived(host, drain, found))))
     staying = sorted(domain.name or domain.uuid for domain in found.domains if _may_run(domain, host))
     reasons = [*map(_unsettled_text, holding), *([_staying_text(staying)] if staying else [])]
-    outdated = ("It was drained, and is in service again: the verdict of its drain is out of date.",) if is_outdated else ()
+    outdated = (_OUTDATED[entry.state],) if is_outdated and entry else ()
     if reasons:
         return RebootVerdict(False, "ledger", (*outdated, *reasons))
     return RebootVerdict(None, "ledger", (*outdated, "The ledger has no obstacle. Only the host can confirm this: a drain queries it."))
@@ -341,6 +361,7 @@ def build_document(found: ReportData, scope: Scope, made_at: str, title: t.Optio
 
 
 def _find_attention(found: ReportData) -> Iterator[str]:
+    yield from (one.problem for one in found.unreadable)
     yield from unstarted_lines(found.unstarted)
     yield from found.run_findings
     if found.check and (line := attention_line(found.check)):

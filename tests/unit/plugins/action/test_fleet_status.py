@@ -507,6 +507,12 @@ def test_damaged_documents_are_findings(desk: Desk) -> None:
     assert any(str(path.stem) in finding for finding in desk.show()["attention"])
 
 
+def test_a_host_whose_document_is_damaged_is_a_finding_each_time(desk: Desk) -> None:
+    pathlib.Path(desk.where, "hosts", f"{HOST_IDS['kvm1']}.json").write_text("torn")
+    for _time in range(2):
+        assert any(finding.startswith(f"The state of the host {HOST_IDS['kvm1']} is not known") for finding in desk.show()["attention"])
+
+
 def test_many_hosts_stay_on_one_line(desk: Desk) -> None:
     fleet = [f"kvm{number}" for number in range(1, 101)]
     lines = desk.show(fleet=fleet)["lines"]

@@ -7,6 +7,8 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+from pathlib import Path
 
 import pytest
 
@@ -204,3 +206,48 @@ def test_unstarted_guests_are_those_of_the_scope(empty: Ledger, scope: Scope, na
     unstarted(empty)
     found = report_of(empty, scope).get("attention", [])
     assert [line.partition(" on no host")[0] for line in found] == ([f"kvm6 is fenced, and {names}"] if names else [])
+
+
+def make_unreadable(ledger: Ledger, name: str, is_newer: bool = False) -> str:
+    """Damage the document of a host, or make it one of a later version; return its key."""
+    found = ledger.find_host(name)
+    assert found is not None
+    path = Path(ledger.name, "hosts", f"{found.host.host_key}.json")
+    envelope = json.loads(path.read_text())
+    envelope["body"]["schema"] = 2
+    path.write_text(json.dumps(envelope) if is_newer else "torn")
+    return str(found.host.host_key)
+
+
+@pytest.mark.parametrize("is_newer", [False, True])
+def test_a_host_whose_document_cannot_be_read_is_listed_and_needs_a_person(empty: Ledger, is_newer: bool) -> None:
+    nights.enter(empty, "kvm1", "maintenance")
+    nights.enter(empty, "kvm2")
+    nights.arrived(empty, "web1", "kvm2", "kvm1", 0, 1000, 10)
+    key = make_unreadable(empty, "kvm1", is_newer)
+    for scope in (Scope(), Scope(host="kvm1"), Scope(host=key)):
+        document = report_of(empty, scope)
+        kvm1 = host_in(document, "kvm1")
+        assert (kvm1["state"], kvm1["host_id"]) == ("unknown", key)
+        assert ("later version" if is_newer else "damaged") in kvm1["reason"]
+        (text,) = document["attention"]
+        assert text.startswith(f"The state of the host {key} is not known, so it gets no guests: ")
+    assert "attention" not in report_of(empty, Scope(host="kvm2"))
+
+
+def test_a_damaged_document_of_a_host_without_guests_is_listed_by_its_key(empty: Ledger) -> None:
+    nights.enter(empty, "kvm1", "fenced")
+    key = make_unreadable(empty, "kvm1")
+    for _time in range(2):
+        assert [(host["name"], host["state"]) for host in report_of(empty)["hosts"]] == [(key, "unknown")]
+
+
+def test_a_host_whose_state_is_not_known_loses_the_permission_of_its_drain(empty: Ledger) -> None:
+    nights.enter(empty, "kvm1", "maintenance")
+    nights.arrived(empty, "web1", "kvm1", "kvm2", 0, 1000, 10)
+    document, kvm1_ref = empty.find_domains("web1")[0], empty.list_hosts()[0].host.host_ref
+    empty.put_domain(dataclasses.replace(document.domain, possible_hosts=(*document.domain.possible_hosts, kvm1_ref)), document.version)
+    make_unreadable(empty, "kvm1")
+    kvm1 = host_in(report_of(empty, drains=SAFE), "kvm1")
+    assert kvm1["safe_to_reboot"] is False
+    assert kvm1["reasons"][0] == "It was drained, and its state is not known: it may be in service again."
