@@ -13,7 +13,7 @@ import typing as t
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import Spec, boot_guard_spec
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, Json, JsonObject, decode, encode
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import NotFound, Unsafe
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import NotFound, NotSupported, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import IdentityAnswer, canonical_uuid
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import TOMBSTONE, UNSETTLED
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result
@@ -77,6 +77,8 @@ class ActionModule(FleetAction):
         identity = HostIdentity(target_host, who.identity.host_id, who.identity.host_uuid, who.identity.machine_id)
         obstacles = _find_obstacles(ledger, identity, list(remembered_by_fleet(settings, target_host, who.remembered or None)), cleaned is not None)
         is_wanted = cleaned.can_release(answer.has_guard) if cleaned else task.state is not None
+        if is_wanted or cleaned:
+            _check_newer(ledger, target_host)
         if cleaned:
             cleaned.check_guarded(answer.has_guard, obstacles.withheld_by)
         if is_wanted:
@@ -126,6 +128,17 @@ def _find_obstacles(ledger: Ledger | None, identity: HostIdentity, reports: Reme
     left = [] if is_cleaned else find_left_behind(ledger, reports, identity.host_id)
     missing = {one.id: one for one in [*left, *find_missing_records(ledger, reports)]}
     return Obstacles.from_records(records, missing.values(), identity)
+
+
+def _check_newer(ledger: Ledger | None, host: str) -> None:
+    """Raise L(NotSupported) if records that cannot be read may show that guests of the host run elsewhere."""
+    newer = ledger.list_newer_records() if ledger else []
+    if newer:
+        raise NotSupported(
+            f"{host} cannot be released: open records of the ledger were written by a later version, and may be of its guests: {', '.join(newer)}. "
+            "Nothing was released or started there.",
+            "Update the collection on this control node.",
+        )
 
 
 def _check_permitted(ledger: Ledger | None, identity: HostIdentity, obstacles: Obstacles) -> None:

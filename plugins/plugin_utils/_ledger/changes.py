@@ -83,6 +83,11 @@ class Transaction(abc.ABC):
     def read_hosts(self) -> LedgerHosts:
         """Return all hosts, including those whose document cannot be read."""
 
+    @property
+    @abc.abstractmethod
+    def unreadable(self) -> t.Mapping[DocumentPath, t.Optional[JsonObject]]:
+        """The documents that this access has found damaged, or of a later version, with the content of the latter."""
+
     @abc.abstractmethod
     def find_holder(self, domain_uuid: str) -> t.Optional[Stored]:
         """Return the record that holds the domain. Raises L(NotSupported) if one of a newer schema might."""
@@ -111,6 +116,13 @@ class Transaction(abc.ABC):
         audited: t.Optional[AuditEntry] = None,
     ) -> None:
         """Write all changes or none, and a line of audit if there is something to say in it."""
+
+
+def list_newer(transaction: Transaction, folder: DocumentPath) -> list[JsonObject]:
+    """Return the contents of the documents of a folder that a later version wrote."""
+    for _document in transaction.read_all(folder):
+        pass
+    return [body for path, body in transaction.unreadable.items() if path[:-1] == folder and body is not None]
 
 
 PossibleHosts = tuple[HostRef, ...]

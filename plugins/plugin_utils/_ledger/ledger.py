@@ -32,7 +32,7 @@ from .host_parts import HostSights, ProtectTime
 from .identity import LedgerIdentity
 from .maintenance import MAINTENANCE_RUNS
 from .parsed import ParsedDocuments
-from .rules import BRAKE, DOMAINS, HOSTS, PROTECTED, SETTINGS, SIGHT_FOLDERS, SIGHTS, check_domain, check_uuid, document_path
+from .rules import BRAKE, DOMAINS, HOSTS, OPEN, PROTECTED, SETTINGS, SIGHT_FOLDERS, SIGHTS, check_domain, check_uuid, document_path
 from .run_documents import RunDocuments
 from .selection import Selection, make_selection
 from .unreadable_hosts import LedgerHosts, check_new_host
@@ -163,6 +163,11 @@ class Ledger(abc.ABC):
     def list_record_documents(self, selection: Selection) -> Iterator[Document]:
         """Yield the documents of the selected records as JSON, in no particular order."""
         return self._select_records(selection)
+
+    def list_newer_records(self) -> list[str]:
+        """Return the IDs of the open records that a later version wrote: which domains and hosts they are about is not known."""
+        newer = self._run_reading(lambda transaction: changes.list_newer(transaction, OPEN))
+        return sorted(str(body.get("id")) for body in newer)
 
     def list_records_written_after(self, revision: int) -> list[MoveRecord]:
         """Return the records that were written after that revision of etcd, in no particular order; all records of a store without revisions."""

@@ -17,6 +17,7 @@ import typing as t
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import (
     Conflict,
     InvalidArgument,
@@ -281,6 +282,10 @@ class EtcdTransaction(Transaction):
     def read_all(self, parts: Sequence[str]) -> Iterator[Document]:
         return self.reader.read_all(parts)
 
+    @property
+    def unreadable(self) -> t.Mapping[DocumentPath, t.Optional[JsonObject]]:
+        return self.reader.unreadable
+
     def find_holder(self, domain_uuid: str) -> t.Optional[Stored]:
         record_id = self._read_text(holder_key(domain_uuid))
         try:
@@ -307,7 +312,7 @@ class EtcdTransaction(Transaction):
     def read_hosts(self) -> LedgerHosts:
         documents = list(self.reader.read_all(HOSTS, counts=False, beside=_HOSTS_ASIDE))
         names = (key.rpartition("/")[2] for key in self.snapshot.list_names(_HOSTS_ASIDE))
-        return make_hosts(documents, names, self.reader.unreadable)
+        return make_hosts(documents, names, self.unreadable)
 
     def aside_names(self) -> list[str]:
         return [key.rpartition("/")[2] for key, _found in self.snapshot.each_key(f"{SET_ASIDE[0]}/", keys_only=True)]

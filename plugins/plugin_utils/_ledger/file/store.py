@@ -15,6 +15,7 @@ import os
 import typing as t
 from collections.abc import Callable, Iterator, Sequence
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 
 from ..audit import AuditEntry, make_audit_line, read_link
@@ -56,6 +57,10 @@ class FileTransaction(Transaction):
     def read_all(self, parts: Sequence[str]) -> Iterator[Document]:
         return self.reader.read_all(parts)
 
+    @property
+    def unreadable(self) -> t.Mapping[DocumentPath, t.Optional[JsonObject]]:
+        return self.reader.unreadable
+
     def find_holder(self, domain_uuid: str) -> t.Optional[Stored]:
         return reader.find_holder(self.reader, domain_uuid)
 
@@ -69,7 +74,7 @@ class FileTransaction(Transaction):
     def read_hosts(self) -> LedgerHosts:
         # What this reading sets aside is among the names afterwards.
         documents = list(self.read_all(HOSTS))
-        return make_hosts(documents, self.aside_names(), self.reader.unreadable)
+        return make_hosts(documents, self.aside_names(), self.unreadable)
 
     def aside_names(self) -> list[str]:
         return self.reader.list_folder(SET_ASIDE)

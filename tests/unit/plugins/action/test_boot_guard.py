@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
 import types
 import typing as t
@@ -16,7 +17,7 @@ import pytest
 from ansible_collections.kvmfleet.migration.plugins.action.boot_guard import ActionModule
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument, NotFound, Unsafe
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument, NotFound, NotSupported, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import new_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
@@ -153,6 +154,20 @@ def test_an_evacuation_whose_record_was_damaged_withholds_the_release(fleet: Fle
         fleet.task(state="released")
     assert fleet.host.phases == ["read"]
     assert [entry["id"] for entry in fleet.task()["withheld_by"]] == [record]
+
+
+def test_an_open_record_of_a_later_version_withholds_every_release(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    record = fleet.evacuation(s.PRE_MIGRATING, s.DONE)
+    path = fleet.folder / "migrations" / "open" / f"{record}.json"
+    path.write_text(json.dumps({**(envelope := json.loads(path.read_text())), "body": {**envelope["body"], "schema": 2}}))
+    for args in ({"state": "released"}, {"_work": {"recover": CLEANUP}}):
+        with pytest.raises(NotSupported, match=f"later version.*{record}.*Nothing was released.*Update the collection"):
+            fleet.task(**args)
+    monkeypatch.setitem(GUARD, "installed", False)
+    with pytest.raises(NotSupported, match="later version"):
+        fleet.task(_work={"recover": CLEANUP})
+    assert set(fleet.host.phases) == {"read"}
+    assert fleet.task()["to_start"]
 
 
 def test_a_host_that_the_ledger_does_not_know_is_not_released(fleet: Fleet) -> None:

@@ -98,6 +98,7 @@ def test_a_record_of_a_later_version_is_kept_and_locks_its_domain(store: Store, 
     newer, other = ledger.open_record(new_move("newer")), ledger.open_record(new_move("other"))
     content = make_newer(store, open_path(newer.record))
     assert [record.domain.name for record in ledger.list_records()] == ["other"]
+    assert ledger.list_newer_records() == store.open().list_newer_records() == [newer.record.id]
     assert "its schema is 2, this version reads 1" in ledger.problems[0]
     with pytest.raises(NotSupported, match="Update the collection"):
         ledger.read_record(newer.record.record_id)
