@@ -15,7 +15,7 @@ from .changes import Transaction
 from .documents import Document
 from .maintenance import MAINTENANCE_RUNS
 from .rules import BALANCES, MAINTENANCE
-from .run_documents import RunDocuments
+from .run_documents import RunDocuments, refuse_newer_runs
 
 
 class BalanceRuns(RunDocuments[BalanceRun]):
@@ -38,6 +38,7 @@ class BalanceRuns(RunDocuments[BalanceRun]):
 
     def refuse_beside_others(self, transaction: Transaction, new: BalanceRun) -> None:
         """Refuse a balance beside a drill, which was checked for the guests that each host has."""
+        refuse_newer_runs(transaction, MAINTENANCE)
         for document in transaction.read_all(MAINTENANCE):
             run = document.maintenance_run
             if run.is_open and run.drill:

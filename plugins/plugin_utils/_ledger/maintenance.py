@@ -16,7 +16,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintena
 from .changes import Transaction
 from .documents import Document
 from .rules import BALANCES, MAINTENANCE
-from .run_documents import RunDocuments
+from .run_documents import RunDocuments, refuse_newer_runs
 
 
 class MaintenanceRuns(RunDocuments[MaintenanceRun]):
@@ -55,7 +55,10 @@ class MaintenanceRuns(RunDocuments[MaintenanceRun]):
 
     def refuse_beside_others(self, transaction: Transaction, new: MaintenanceRun) -> None:
         """Refuse a drill beside a balance, which moves the guests for which the drill was checked; after its cut, only the return of the host is left."""
-        for document in transaction.read_all(BALANCES) if new.drill and new.drill.cut_at is None else ():
+        if not new.drill or new.drill.cut_at is not None:
+            return
+        refuse_newer_runs(transaction, BALANCES)
+        for document in transaction.read_all(BALANCES):
             run = document.balance_run
             if run.is_open:
                 raise Conflict(

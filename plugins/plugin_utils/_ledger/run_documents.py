@@ -14,13 +14,28 @@ from dataclasses import replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.balance_runs import BalanceRun
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, decode, encode
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import MaintenanceRun
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, NotSupported
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import FINISHED, STOPPED, MaintenanceRun
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import SCHEMA
 
-from .changes import DocumentWrite, Transaction
+from .changes import DocumentWrite, Transaction, list_newer
 from .documents import Document
 from .rules import DocumentPath, check_uuid, document_overtaken_error, document_path
+
+# No run with one of these states is open, whichever kind it is of.
+_ENDED = (STOPPED, FINISHED)
+
+
+def refuse_newer_runs(transaction: Transaction, folder: DocumentPath) -> None:
+    """Raise L(NotSupported) if a run in the folder that a later version wrote may be open: which hosts it has is not known."""
+    newer = [str(body.get("id")) for body in list_newer(transaction, folder) if body.get("state") not in _ENDED]
+    if newer:
+        documents = ", ".join("/".join(document_path(folder, run_id)) for run_id in newer)
+        raise NotSupported(
+            f"A run may be open that a later version of the collection wrote ({documents}), and which hosts it has is not known. Nothing was changed.",
+            "Update the collection on this control node.",
+        )
+
 
 _Run = t.TypeVar("_Run", BalanceRun, MaintenanceRun)
 
@@ -94,6 +109,7 @@ class RunDocuments(abc.ABC, t.Generic[_Run]):
         if old:
             self.check_successor(old, new)
         if new.is_open and not (old and old.is_open):
+            refuse_newer_runs(transaction, self.folder)
             self._refuse_shared_hosts(transaction, new)
             self.refuse_beside_others(transaction, new)
         document = Document(encode(new), (version or 0) + 1)

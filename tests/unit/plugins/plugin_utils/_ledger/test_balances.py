@@ -17,7 +17,7 @@ import pytest
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.balance_runs import FINISHED, BalanceMeasurement, BalanceRun
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, ShapeError, encode
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Internal, InvalidState, NotFound
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Internal, InvalidState, NotFound, NotSupported
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import Drill
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._balance.runs import close_run, list_runs, measure_runs, open_run
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger import copying
@@ -87,6 +87,20 @@ def test_neither_a_balance_nor_a_drill_is_open_beside_the_other(ledger: Ledger) 
         ledger.put_maintenance_run(dataclasses.replace(other, drill=drill), None)
     # A maintenance run moves guests by plans of its own.
     ledger.put_maintenance_run(other, None)
+
+
+def test_neither_is_begun_while_the_other_of_a_later_version_may_be_open(store: Store) -> None:
+    ledger, drill = store.open(), Drill(90, 300, "run", (), (), None, (), None, None, None, ())
+    first = ledger.put_maintenance_run(dataclasses.replace(night("kvm7"), drill=drill), None)
+    path = f"maintenance/{first.maintenance_run.id}.json"
+    store.write(path, encode_document({**first.body, "schema": 2}, 1))
+    with pytest.raises(NotSupported, match=f"later version .*{path}"):
+        open_run(ledger, plan(move("g3")), holder())
+    store.write(path, encode_document({**first.body, "schema": 2, "state": FINISHED}, 1))
+    run = open_run(ledger, plan(move("g3")), holder())
+    store.write(f"balances/{run.id}.json", encode_document({**encode(run), "schema": 2}, 1))
+    with pytest.raises(NotSupported, match=f"later version .*balances/{run.id}"):
+        ledger.put_maintenance_run(dataclasses.replace(night("kvm7"), id=str(uuid.uuid4()), drill=drill), None)
 
 
 def test_a_drill_that_has_cut_the_power_is_continued_beside_a_balance(ledger: Ledger) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import maintenance_runs as m
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidState, NotFound
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidState, NotFound, NotSupported
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import MaintenanceRun
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger import copying
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.contents import find_problems
@@ -66,6 +66,22 @@ def test_a_host_is_in_one_open_run_only(ledger: Ledger) -> None:
     # A stopped run that is continued binds its hosts again.
     with pytest.raises(Conflict, match="kvm2 cannot be maintained twice"):
         ledger.put_maintenance_run(transitions.take_over(closed.maintenance_run, holder(2), at()), closed)
+
+
+def test_no_run_is_begun_while_one_of_a_later_version_may_be_open(store: Store) -> None:
+    ledger = store.open()
+    first = ledger.put_maintenance_run(night("kvm1"), None)
+
+    def make_newer(state: str) -> None:
+        store.write(f"maintenance/{RUN_ID}.json", encode_document({**first.body, "schema": 2, "state": state}, 1))
+
+    make_newer("resting")
+    for host in ("kvm1", "kvm2"):
+        with pytest.raises(NotSupported, match=rf"later version .*maintenance/{RUN_ID}\.json.*Nothing was changed.*Update the collection"):
+            ledger.put_maintenance_run(another(host), None)
+    for state in (m.STOPPED, m.FINISHED):
+        make_newer(state)
+        ledger.put_maintenance_run(another(f"{state}-host"), None)
 
 
 def test_a_finished_run_is_never_changed(ledger: Ledger) -> None:
