@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import typing as t
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field, replace
 
 from ansible.utils.display import Display
@@ -59,9 +59,9 @@ def build_result(run: Evacuation, diff: bool) -> JsonObject:
 
 def build_assessment(run: Evacuation) -> EvacuationPlan:
     """Return the domains that would be started, those that would not, with reasons, and the age of what was saved of each."""
-    # Whether a damaged document is that of a named domain is not known.
+    # Whether a document that cannot be read is that of a named domain is not known.
     is_whole = run.context.options.domains is None
-    damaged = [ListedDomain(uuid, uuid, reason=_damaged_failure(run, uuid).msg) for uuid in run.damaged] if is_whole else []
+    unreadable = [ListedDomain(one.uuid, one.uuid, reason=one.msg) for one in _list_unreadable(run)] if is_whole else []
     return EvacuationPlan(
         source=decode(HostLabel, encode(run.source.host_ref)),
         not_selected=tuple(run.not_selected),
@@ -70,7 +70,7 @@ def build_assessment(run: Evacuation) -> EvacuationPlan:
         missing_records=tuple(encode(run.missing_records)),
         ages={job.name: age_seconds(job.saved.at or None) for job in run.jobs},
         domains=tuple(replace(job.as_entry(), wanted_state=job.wanted) for job in run.open_jobs()),
-        refused=(*(ListedDomain(job.uuid, job.name, reason=str(job.error)) for job in run.jobs if job.error), *damaged),
+        refused=(*(ListedDomain(job.uuid, job.name, reason=str(job.error)) for job in run.jobs if job.error), *unreadable),
     )
 
 
@@ -83,7 +83,7 @@ def list_failures(run: Evacuation) -> JsonObject:
     if run.context.options.domains is not None:
         errors += [_lost_failure(job) for job in run.jobs if job.lost]
     else:
-        errors += [_damaged_failure(run, uuid) for uuid in run.damaged]
+        errors += _list_unreadable(run)
     return _describe_failures(errors, "evacuated")
 
 
@@ -121,12 +121,18 @@ def _lost_failure(job: EvacuationJob) -> DomainFailure:
     return DomainFailure(job.name, job.uuid, f"Domain {job.name} is lost until {job.source.name} returns: {why}.", "unsafe")
 
 
-def _damaged_failure(run: Evacuation, uuid: str) -> DomainFailure:
-    msg = (
-        f"The ledger's document of domain {uuid} was damaged and set aside: the domain may have been on {run.source.name}, and was not started. "
-        "Put the document back from a copy, or protect the host that has the domain."
-    )
-    return DomainFailure(None, uuid, msg, "internal")
+def _list_unreadable(run: Evacuation) -> Iterator[DomainFailure]:
+    """Yield the domains whose document cannot be read: nobody knows whether they were on the source."""
+    for uuid in run.domains.damaged:
+        msg = f"The ledger's document of domain {uuid} was damaged and set aside: {_may_have_been_on(run)}"
+        yield DomainFailure(None, uuid, f"{msg} Put the document back from a copy, or protect the host that has the domain.", "internal")
+    for uuid in run.domains.newer:
+        msg = f"The ledger's document of domain {uuid} was written by a later version: {_may_have_been_on(run)}"
+        yield DomainFailure(None, uuid, f"{msg} Update the collection on this control node, and evacuate the host again.", "not_supported")
+
+
+def _may_have_been_on(run: Evacuation) -> str:
+    return f"the domain may have been on {run.source.name}, and was not started."
 
 
 def _diff_hosts(run: Evacuation) -> JsonObject:

@@ -28,6 +28,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_do
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import REASON_RESTART_LIMIT
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import Survey
 
+from .._ledger.changes import LedgerDomains
 from .._ledger.host_decisions import check_not_granted
 from .._ledger.host_entries import HostIdentity, find_host_entry, read_hosts
 from .._ledger.remembered import RememberedMove, check_known, find_missing_records, missing_text, remembered_by_fleet
@@ -85,7 +86,7 @@ class Evacuation:
         self.locks = ImageLocks(context, self.proofs, self.acceptance, self.check)
         self.question = FleetQuestion(context, self.settings, self.source, self.entries)
         self.selector = DomainSelector(context, self.source, self.settings)
-        self.damaged: list[str] = []
+        self.domains = LedgerDomains([], [], [])
 
     def ask_first_round(self) -> FirstRound:
         """Ask what L(probe_fleet) judges, with the fence agent. Raises an error if the source has answered, or this survivor has not. Changes nothing."""
@@ -103,7 +104,6 @@ class Evacuation:
         # A source that may release itself.
         check_not_granted(self.source.entry)
         self._select_domains()
-        self.damaged = self.context.ledger.damaged_domains()
         uris = self.question.list_uris()
         question = self.question.build_question(self.open_jobs(), uris)
         is_answer = earlier is not None and earlier.is_answer_to(self.context.target_host, self._digest(question), boot_moment(), SILENCE_FRESH_SECONDS)
@@ -131,7 +131,8 @@ class Evacuation:
             job.keep_error(lambda job: start_checks.check_inactive(job, self.fleet))
             job.keep_error(lambda job: check_known(job.name, job.uuid, self.missing_records))
         held = {record.domain.uuid for record in self.context.ledger.list_records(unsettled_only=True)}
-        self.unaccounted = self.fleet.list_unaccounted([document.domain for document in self.context.ledger.list_domains()], held)
+        self.domains = self.context.ledger.read_domains()
+        self.unaccounted = self.fleet.list_unaccounted([document.domain for document in self.domains.documents], held)
         self._add_warnings()
 
     def _ask_side_by_side(self, question: JsonObject, asks_agent: bool) -> FirstRound:

@@ -12,6 +12,7 @@ until the host ID is known.
 from __future__ import annotations
 
 import abc
+import re
 import typing as t
 import uuid
 from collections.abc import Iterator, Sequence
@@ -44,9 +45,11 @@ from .rules import (
     check_new,
     check_uuid,
     closed_record_path,
+    document_key,
     document_overtaken_error,
     document_path,
     domain_held_error,
+    is_uuid,
     overtaken_error,
 )
 from .unreadable_hosts import LedgerHosts, check_new_host
@@ -123,6 +126,31 @@ def list_newer(transaction: Transaction, folder: DocumentPath) -> list[JsonObjec
     for _document in transaction.read_all(folder):
         pass
     return [body for path, body in transaction.unreadable.items() if path[:-1] == folder and body is not None]
+
+
+class LedgerDomains(t.NamedTuple):
+    """All domains of a ledger.
+
+    :arg documents: those that can be read.
+    :arg damaged: the UUIDs of those whose document was damaged and not replaced since; C(newer) likewise, if a later version wrote it.
+    """
+
+    documents: list[Document]
+    damaged: list[str]
+    newer: list[str]
+
+
+_DOMAIN_ASIDE = re.compile(r"domains-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-.*")
+
+
+def read_domains(transaction: Transaction) -> LedgerDomains:
+    """Return all domains, including those whose document cannot be read."""
+    documents = list(transaction.read_all(DOMAINS))
+    # What this reading sets aside is among the names afterwards, except in a store that reads at one revision.
+    aside = {match[1] for match in map(_DOMAIN_ASIDE.fullmatch, transaction.aside_names()) if match}
+    now = {document_key(path): body for path, body in transaction.unreadable.items() if path[:-1] == DOMAINS and is_uuid(document_key(path))}
+    newer = {key for key, body in now.items() if body is not None}
+    return LedgerDomains(documents, sorted((aside | now.keys()) - newer - {document.domain.uuid for document in documents}), sorted(newer))
 
 
 PossibleHosts = tuple[HostRef, ...]

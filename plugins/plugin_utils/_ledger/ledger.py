@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import abc
 import contextlib
-import re
 import typing as t
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -25,7 +24,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.referenc
 from . import changes
 from .balances import BALANCE_RUNS
 from .brake_document import BrakeDocument
-from .changes import Transaction
+from .changes import LedgerDomains, Transaction
 from .contents import LedgerContents
 from .documents import Document, DomainEntry, HostEntry, LedgerSettings, Stored
 from .host_parts import HostSights, ProtectTime
@@ -71,7 +70,6 @@ class Witness:
 
 _T = t.TypeVar("_T")
 _AnyRuns = t.Union[RunDocuments[BalanceRun], RunDocuments[MaintenanceRun]]
-_DAMAGED_DOMAIN = re.compile(r"domains-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-.*")
 
 
 class Ledger(abc.ABC):
@@ -295,11 +293,9 @@ class Ledger(abc.ABC):
         """Whether a state of the brake was set aside; one that was written afterwards does not count."""
         return self._has_set_aside(BRAKE)
 
-    def damaged_domains(self) -> list[str]:
-        """Return the UUIDs of domains whose document was set aside and not replaced."""
-        names = self._run_reading(lambda transaction: transaction.aside_names())
-        found = {match[1] for match in map(_DAMAGED_DOMAIN.fullmatch, names) if match}
-        return sorted(found - {document.domain.uuid for document in self.list_domains()}) if found else []
+    def read_domains(self) -> LedgerDomains:
+        """Return all domains, including those whose document cannot be read."""
+        return self._run_reading(changes.read_domains)
 
     def list_maintenance_runs(self) -> list[Document]:
         """Return the documents of all maintenance runs, from the oldest on."""

@@ -135,10 +135,11 @@ def read_content(open_it: t.Callable[[], Ledger]) -> LedgerContent:
     try:
         ledger = open_it()
         # The documents are read first: a record that is opened or closed later raises the version of the document of its domain.
-        documents = {document.domain.uuid: document for document in ledger.list_domains()}
+        domains = ledger.read_domains()
+        documents = {document.domain.uuid: document for document in domains.documents}
         records = tuple(ledger.list_records(statuses=sorted(s.UNSETTLED | s.TOMBSTONE)))
         hosts = tuple(with_protect_times(ledger, list_entries(ledger)))
-        damaged = [f"The document of domain {uuid} is damaged. Run kvmfleet.migration.protect on its host." for uuid in ledger.damaged_domains()]
+        damaged = [f"The document of domain {uuid} is damaged. Run kvmfleet.migration.protect on its host." for uuid in domains.damaged]
         waiting = tuple(_list_waiting(ledger, documents.values(), records))
         named = {record.domain.uuid for record in (*records, *waiting) if record.status not in s.TOMBSTONE}
         unstarted = tuple(list_unstarted(ledger, hosts, (document.domain for document in documents.values()), named))

@@ -132,9 +132,9 @@ def test_a_destination_alone_is_planned_without_survivors(node: Node, site: Site
     assert node.task("plan", fencing=proved["evidence"], since=proved["since"], destination="kvm3")["shares"] == {"kvm3": [uuid_of("web")]}
 
 
-def test_a_damaged_document_is_a_failure_only_if_all_domains_are_evacuated(node: Node, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_document_is_a_failure_only_if_all_domains_are_evacuated(node: Node, site: Site) -> None:
     site.agent()
     site.save("web")
-    monkeypatch.setattr(type(site.ledger), "damaged_domains", lambda ledger: [uuid_of("torn")])
+    (site.folder / "ledger" / "domains" / f"{uuid_of('torn')}.json").write_text("torn")
     assert [one["uuid"] for one in node.task("assess")["refused"]] == [uuid_of("torn")]
     assert node.task("assess", domains=["web"])["refused"] == []

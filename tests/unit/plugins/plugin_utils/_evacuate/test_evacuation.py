@@ -33,7 +33,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import new_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate import starts
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.action import build_result, build_settled
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.action import build_assessment, build_result, build_settled
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.evacuation import Evacuation
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.starts import GOOD_FOR_SECONDS
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.tombstones import find_tombstones
@@ -1237,6 +1237,20 @@ def test_a_document_that_was_set_aside_stays_a_failure(site: Site) -> None:
     path.write_text(before)
     assert "failed" not in build_result(site.evacuate(), diff=False)
     assert site.running() == {"kvm2": ["bad", "web"]}
+
+
+def test_a_domain_whose_document_a_later_version_wrote_is_a_failure(site: Site) -> None:
+    uuid = site.save("newer")
+    site.save("web")
+    path = site.folder / "ledger" / "domains" / f"{uuid}.json"
+    document = decode_document(path.read_bytes())
+    path.write_bytes(encode_document({**document.body, "schema": 2}, document.version))
+    run = site.evacuate()
+    (failure,) = build_result(run, diff=False)["failures"]
+    assert (failure["uuid"], failure["error_code"]) == (uuid, "not_supported")
+    assert "may have been on kvm1, and was not started. Update the collection" in failure["msg"]
+    assert [entry.uuid for entry in build_assessment(run).refused] == [uuid]
+    assert site.running() == {"kvm2": ["web"]}
 
 
 def test_state_defined_is_refused_for_a_transient_domain(site: Site) -> None:

@@ -89,7 +89,7 @@ def check_alive(store: Store, fleet: Fleet, new_move: NewMove, advance_record: A
     assert ledger.read_record(fleet.closed.record.record_id) == fleet.closed
     assert ledger.read_record(fleet.done.record.record_id) == fleet.done
     assert {document.body["ledger_id"] for document in ledger.list_hosts()} == {fleet.ledger_id}
-    assert ledger.damaged_domains() == [fleet.damaged]
+    assert ledger.read_domains().damaged == [fleet.damaged]
     assert ledger.open_record(new_move("spoilt", fleet.damaged)).record.generation == 2
     again = ledger.open_record(new_move("web1", fleet.closed.record.domain.uuid))
     assert again.record.generation == 2
