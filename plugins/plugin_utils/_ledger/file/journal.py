@@ -106,11 +106,15 @@ class Journal:
         try:
             return _parse_unit(text)
         except ValueError as error:
-            raise InvalidState(
-                f"The journal {os.path.join(self._root.path, JOURNAL_NAME)} is complete, but this version does not write such journals"
-                f" ({error}). Nothing was changed.",
-                "Update the collection on this control node, or restore that file from a backup.",
-            ) from error
+            raise self.make_foreign_error(error) from error
+
+    def make_foreign_error(self, why: Exception) -> InvalidState:
+        """Return the error for a complete unit that this version cannot apply."""
+        return InvalidState(
+            f"The journal {os.path.join(self._root.path, JOURNAL_NAME)} is complete, but this version does not write such journals"
+            f" ({why}). Nothing was changed.",
+            "Update the collection on this control node, or restore that file from a backup.",
+        )
 
     def write_unit(self, unit: JournalUnit) -> None:
         """Make the unit durable. From now on it takes effect."""

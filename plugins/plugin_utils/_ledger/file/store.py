@@ -21,7 +21,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records 
 from ..audit import AuditEntry, make_audit_line, read_link
 from ..changes import DocumentWrite, Transaction
 from ..contents import LedgerContents
-from ..document_bytes import decode_document, encode_document
+from ..document_bytes import Unreadable, decode_document, encode_document
 from ..documents import Document, Stored
 from ..identity import IDENTITY_NAME, LedgerIdentity, refuse_moved
 from ..ledger import Ledger
@@ -131,7 +131,11 @@ class FileTransaction(Transaction):
     def _index_write(self, write: JournalWrite) -> None:
         """Add the index entries of a record that is closed. A unit that a version without an index has left was begun before the index."""
         if write.path[:2] == CLOSED and self.index.read_begin() is not None:
-            self.index.add_record(write.path, decode_document(write.text.encode("ascii")).record)
+            try:
+                record = decode_document(write.text.encode("ascii")).record
+            except Unreadable as error:
+                raise self.journal.make_foreign_error(error) from error
+            self.index.add_record(write.path, record)
             self._step("index")
 
     def _apply_write(self, write: JournalWrite) -> None:

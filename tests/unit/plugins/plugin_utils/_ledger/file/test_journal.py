@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import typing as t
 from collections.abc import Callable
@@ -16,7 +17,7 @@ import pytest
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidState
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.document_bytes import canonical_json, compute_digest
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.document_bytes import canonical_json, compute_digest, decode_document, encode_document
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Stored
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import host_entry
@@ -157,3 +158,19 @@ def test_a_journal_with_an_invalid_unit_is_refused_and_kept(ledger: FileLedger, 
         with pytest.raises(InvalidState, match=r"this version does not write such journals.*Nothing was changed"):
             act()
     assert {file: file.read_bytes() for file in Path(path).parent.rglob("*") if file.is_file()} == before
+
+
+def test_a_journal_that_closes_a_record_of_a_later_version_is_refused_and_kept(
+    ledger: FileLedger, path: str, new_move: NewMove, advance_record: AdvanceRecord, die_at: Callable[[str, Act], None]
+) -> None:
+    stored = ledger.open_record(new_move())
+    die_at("journal", lambda child: t.cast(None, advance_record(child, stored, s.CANCELLED)))
+    journal = Path(path, "journal")
+    unit = json.loads(journal.read_text().split("\n")[2])
+    closed = decode_document(unit["writes"][0]["text"].encode())
+    unit["writes"][0]["text"] = encode_document({**closed.body, "schema": 2}, closed.version).decode()
+    journal.write_text(f"pending\n{compute_digest(canonical_json(unit))}\n{canonical_json(unit)}")
+    for act in (lambda: FileLedger(path).find_unsettled(stored.record.domain.uuid), lambda: FileLedger(path).open_record(new_move("db"))):
+        with pytest.raises(InvalidState, match=r"its schema is 2.*Nothing was changed\. Update the collection"):
+            act()
+    assert [file.name for file in Path(path, "migrations", "open").iterdir()] == [f"{stored.record.id}.json"]
