@@ -334,6 +334,7 @@ def write_host(transaction: Transaction, entry: HostEntry, version: t.Optional[i
         _refuse_second(transaction, new)
     if present and provisional:
         _refuse_weaker_state(new, provisional)
+        new = _with_decisions_of(new, provisional.host)
     document = Document(encode(new), (version or 0) + 1)
     if provisional:
         transaction.commit_unit([DocumentWrite(document_path(HOSTS, key), document.version, new)], [document_path(HOSTS, str(new.host_uuid))])
@@ -439,3 +440,9 @@ def _refuse_weaker_state(new: HostEntry, document: Document) -> None:
             f"Write it with state '{provisional.state}', then change the state.",
             document=document.body,
         )
+
+
+def _with_decisions_of(new: HostEntry, provisional: HostEntry) -> HostEntry:
+    """Return the entry with what persons have decided about the host under its other document, which this unit removes."""
+    decisions = (*(provisional.decisions or ()), *(new.decisions or ()))
+    return replace(new, discarded=new.discarded or provisional.discarded or new.discarded, decisions=decisions or new.decisions)

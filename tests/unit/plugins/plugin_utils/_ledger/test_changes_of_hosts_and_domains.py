@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 from collections.abc import Callable
 
@@ -74,6 +75,16 @@ def test_a_cordon_is_not_lost_when_two_documents_turn_out_to_be_one_host(ledger:
     assert len(ledger.list_hosts()) == 2
     merged = ledger.put_host(host(state="maintenance"), 1)
     assert ledger.list_hosts() == [merged]
+
+
+def test_no_decision_is_lost_when_two_documents_turn_out_to_be_one_host(ledger: Ledger) -> None:
+    known = ledger.put_host(host_entry({"name": "kvm1", "host_id": HOST_ID, "host_uuid": None, "state": "fenced", "decisions": [{"decision": "b"}]}), None)
+    discarded = {"at": "then", "by": "ann", "reason": "burnt"}
+    unnamed = {"name": "10.0.0.1", "host_id": None, "host_uuid": HOST_UUID, "state": "fenced", "discarded": discarded, "decisions": [{"decision": "a"}]}
+    ledger.put_host(host_entry(unnamed), None)
+    merged = ledger.put_host(dataclasses.replace(known.host, host_uuid=HOST_UUID), known.version)
+    assert ledger.list_hosts() == [merged]
+    assert (merged.body["discarded"], merged.body["decisions"]) == (discarded, [{"decision": "a"}, {"decision": "b"}])
 
 
 def test_an_ambiguous_host_name_is_a_conflict_that_names_both(ledger: Ledger) -> None:
