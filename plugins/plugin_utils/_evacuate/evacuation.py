@@ -78,7 +78,7 @@ class Evacuation:
         context = self.context
         hosts = read_hosts(context.ledger)
         self.entries, self.unreadable_hosts = hosts.entries, hosts.unreadable
-        self.source = resolve_source(self.entries, context.options.source)
+        self.source = resolve_source(self.entries, context.options.source, self.unreadable_hosts)
         self.settings = CachedSettings(context.settings)
         self.proofs = PowerOffEvidence(self.settings, self.source, self.entries, context.by, context.ledger.open_leases, context.show)
         self.arrivals = RecentMoves(context.ledger)

@@ -24,6 +24,7 @@ from .._ledger.documents import DomainEntry, HostEntry
 from .._ledger.host_decisions import check_not_granted
 from .._ledger.ledger import Ledger
 from .._ledger.rules import holds_domain
+from .._ledger.unreadable_hosts import UnreadableHost, make_missing_error
 
 _SAVED_STATES = (domain_states.RUNNING, domain_states.PAUSED, domain_states.SHUTOFF)
 
@@ -97,14 +98,15 @@ class Source:
         return bool(self.entry.protected and self.entry.protected.guard and self.entry.protected.guard.held_at_boot)
 
 
-def resolve_source(entries: Iterable[HostEntry], wanted: str) -> Source:
+def resolve_source(entries: Iterable[HostEntry], wanted: str, unreadable: Iterable[UnreadableHost] = ()) -> Source:
     """Return the one host that has this name or host ID.
 
+    :arg unreadable: the hosts whose document cannot be read.
     Raises L(NotFound), L(Conflict) if several have it, L(InvalidState) for one without an ID.
     """
     found = [entry for entry in entries if wanted in (entry.name, entry.host_id)]
     if not found:
-        raise NotFound(f"The ledger has no host {wanted!r}.", "A host gets its entry when it is protected. Nothing was started.")
+        raise make_missing_error(unreadable, wanted, "A host gets its entry when it is protected. Nothing was started.")
     if len(found) > 1:
         keys = ", ".join(f"{entry.name} ({entry.host_id})" for entry in found)
         raise Conflict(f"The ledger has several hosts for {wanted!r}: {keys}.", "Specify the host by its host_id. Nothing was started.")

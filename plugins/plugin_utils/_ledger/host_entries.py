@@ -19,7 +19,7 @@ from dataclasses import field, replace
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, JsonObject, Maybe
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, NotFound
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.leases import ProtectedWatchdog
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef, host_of
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import ENABLED
@@ -27,7 +27,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses
 from .changes import find_only_host
 from .documents import Document, HostEntry, HostFencing, HostProtection
 from .ledger import Ledger
-from .unreadable_hosts import LedgerHosts
+from .unreadable_hosts import LedgerHosts, make_missing_error
 
 HOW_TO_SET_UUID = (
     "Set host_uuid to a UUID of the host's own in /etc/libvirt/libvirtd.conf (in virtqemud.conf where that daemon runs), and restart the daemon: guests run on."
@@ -89,8 +89,9 @@ def find_entry_by_name(ledger: t.Optional[Ledger], name: str) -> Document:
     """Return the entry of a host that is not queried. Raises L(NotFound), or L(Conflict) if several have that name."""
     found = ledger.find_host(name=name) if ledger else None
     if found is None:
-        raise NotFound(
-            f"The ledger has no host {name!r}.",
+        raise make_missing_error(
+            read_hosts(ledger).unreadable,
+            name,
             "A host gets its entry from the first task of kvmfleet.migration.host that runs on it while it answers. Nothing was changed.",
         )
     return found

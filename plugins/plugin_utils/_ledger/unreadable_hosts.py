@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, KvmfleetError, NotSupported
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, KvmfleetError, NotFound, NotSupported
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 
 from .documents import Document, HostEntry
@@ -21,6 +21,8 @@ from .rules import HOSTS, DocumentPath, document_key, is_uuid
 
 STATE_UNKNOWN: t.Final = "unknown"
 _SET_ASIDE = re.compile(r"hosts-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-.*")
+# The maximum number of hosts that a sentence names.
+_MAX_NAMED = 5
 _STATE_IT = "run kvmfleet.migration.host there with state and reason"
 
 
@@ -93,6 +95,21 @@ def make_hosts(documents: Iterable[Document], aside_names: Iterable[str], unread
     now = {document_key(path): body for path, body in unreadable.items() if path[:-1] == HOSTS and is_uuid(document_key(path))}
     found = {**dict.fromkeys(damaged), **now}
     return LedgerHosts(readable, [UnreadableHost(key, found[key]) for key in sorted(found)])
+
+
+def make_missing_error(unreadable: Iterable[UnreadableHost], wanted: str, next_step: str) -> NotFound:
+    """Return the error for a host that has no entry: its document may be one of those that cannot be read.
+
+    :arg wanted: the name or the ID of the host.
+    :arg next_step: for a host that never had an entry.
+    """
+    found = [one for one in unreadable if one.newer is None or one.is_host(HostRef(wanted, wanted, wanted))]
+    if not found:
+        return NotFound(f"The ledger has no host {wanted!r}.", next_step)
+    problems = " ".join(one.problem for one in found[:_MAX_NAMED])
+    return NotFound(
+        f"The ledger has no host {wanted!r} whose document can be read. {problems}", f"If {wanted} has had an entry, its document comes first. {next_step}"
+    )
 
 
 def check_new_host(unreadable: Iterable[UnreadableHost], host: HostRef, is_stated: bool) -> bool:

@@ -258,6 +258,13 @@ def test_the_state_of_a_silent_host_is_set_by_name_from_another_host(fleet: Flee
     assert [(entry["name"], entry["host_id"], entry["state"]) for entry in fleet.entries()] == [("kvm1", ID, "fenced")]
 
 
+def test_a_name_may_be_that_of_a_host_whose_document_was_damaged(fleet: Fleet) -> None:
+    fleet.task(state="enabled")
+    pathlib.Path(fleet.folder, "hosts", f"{ID}.json").write_text("torn")
+    with pytest.raises(NotFound, match=rf"no host 'kvm1' whose document can be read.*restore hosts/{ID}\.json"):
+        fleet.task(target_host="localhost", name="kvm1", state="fenced", reason="burnt")
+
+
 def test_an_unknown_name_is_not_found(fleet: Fleet) -> None:
     with pytest.raises(NotFound, match="kvm9"):
         fleet.task(name="kvm9", state="fenced")

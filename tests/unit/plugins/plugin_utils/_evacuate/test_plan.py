@@ -13,7 +13,7 @@ from ansible.errors import AnsibleUndefinedVariable
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import BootMoment, boot_moment, utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, InvalidArgument, Unsafe
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, InvalidArgument, NotFound, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import new_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.action import add_shares
@@ -371,3 +371,10 @@ def test_a_survivor_whose_document_was_damaged_gets_no_domain(site: Site) -> Non
     _run, shares = plan(site)
     assert sorted(shares.by_host["kvm2"]) == sorted(uuids)
     assert not shares.by_host.get("kvm3")
+
+
+def test_the_evacuation_of_a_host_whose_document_was_damaged_says_what_to_restore(site: Site) -> None:
+    site.save("web")
+    (site.folder / "ledger" / "hosts" / f"{host_id('kvm1')}.json").write_text("torn")
+    with pytest.raises(NotFound, match=rf"no host 'kvm1' whose document can be read.*restore hosts/{host_id('kvm1')}\.json.*Nothing was started"):
+        plan(site)
