@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -123,6 +124,12 @@ def test_errors_of_the_system_are_mapped_to_error_codes() -> None:
     for number, error in ((30, Forbidden), (20, InvalidArgument)):
         with pytest.raises(error, match="the ledger /srv/ledger"), report_disk_errors("/srv/ledger"):
             raise OSError(number, os.strerror(number))
+
+
+def test_a_file_system_that_became_read_only_is_no_reason_for_another_ledger() -> None:
+    with pytest.raises(Forbidden, match=r"Read-only file system\. Repair the file system") as caught, report_disk_errors("/srv/ledger"):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+    assert "another folder" not in str(caught.value)
 
 
 def test_a_ledger_that_stays_locked_is_a_timeout(ledger: FileLedger, path: str, monkeypatch: pytest.MonkeyPatch, new_move: NewMove) -> None:
