@@ -190,6 +190,14 @@ class PowerOffEvidence:
         """The evidence about the source."""
         return next((one for one in self.all_evidence if one.host_id == self.source.host_id), None)
 
+    def missing_error(self) -> Unsafe:
+        """Return the error for a source without evidence that has no fence agent either."""
+        return Unsafe(
+            f"There is no evidence that {self.source.name} is off: it has no {VARIABLE}, and neither fencing nor force_down was given.",
+            f"Nothing was started. Name its fence agent or its watchdog in {VARIABLE}; or give fencing, from a tasks file of your own; or, when a person"
+            " has seen that it is off, force_down with a reason (evacuate_host_force_down and evacuate_host_reason).",
+        )
+
     @property
     def can_fence(self) -> bool:
         """Whether a fence agent can switch the source off."""
@@ -218,11 +226,7 @@ class PowerOffEvidence:
     def _fence_source(self, watch: ResetWatch | None) -> Evidence:
         config = self._fencing_config(self.source.name)
         if config is None:
-            raise Unsafe(
-                f"There is no evidence that {self.source.name} is off: it has no {VARIABLE}, and neither fencing nor force_down was given.",
-                f"Nothing was started. Name its fence agent or its watchdog in {VARIABLE}; or give fencing, from a tasks file of your own; or, when a person"
-                " has seen that it is off, force_down with a reason.",
-            )
+            raise self.missing_error()
         asked, self.asked_power = self.asked_power, None
         return fence_host(config, self.source.host_id, self.by, asked, watch.wait if watch else None)
 

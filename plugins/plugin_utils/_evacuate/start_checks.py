@@ -113,6 +113,8 @@ def check_covered(job: EvacuationJob, fleet: FleetAnswers, proofs: PowerOffEvide
         is_source = where.may_be(job.source.host_ref)
         if fleet.has_answered(where) or proofs.has_proof_of(where) or (is_source and source_counts):
             continue
+        if is_source:
+            raise proofs.missing_error()
         report = proofs.unproved.get(where.host or "")
         why = f" ({report})" if report else ""
         raise Unsafe(

@@ -284,6 +284,16 @@ def test_check_mode_predicts_and_changes_nothing(site: Site) -> None:
     assert (site.running(), site.record_summaries(), agent.asked()) == ({}, [], [])
 
 
+def test_check_mode_without_evidence_names_the_evidence_that_the_source_needs(site: Site) -> None:
+    """The dead host is not a further host that may have the domain, and no record is to be settled for it."""
+    site.save("web")
+    run = site.evacuation(check=True)
+    run.evacuate_domains()
+    assert "There is no evidence that kvm1 is off" in errors(run)["web"]
+    assert "Nothing was started" in errors(run)["web"]
+    assert "settle" not in errors(run)["web"]
+
+
 # Evidence
 
 
