@@ -64,6 +64,7 @@ class StatusReport:
         self._entries = {entry.name: entry for entry in content.hosts}
         self._fleet = list(dict.fromkeys(fleet)) or list(self._entries)
         self.silent = {host: answer.why_silent for host, answer in answers.items() if answer.is_silent}
+        self._reached = {host for host, answer in answers.items() if not answer.unreachable}
         self._reported = [move for host, answer in answers.items() if not answer.is_silent for move in self._read_moves(host, answer)]
         # Hosts whose state files the user may not read: it is not known whose a migration there is, nor which moves wait.
         self._unread = [host for host, answer in answers.items() if answer.unverified_reasons]
@@ -156,6 +157,9 @@ class StatusReport:
         state = f" It is '{entry.state}' in the ledger." if entry else ""
         count = self._count_domains(entry) if entry else 0
         domains = f" {_count(count, 'domain')} may be on it." if count else ""
+        if host in self._reached:
+            remedy = " Its guests may be running: repair this first, and do not switch it off." if count else ""
+            return f"{host} was reached, but did not report its domains: {why.rstrip('.')}.{state}{domains}{remedy}"
         remedy = f" If it is dead: kvmfleet.migration.evacuate -e source={host} --check" if count else ""
         return f"{host} does not answer: {why.rstrip('.')}.{state}{domains}{remedy}"
 

@@ -258,6 +258,18 @@ def test_a_silent_host_is_named_with_the_reason_and_the_domains_that_may_be_on_i
     assert any("web2  running" in line for line in seen["lines"])
 
 
+def test_a_host_that_was_reached_and_did_not_report_is_not_called_dead(desk: Desk) -> None:
+    """A host that answers Ansible is never evacuated, and its guests run on without libvirt."""
+    desk.domain("web1", "kvm1")
+    desk.answers["kvm1"] = {"changed": False, "failed": False, "error_code": "unreachable", "msg": "libvirt did not answer within 10 s."}
+    seen = desk.show()
+    assert seen["attention"] == [
+        "kvm1 was reached, but did not report its domains: libvirt did not answer within 10 s. It is 'enabled' in the ledger. 1 domain may be on it."
+        " Its guests may be running: repair this first, and do not switch it off."
+    ]
+    assert "  silent: kvm1" in seen["lines"]
+
+
 def test_a_module_that_crashed_is_a_silent_host(desk: Desk) -> None:
     desk.answers["kvm2"] = {"changed": False, "failed": False, "rc": 1, "msg": "MODULE FAILURE"}
     desk.answers["kvm3"] = {"changed": False, "failed": False, "error_code": "unreachable", "msg": "libvirt did not answer within 10 s."}
