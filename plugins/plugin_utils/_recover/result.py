@@ -201,9 +201,10 @@ def _ending_error(host: str, tasks: HostTasks) -> str:
         return ""
     if not any(task and task.has_failed for task in (tasks.reached, tasks.answered)):
         return _failure_text(tasks.ended)
+    why = (tasks.ended.message or "no answer").rstrip(".")
     return (
-        f"{host} did not return within {tasks.ended.waited_seconds} s: {tasks.ended.message or 'no answer'} "
-        "Nothing was changed: its state in the ledger stays. Check its console, then run recover again."
+        f"{host} did not return within {tasks.ended.waited_seconds} s: {why}. Nothing was changed: its state in the ledger stays. "
+        "Check its console and the login of Ansible, then run recover again."
     )
 
 

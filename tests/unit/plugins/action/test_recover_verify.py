@@ -93,11 +93,15 @@ def test_a_host_that_stopped_answering_is_a_problem(node: Node) -> None:
 
 
 def test_a_host_that_does_not_return_in_time_is_reported_with_the_limit(node: Node) -> None:
-    ended = {"msg": "timed out.", "waited_seconds": 5}
-    words = "kvm1 did not return within 5 s: timed out. Nothing was changed: its state in the ledger stays. Check its console, then run recover again."
+    # Ansible ends the message of a failed connection without a full stop.
+    ended = {"msg": "timed out: Permission denied (publickey)", "waited_seconds": 5}
+    words = (
+        "kvm1 did not return within 5 s: timed out: Permission denied (publickey). Nothing was changed: its state in the ledger stays. "
+        "Check its console and the login of Ansible, then run recover again."
+    )
     assert node.own(ended=ended, reached={"failed": True})["error"] == words
     assert node.own(ended=ended, reached={}, answered={"failed": True})["error"] == words
-    assert "no answer Nothing" in node.own(ended={"waited_seconds": 5}, reached={"failed": True})["error"]
+    assert "no answer. Nothing" in node.own(ended={"waited_seconds": 5}, reached={"failed": True})["error"]
 
 
 def test_the_error_of_a_recovery_is_reported_with_the_steps_before_it(node: Node) -> None:
