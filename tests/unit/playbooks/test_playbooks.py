@@ -71,6 +71,15 @@ def test_bad_input_is_a_sentence_with_a_code_and_nothing_is_done(stage: Stage, p
     assert not stage.ledger.exists()
 
 
+@pytest.mark.parametrize("variables", [{}, {"target": ""}], ids=["not-set", "empty"])
+def test_a_drain_without_a_target_is_refused_before_any_host_is_asked(stage: Stage, variables: dict[str, str]) -> None:
+    done = stage.play("drain", **variables)
+    assert done.code != 0
+    assert "No target was given. Set the hosts to drain, for example -e target=kvm1" in done.text
+    assert "Keyword 'hosts' is required" not in done.text
+    assert "Gather the facts of the host" not in done.text
+
+
 @pytest.mark.parametrize("playbook", ["abort", "force_complete"])
 def test_an_id_is_enough_and_no_host_is_asked(stage: Stage, playbook: str) -> None:
     record = write_record(stage, s.RUNNING)
