@@ -14,7 +14,7 @@ from dataclasses import field, replace
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, JsonObject, Maybe, ShapeError, decode
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidState, KvmfleetError, NotSupported
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidState, KvmfleetError, NotFound, NotSupported
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import SCHEMA
 
 from .audit import genesis_hash
@@ -233,6 +233,15 @@ def decode_marker(data: bytes) -> CopyMarker:
         return decode(CopyMarker, decode_document(data).body)
     except (Damaged, Newer):
         return CopyMarker()
+
+
+def missing_ledger_error(ledger: str) -> NotFound:
+    """Return the error for a location without a ledger, which is not to be created. A second ledger of a fleet would not know where its domains may be."""
+    return NotFound(
+        f"There is no ledger at {ledger}.",
+        "If the fleet has one, set kvmfleet_ledger to it, or restore it from a backup. Otherwise the first task that moves a domain or cordons a host"
+        " creates it.",
+    )
 
 
 def unfinished_copy_error(data: bytes, ledger: str) -> InvalidState:

@@ -22,7 +22,6 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
     Conflict,
     InvalidArgument,
     InvalidState,
-    NotFound,
     NotSupported,
     Unreachable,
 )
@@ -34,7 +33,17 @@ from ..audit import AuditEntry
 from ..changes import DocumentWrite, Transaction
 from ..document_bytes import encode_document
 from ..documents import Document, Stored
-from ..identity import COPYING_NAME, IDENTITY_NAME, IdentitySource, decode_identity, new_identity, refuse_moved, replaced_error, unfinished_copy_error
+from ..identity import (
+    COPYING_NAME,
+    IDENTITY_NAME,
+    IdentitySource,
+    decode_identity,
+    missing_ledger_error,
+    new_identity,
+    refuse_moved,
+    replaced_error,
+    unfinished_copy_error,
+)
 from ..parsed import ParsedDocuments
 from ..rules import CLOSED, DOMAINS, HOSTS, OPEN, SET_ASIDE, DocumentPath, document_key, document_path, holds_domain
 from ..unreadable_hosts import LedgerHosts, make_hosts
@@ -139,7 +148,7 @@ def _missing_error(client: Client, state: PrefixState) -> Exception:
             f"The prefix of {client.address} is not a ledger and contains other data (e.g. {state.first.key!r}); nothing was written there.",
             "Set 'ledger' to an unused prefix.",
         )
-    return NotFound(f"There is no ledger at {client.address}.", "The first task that moves a domain or cordons a host creates one.")
+    return missing_ledger_error(str(client.address))
 
 
 def _check_cluster(client: Client, cluster: t.Optional[KeyValue]) -> None:

@@ -20,9 +20,19 @@ import types
 import typing as t
 from collections.abc import Iterator
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, Internal, InvalidArgument, KvmfleetError, NotFound, TimedOut
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, Internal, InvalidArgument, KvmfleetError, TimedOut
 
-from ..identity import COPYING_NAME, IDENTITY_NAME, IdentitySource, LedgerIdentity, decode_identity, new_identity, replaced_error, unfinished_copy_error
+from ..identity import (
+    COPYING_NAME,
+    IDENTITY_NAME,
+    IdentitySource,
+    LedgerIdentity,
+    decode_identity,
+    missing_ledger_error,
+    new_identity,
+    replaced_error,
+    unfinished_copy_error,
+)
 
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FILE_MODE = 0o600
@@ -233,7 +243,7 @@ def ensure_ledger(path: str, create: bool) -> LedgerIdentity:
     try:
         root = Folder.open_path(path)
     except FileNotFoundError as error:
-        raise NotFound(f"There is no ledger at {path}.", "The first task that moves a domain or cordons a host creates one.") from error
+        raise missing_ledger_error(path) from error
     with root:
         check_owner(root)
         return _read_identity(root) or _found_ledger(root, create)
@@ -278,7 +288,7 @@ def _found_ledger(root: Folder, create: bool) -> LedgerIdentity:
             "Set 'ledger' to an empty or a new folder.",
         )
     if not create:
-        raise NotFound(f"There is no ledger at {root.path}.", "The first task that moves a domain or cordons a host creates one.")
+        raise missing_ledger_error(root.path)
     os.fchmod(root.fd, 0o700)
     with hold_file_lock(root, LOCK_NAME, True, LOCK_SECONDS):
         found = _read_identity(root)
