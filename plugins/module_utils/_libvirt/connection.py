@@ -241,7 +241,7 @@ def _explain_failure(error: KvmfleetError) -> KvmfleetError:
     """Return the error with the next step. For root, every failure means that the host cannot be reached."""
     if not is_root() and (isinstance(error, Forbidden) or _is_denied_socket(error.__cause__)):
         return Forbidden(error.message, "Set become: true, or connect as a user who may use libvirt's read-write connection. Nothing was changed.")
-    return Unreachable(error.message, "Check the URI, that the host is up, and that this user may connect.")
+    return Unreachable(error.message, "Check the URI, that the host is up, that libvirt runs there, and that this user may connect.")
 
 
 def _is_denied_socket(cause: t.Optional[BaseException]) -> bool:

@@ -103,7 +103,7 @@ def test_a_login_that_the_ssh_server_drops_is_no_refusal(serve: Serve, monkeypat
 def test_root_gets_the_full_connection_or_none(serve: Serve, refusal: LibvirtError) -> None:
     daemon = serve(Daemon(full=refusal), root=True)
     for open_one in (connection.open_for_reading, connection.open_connection):
-        with pytest.raises(Unreachable, match="Check the URI"):
+        with pytest.raises(Unreachable, match="Check the URI, that the host is up, that libvirt runs there, and that this user may connect"):
             open_one(LOCAL)
     assert daemon.asked == ["full", "full"]
 
