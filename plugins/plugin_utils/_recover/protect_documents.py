@@ -169,8 +169,10 @@ def _elsewhere_text(reported: SavedDomain, inputs: ProtectInputs, protected_host
     if record is not None:
         return f"{describe_record(record)} is under way"
     names = ", ".join(str(host.host) for host in (before.possible_hosts if before else ()))
-    definition = f"the inactive definition on {protected_host.host}"
-    return f"according to the ledger it is on {names}: {definition} is left over. Started here, it would be recorded on this host"
+    return (
+        f"according to the ledger it is on {names}, and the inactive definition on {protected_host.host} may be left over. Before you remove it, verify that"
+        f" {names} has the domain: after a restore of the ledger it may be the only definition. Started here, it would be recorded on this host"
+    )
 
 
 def _build_document(
