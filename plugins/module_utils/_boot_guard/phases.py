@@ -13,8 +13,11 @@ from .._domains import starting as start_notes
 from .._facts.identity import read_identity
 from .._facts.own_moves import find_remembered, list_remembered
 from .._host_identity import adopt_host_id
+from .._libvirt.host import open_reader
 from .._model.boot_guard import AutomaticStart
 from .._model.codec import Json, JsonObject, encode
+from .._model.domain_states import RUNNING
+from .._model.errors import KvmfleetError
 from .._module import Phase, Result, require_local, require_root
 from .install import leave_tombstones, read_grant, revoke_grant
 from .status import GuardState, read_guard_state, release_host
@@ -79,10 +82,28 @@ def revoke_peer_grant(uri: str, work: _RevokePeerGrant) -> Result:
 
 
 def recall_record(uri: str, work: _RecallRecord) -> Result:
-    """Return C(told): the record of C(work["id"]) as this host remembers it and whether it is C(watched), or null."""
+    """Return C(told): the record of C(work["id"]) as this host remembers it, whether it is C(watched), and whether its domain is C(running) here; or null."""
     require_root()
     require_local(uri)
-    return {"changed": False, "told": find_remembered(work["id"])}
+    told = find_remembered(work["id"])
+    if told is None:
+        return {"changed": False, "told": None}
+    record = t.cast("t.Dict[str, t.Any]", told["record"])
+    return {"changed": False, "told": {**told, "running": _is_running(uri, record["domain"]["uuid"])}}
+
+
+def _is_running(uri: str, uuid: str) -> t.Optional[bool]:
+    """Whether the domain runs on this host; null if libvirt does not answer."""
+    try:
+        host = open_reader(uri)
+    except KvmfleetError:
+        return None
+    try:
+        return host.view_domain(uuid).state == RUNNING
+    except KvmfleetError:
+        return None
+    finally:
+        host.close()
 
 
 DECISION_PHASES: t.Dict[str, Phase] = {

@@ -204,9 +204,10 @@ def _next_step(one: RememberedMove) -> str:
 def restore_record(recalled: JsonObject, status: str, host: str, statement: str, by: str) -> tuple[MoveRecord, MoveRecord]:
     """Return the record as it is restored to the ledger, and as it is then settled.
 
-    Raises L(InvalidState) while the host still acts on it, L(InvalidArgument) for an impossible status.
+    Raises L(InvalidState) while the host still acts on it, L(InvalidArgument) for an impossible status, L(Conflict) for one that says that the domain is not
+    on the host, although it runs there.
 
-    :arg recalled: C(record) and C(watched), as the host remembers them.
+    :arg recalled: C(record) and C(watched), as the host remembers them, and C(running), whether the domain runs there.
     :arg host: the host that remembers it.
     """
     known = read_record(recalled["record"])
@@ -215,6 +216,13 @@ def restore_record(recalled: JsonObject, status: str, host: str, statement: str,
         raise InvalidState(f"The host {host} remembers {describe_record(known)} as '{known.status}'.", "Wait for its end there. Nothing was changed.")
     if not may_follow(known.type, s.ERROR, status):
         raise InvalidArgument(f"The record {known.id} cannot become '{status}'.", "Nothing was changed.")
+    # A survivor remembers its evacuations, and a source its moves.
+    is_evacuation = known.type == s.EVACUATION
+    if recalled.get("running") and (status in (s.FAILED, s.CANCELLED)) == is_evacuation:
+        raise Conflict(
+            f"Domain {known.domain.name} is running on {host}, and '{status}' says that it is not there.",
+            f"Settle it as '{s.DONE if is_evacuation else s.FAILED}'. Nothing was changed.",
+        )
     reason = known.reason if known.status == status else s.REASON_OPERATOR if status == s.CANCELLED else None
     noted = known.note("restored", by, f"The ledger did not have it any more. It is what {host} remembers.")
     before = dataclasses.replace(noted, status=s.ERROR, reason=None)

@@ -457,6 +457,20 @@ def test_a_remembered_move_that_the_ledger_lost_is_settled(fleet: Deciding) -> N
     assert "seen" in record.last_detail
 
 
+@pytest.mark.parametrize(("kind", "wrong", "right"), [(s.EVACUATION, "failed", "done"), (s.LIVE_MIGRATION, "completed", "failed")])
+def test_a_settlement_that_denies_a_running_domain_on_the_host_is_refused(fleet: Deciding, kind: str, wrong: str, right: str) -> None:
+    """A survivor remembers its evacuations, and a source its moves. A typo would let the ledger lose the domain."""
+    ends = (OTHER, HERE) if kind == s.EVACUATION else (HERE, OTHER)
+    record = new_record(kind, DomainRef(WEB, "web"), *ends, {}, "me")
+    record = record if kind == s.EVACUATION else record.advance(s.FAILED, "the watcher")
+    told = {"record": {**encode(record), "generation": 3}, "watched": False, "running": True}
+    fleet.host = Remembering(told)
+    with pytest.raises(Conflict, match=rf"Domain web is running on kvm1.*'{wrong}'.*Settle it as '{right}'.*Nothing was changed"):
+        fleet.task(settle={"id": record.id, "status": wrong}, reason="a typo")
+    assert list(fleet.ledger.list_records()) == []
+    assert fleet.task(settle={"id": record.id, "status": right}, reason="seen")["changed"]
+
+
 def test_a_record_older_than_the_remembered_move_is_settled(fleet: Deciding) -> None:
     told = remembered_move()
     record = fleet.record(kind=s.LIVE_MIGRATION, id=told["record"]["id"])
