@@ -11,8 +11,10 @@ import dataclasses
 import typing as t
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import HOST_DECISIONS, Spec, host_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.peers import SSH_ANSWERS, SSH_UNKNOWN
+from ansible_collections.kvmfleet.migration.plugins.module_utils._host_identity import HOST_ID_FILE
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject, decode, encode
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, InvalidState
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import IdentityAnswer
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import COLD_MIGRATION, ENABLED, LIVE_MIGRATION, MAINTENANCE
@@ -27,6 +29,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.preparat
     readable_facts,
 )
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.strategies import check_save_folder
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.ansible_probe import make_probe
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Document, HostEntry, Stored
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_decisions import check_not_discarded
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import (
@@ -173,13 +176,34 @@ class ActionModule(FleetAction):
         elif decision == "domains_lost":
             result = give_up_domains(ledger, name, options["domains_lost"] or (), (reason, by), check)
         elif decision == "source_discarded":
-            result = discard_source(ledger, name, phase if is_target else None, (reason, by), check)
+            warnings_of_probe = [] if is_target else self._check_gone(ledger, name, settings, task_vars)
+            result = {**discard_source(ledger, name, phase if is_target else None, (reason, by), check), "warnings": warnings_of_probe}
         else:
             result = revoke_token(ledger, name, target_host, phase, (reason, by), check, settings)
         if not self._task.diff:
             result.pop("diff", None)
         warnings = [*t.cast("t.Sequence[Json]", result.pop("warnings", ())), *ledger.problems]
         return {**result, "warnings": warnings} if warnings else result
+
+    def _check_gone(self, ledger: Ledger, name: str, settings: TaskSettings, task_vars: Result) -> list[str]:
+        """Return warnings if it is not known whether the host is silent. Raises L(InvalidState) if it answers Ansible with its own host ID."""
+        entry = find_entry_by_name(ledger, name).host
+        if entry.discarded or not settings.is_known(name):
+            return []
+        says, answer = self.ask_host_id(name, task_vars)
+        if says == SSH_ANSWERS and answer.strip() == entry.host_id:
+            raise InvalidState(
+                f"{name} answers Ansible, and is the host that is to be discarded.",
+                f"Check the name. If {name} is to leave the fleet, drain it and switch it off first. Nothing was changed.",
+            )
+        if says == SSH_ANSWERS:
+            return [f"A machine answers Ansible as {name}, but with another host ID than the discarded host, or with none."]
+        return [f"It is not known whether {name} answers Ansible: {answer}."] if says == SSH_UNKNOWN else []
+
+    def ask_host_id(self, name: str, task_vars: Result) -> tuple[str, str]:
+        """Return whether a host of the inventory answers Ansible, and the content of its identity file, or why that is not known."""
+        with make_probe(self, name, task_vars, f"cat {HOST_ID_FILE}") as probe:
+            return probe.read_answer()
 
     # -- the entry -----------------------------------------------------------------------------------------------
 

@@ -56,7 +56,8 @@ options:
         nothing boots from its disk again.
       - Evacuations of other hosts do not wait for its answer either, except for domains that may be on it according to the ledger.
       - If the host returns anyway, it is neither enabled nor released until O(adopt_identity) confirms that it belongs to the fleet again.
-      - Run this on another host, for example on localhost; a host that answers is refused.
+      - Run this on another host, for example on localhost. If the inventory has the host, the task tries to connect to it as Ansible does; a host that answers
+        with its host ID is refused.
     type: bool
     default: false
   domains_lost:

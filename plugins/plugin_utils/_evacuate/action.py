@@ -24,7 +24,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import 
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.follow import list_name_lines
 
-from .ansible_probe import AnsibleProbe, Connector
+from .ansible_probe import AnsibleProbe, make_probe
 from .evacuation import Evacuation
 from .job import EvacuationContext, EvacuationJob, EvacuationTask, ListedDomain, check_numbers
 from .plan import Shares
@@ -193,9 +193,7 @@ class EvacuationAction(FleetAction):
 
     def make_probe(self, host: str, task_vars: Result) -> AnsibleProbe:
         """Return an attempt to connect to a host of the inventory as Ansible does."""
-        own_variables = t.cast("t.Any", task_vars["hostvars"]).raw_get(task_vars["inventory_hostname"])
-        connector = Connector(host, self.settings(task_vars), self._play_context, self._task, own_variables)
-        return AnsibleProbe(host, connector.connect, connector.read_user_seconds())
+        return make_probe(self, host, task_vars)
 
     def with_warnings(self, run: Evacuation, result: JsonObject) -> JsonObject:
         """Return the result of the task with all its warnings."""

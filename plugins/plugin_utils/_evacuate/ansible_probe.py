@@ -11,6 +11,7 @@ The attempt has a process of its own, which can be ended: a connection may wait 
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import selectors
@@ -29,6 +30,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.pee
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Unsafe, printable_line
 
+from .._action import FleetAction
 from .._settings.variables import Settings
 from .fleet_answers import SourceAnswers
 
@@ -51,7 +53,8 @@ _REJECTIONS = (
 _UNREADABLE_KEY = "load key "
 _CHUNK_BYTES = 65536
 
-Connect = Callable[[float], object]
+# Opens a connection within so many seconds, and returns what a program says there.
+Connect = Callable[[float], str]
 
 
 class Connector:
@@ -89,14 +92,17 @@ class Connector:
         connection = self._prepare({})
         return float(connection.get_option("timeout") if connection.has_option("timeout") else C.DEFAULT_TIMEOUT)
 
-    def connect(self, seconds: float) -> None:
-        """Open a new connection and run a program that does nothing. Raises C(AnsibleConnectionFailure) if the host is silent.
+    def connect(self, seconds: float, program: str = "true") -> str:
+        """Open a new connection and run a program, by default one that does nothing; return its output.
+
+        Raises C(AnsibleConnectionFailure) if the host is silent.
 
         :arg seconds: how long SSH may take to connect. Other plugins have the limits of the user.
         """
         # A persistent connection to a host without power hangs until TCP gives up.
         own: dict[str, Json] = {"control_path": "none", "reconnection_retries": 0, "timeout": int(seconds)} if self._name == "ssh" else {}
-        self._prepare(own).exec_command("true", sudoable=False)
+        output: bytes = self._prepare(own).exec_command(program, sudoable=False)[1]
+        return output.decode(errors="replace")
 
     def _open(self) -> ConnectionBase:
         return t.cast("ConnectionBase", connection_loader.get(self._name, self._context, None))
@@ -105,6 +111,13 @@ class Connector:
         connection = self._open()
         connection.set_options(task_keys=self._keywords, var_options=dict(self._variables), direct=dict(own))
         return connection
+
+
+def make_probe(action: FleetAction, host: str, task_vars: dict[str, Json], program: str = "true") -> AnsibleProbe:
+    """Return an attempt to connect to a host of the inventory as Ansible does for that task."""
+    own_variables = t.cast("t.Any", task_vars["hostvars"]).raw_get(task_vars["inventory_hostname"])
+    connector = Connector(host, action.settings(task_vars), action._play_context, action._task, own_variables)
+    return AnsibleProbe(host, functools.partial(connector.connect, program=program), connector.read_user_seconds())
 
 
 class AnsibleProbe:
@@ -142,19 +155,8 @@ class AnsibleProbe:
             os.kill(self._process, signal.SIGKILL)
         os.waitpid(self._process, 0)
 
-    def require_silence(self) -> None:
-        """Return if the host is silent. Raises L(SourceAnswers) if it answers, L(Unsafe) if that is not known in time."""
-        says, why = self._read_answer()
-        if says == SSH_SILENT:
-            return
-        if says == SSH_ANSWERS:
-            raise SourceAnswers(f"{self._host} answers Ansible. A host that answers is never evacuated.", "Drain it, or switch it off. Nothing was started.")
-        raise Unsafe(
-            f"Cannot determine whether {self._host} answers Ansible: {why}.",
-            "A host that answers is never evacuated. Drain it, or switch it off. Nothing was started.",
-        )
-
-    def _read_answer(self) -> tuple[str, str]:
+    def read_answer(self) -> tuple[str, str]:
+        """Return the result of L(try_connection), or C(SSH_UNKNOWN) if there is none in time."""
         received, end = b"", self._begun + self._limit_seconds
         with selectors.DefaultSelector() as selector:
             selector.register(self._pipe, selectors.EVENT_READ)
@@ -166,6 +168,18 @@ class AnsibleProbe:
         return SSH_UNKNOWN, (
             f"after {self._limit_seconds:.0f} s, the connection was neither open nor refused. If a ControlPath is configured for Ansible, close the persistent"
             " connection to this host (ssh -O exit), and run this again"
+        )
+
+    def require_silence(self) -> None:
+        """Return if the host is silent. Raises L(SourceAnswers) if it answers, L(Unsafe) if that is not known in time."""
+        says, why = self.read_answer()
+        if says == SSH_SILENT:
+            return
+        if says == SSH_ANSWERS:
+            raise SourceAnswers(f"{self._host} answers Ansible. A host that answers is never evacuated.", "Drain it, or switch it off. Nothing was started.")
+        raise Unsafe(
+            f"Cannot determine whether {self._host} answers Ansible: {why}.",
+            "A host that answers is never evacuated. Drain it, or switch it off. Nothing was started.",
         )
 
     def _try_in_child(self, answer: int) -> t.NoReturn:
@@ -184,7 +198,7 @@ class AnsibleProbe:
 
 
 def try_connection(connect: Connect, user_seconds: float) -> tuple[str, str]:
-    """Return whether the host answers, C(SSH_ANSWERS), C(SSH_SILENT) or C(SSH_UNKNOWN), and why this is unknown.
+    """Return whether the host answers: C(SSH_ANSWERS) with its answer, C(SSH_SILENT), or C(SSH_UNKNOWN) with the reason.
 
     A server that rejects the connection is that of the host or of a jump host before it, so the host is not known to be silent.
 
@@ -192,16 +206,15 @@ def try_connection(connect: Connect, user_seconds: float) -> tuple[str, str]:
     """
     try:
         try:
-            connect(SSH_SECONDS)
+            return SSH_ANSWERS, connect(SSH_SECONDS)
         except AnsibleConnectionFailure as error:
             if _is_rejected(error) or _SLOW_LOGIN not in str(error) or user_seconds <= SSH_SECONDS:
                 raise
-            connect(user_seconds)
+            return SSH_ANSWERS, connect(user_seconds)
     except AnsibleConnectionFailure as error:
         return (SSH_UNKNOWN, f"it, or a jump host before it, rejects the login: {_one_line(error)}") if _is_rejected(error) else (SSH_SILENT, "")
     except (AnsibleError, OSError, ValueError) as error:
         return SSH_UNKNOWN, _one_line(error)
-    return SSH_ANSWERS, ""
 
 
 def _is_rejected(error: AnsibleConnectionFailure) -> bool:

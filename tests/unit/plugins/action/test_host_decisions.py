@@ -12,6 +12,8 @@ import uuid
 
 import pytest
 
+from ansible_collections.kvmfleet.migration.plugins.action.host import ActionModule
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.peers import SSH_ANSWERS, SSH_SILENT, SSH_UNKNOWN
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument, InvalidState, NotFound, Unsafe
@@ -262,6 +264,44 @@ def test_a_host_that_answers_cannot_be_discarded(fleet: Deciding) -> None:
 
 FOLDERS = {"/images": WEB, "/iso": WEB}
 REVOCATION = {"target_host": "kvm2", "name": "kvm1", "revoke_token": True, "reason": "it burns"}
+
+
+DISCARDED = {"target_host": "localhost", "name": "kvm1", "source_discarded": True, "reason": "burnt"}
+
+
+def answer_ansible(fleet: Deciding, monkeypatch: pytest.MonkeyPatch, says: str, answer: str) -> None:
+    """Let the inventory have kvm1, which answers Ansible in this way."""
+    fleet.others = {"kvm1": {}}
+    monkeypatch.setattr(ActionModule, "ask_host_id", lambda _action, _name, _variables: (says, answer))
+
+
+def test_a_host_that_answers_ansible_is_not_discarded_from_elsewhere(fleet: Deciding, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer_ansible(fleet, monkeypatch, SSH_ANSWERS, f"{ID}\n")
+    for check in (True, False):
+        fleet.check_mode = check
+        with pytest.raises(InvalidState, match="kvm1 answers Ansible, and is the host that is to be discarded"):
+            fleet.task(**DISCARDED)
+    assert fleet.entries()[0]["state"] == "maintenance"
+
+
+@pytest.mark.parametrize(
+    ("says", "answer", "warnings"),
+    [
+        (SSH_SILENT, "", []),
+        (SSH_ANSWERS, str(uuid.UUID(int=9)), ["A machine answers Ansible as kvm1, but with another host ID than the discarded host, or with none."]),
+        (SSH_ANSWERS, "", ["A machine answers Ansible as kvm1, but with another host ID than the discarded host, or with none."]),
+        (SSH_UNKNOWN, "it rejects the login", ["It is not known whether kvm1 answers Ansible: it rejects the login."]),
+    ],
+)
+def test_a_host_that_is_not_proved_to_answer_is_discarded(
+    fleet: Deciding, monkeypatch: pytest.MonkeyPatch, says: str, answer: str, warnings: list[str]
+) -> None:
+    answer_ansible(fleet, monkeypatch, says, answer)
+    result = fleet.task(**DISCARDED)
+    assert (result["changed"], result.get("warnings", [])) == (True, warnings)
+    # It is asked once: a successor under its name may answer later.
+    answer_ansible(fleet, monkeypatch, SSH_ANSWERS, ID)
+    assert not fleet.task(**DISCARDED)["changed"]
 
 
 class Storage:

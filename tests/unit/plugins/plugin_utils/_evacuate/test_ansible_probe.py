@@ -33,11 +33,12 @@ class Tries:
         self._failures = list(failures)
         self.seconds: list[float] = []
 
-    def __call__(self, seconds: float) -> None:
+    def __call__(self, seconds: float) -> str:
         self.seconds.append(seconds)
         failure = self._failures.pop(0)
         if failure:
             raise failure
+        return "what its program says"
 
 
 @pytest.mark.parametrize(
@@ -101,6 +102,8 @@ def test_a_short_limit_of_the_user_is_not_tried_again() -> None:
 def test_only_a_silent_host_passes() -> None:
     with AnsibleProbe("kvm1", Tries(AnsibleConnectionFailure(TIMED_OUT)), 10.0) as probe:
         probe.require_silence()
+    with AnsibleProbe("kvm1", Tries(None), 10.0) as probe:
+        assert probe.read_answer() == ("answers", "what its program says")
     with AnsibleProbe("kvm1", Tries(None), 10.0) as probe, pytest.raises(SourceAnswers, match="kvm1 answers Ansible"):
         probe.require_silence()
     with AnsibleProbe("kvm1", Tries(AnsibleError("sshpass is missing.")), 10.0) as probe, pytest.raises(Unsafe, match="answers Ansible: sshpass is"):
