@@ -143,9 +143,12 @@ def test_a_guest_is_evacuated_again_after_only_one_of_its_hosts_was_protected(si
 def test_records_of_a_scrapped_host_are_closed_with_source_discarded(site: Site, guest: Make) -> None:
     guest("web")
     site.protect()
+    discard = {"name": site.name(1), "source_discarded": True}
+    alive = site.task(2, "host", {**discard, "reason": "the wrong name"})
+    assert alive.refused() == "invalid_state"
+    assert "answers Ansible" in alive.msg
     site.lose(1)
     assert site.evacuate(2).code == 0
-    discard = {"name": site.name(1), "source_discarded": True}
     assert site.task(2, "host", discard).refused() == "invalid_argument"
     site.check_end_state({2: ["web"], 3: []}, site.line("web", "done", 1, 2))
     done = site.task(2, "host", {**discard, "reason": "its mainboard went to the scrap yard"})
