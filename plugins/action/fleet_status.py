@@ -22,6 +22,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result, describe_actor
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.query import to_plain
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.remembered import find_missing_records
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.fleet_scan import FoundAct, name_hosts, record_foreign_acts
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.options import readable_results
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._status.content import LedgerContent, StatusWork, read_content
@@ -70,7 +71,9 @@ class ActionModule(FleetAction):
         if content.ledger:
             self.attach_notifier(content.ledger, settings, target_host, location)
         acts = self._record_acts(content, work, describe_actor(task_vars))
-        report = StatusReport(task.fleet, work, content, task.protect_max_hours, settings.is_known, acts)
+        remembered = [(host, look.seen.remembered or None) for host, look in (work.looks or {}).items() if look.seen]
+        lost = find_missing_records(content.ledger if content.error is None else None, remembered)
+        report = StatusReport(task.fleet, work, content, task.protect_max_hours, settings.is_known, acts, lost)
         changed = any(not found.problem for found in acts)
         return {"changed": changed, "at": utc_now(), "ledger": content.name, **report.as_json()}
 

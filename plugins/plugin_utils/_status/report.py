@@ -18,6 +18,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records 
 from .._evacuate.restart_limit import describe_way_out
 from .._evacuate.source import age_seconds
 from .._ledger.documents import DiscardDecision, HostEntry
+from .._ledger.remembered import RememberedMove, missing_text
 from .._maintenance.drills import drill_line
 from .._maintenance.texts import run_line
 from .._observe.checked_fleet import attention_line, check_line
@@ -45,6 +46,7 @@ class StatusReport:
     :arg work: the answers of the hosts.
     :arg is_known: whether the inventory has a host.
     :arg acts: of others, that were found now.
+    :arg lost: the moves that hosts remember and the ledger lacks.
     """
 
     def __init__(
@@ -55,11 +57,13 @@ class StatusReport:
         protect_max_hours: int,
         is_known: Callable[[str], bool],
         acts: Sequence[FoundAct] = (),
+        lost: Sequence[RememberedMove] = (),
     ) -> None:
         answers = work.answers or {}
         self._unlisted = sorted(entry.name for entry in content.hosts if not entry.discarded and entry.name not in fleet and not is_known(entry.name))
         self._content = content
         self._acts = acts
+        self._lost = lost
         self._max_hours = protect_max_hours
         self._entries = {entry.name: entry for entry in content.hosts}
         self._fleet = list(dict.fromkeys(fleet)) or list(self._entries)
@@ -125,6 +129,7 @@ class StatusReport:
         if self._content.error:
             yield f"The ledger cannot be read: {self._content.error} Only what hosts report is shown."
         yield from self._content.problems
+        yield from map(missing_text, self._lost)
         yield from (f"{found.text}. This cannot be written to the ledger: {found.problem}" for found in self._acts if found.problem)
         for host, why in self.silent.items():
             if not self._is_scrapped(host):

@@ -513,6 +513,18 @@ def test_hosts_that_were_never_protected_are_a_finding_only_where_others_were(tm
     assert desk.show()["attention"] == ["kvm1: never protected, so its domains cannot be evacuated."]
 
 
+def test_a_record_that_a_host_remembers_and_the_ledger_has_lost_is_a_finding(desk: Desk) -> None:
+    record = desk.record(s.RUNNING, s.COMPLETED)
+    kept = {**encode(record), "ledger_id": desk.ledger.ledger_id}
+    desk.look("kvm2", remembered=[kept])
+    assert desk.show_all()["attention"] == []
+    lost = {**kept, "id": str(uuid.uuid4()), "generation": record.generation + 3}
+    desk.look("kvm2", remembered=[lost, {**lost, "ledger_id": str(uuid.uuid4()), "id": str(uuid.uuid4())}])
+    (finding,) = desk.show_all()["attention"]
+    assert lost["id"] in finding
+    assert "kvm2" in finding
+
+
 def test_damaged_documents_are_findings(desk: Desk) -> None:
     desk.domain("web1", "kvm1")
     (path,) = (pathlib.Path(desk.where) / "domains").rglob("*.json")
