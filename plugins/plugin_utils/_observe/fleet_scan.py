@@ -344,8 +344,8 @@ def _write_act(ledger: Ledger, document: Document, act: ForeignAct, seen: SeenDo
 
 def with_seen_state(known: DomainEntry, act: ForeignAct, seen: SeenDomain) -> DomainEntry:
     """Return the entry with the host and the state that were found, so that the next look finds nothing new. The saved definition stays as it is."""
-    hosts = (act.host,) if seen.active else known.possible_hosts
+    known = replace(known, possible_hosts=(act.host,) if seen.active else known.possible_hosts, missing=ABSENT, updated_at=act.at)
     if not known.protected or act.act == MOVED:
-        return replace(known, possible_hosts=hosts, updated_at=act.at)
+        return known
     state = {"state": seen.state, "state_at": act.at, "boot_id": seen.boot_id or None, "own_act": seen.own_act or None, "ran_before": None}
-    return replace(known, possible_hosts=hosts, protected={**known.protected, **state}, updated_at=act.at)
+    return replace(known, protected={**known.protected, **state})

@@ -16,7 +16,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import SeenDomain
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Internal
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Document, DomainEntry
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Document, DomainEntry, MissingNote
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.fleet_scan import HostLook, find_foreign_act, find_seen_twice, record_foreign_acts
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import domain_entry
@@ -198,6 +198,18 @@ def test_what_was_seen_is_kept_and_the_definition_stays(desk: Desk) -> None:
     assert entry.possible_hosts == (KVM2,)
     assert entry.saved is not None
     assert (entry.saved.state, entry.saved.boot_id, entry.saved.host) == ("shut off", "boot A", KVM1)
+
+
+@pytest.mark.parametrize("looks", [[(KVM1, {})], [(KVM2, ARRIVED), (KVM1, ARRIVED)]])
+def test_a_missing_domain_that_is_seen_again_is_not_missing_any_more(desk: Desk, looks: list[tuple[HostRef, Given]]) -> None:
+    """The next evacuation of its host has to start it."""
+    (document,) = desk.documents().values()
+    note = MissingNote("2026-11-23T18:00:00.000Z", "me", KVM1)
+    desk.ledger.put_domain(dataclasses.replace(document.domain, protected={**document.domain.protected, **WAS_OFF}, missing=note), document.version)
+    assert desk.entry().is_missing
+    for look in looks:
+        assert len(desk.look(look)) == 1
+    assert (desk.entry().possible_hosts, desk.entry().is_missing) == ((KVM1,), False)
 
 
 def test_two_looks_at_once_write_an_act_once(desk: Desk) -> None:
