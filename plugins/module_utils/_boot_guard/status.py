@@ -173,8 +173,8 @@ class GuardState:
 
     @property
     def can_release(self) -> bool:
-        """Whether there is something to release: a guard whose files are missing in part may hold this boot all the same."""
-        return self.installed or self.boot.held is not None
+        """Whether there is something to release: a guard whose files are missing in part may hold this boot all the same, or have held it."""
+        return self.installed or self.boot.ran
 
 
 def read_guard_state(root: str = "/") -> GuardState:
@@ -214,7 +214,7 @@ def release_host(root: str = "/", check_mode: bool = False) -> HostRelease:
     """Release this boot. After that, only the caller starts guests: libvirt and libvirt-guests consider the automatic starts of this boot done.
 
     Call this only after the ledger was read, and if no record withholds the release. Raises L(InvalidState) if no guard is
-    installed and nothing is held, L(Forbidden) without root, L(Internal) if it cannot be done; then the host is still held.
+    installed and none has run in this boot, L(Forbidden) without root, L(Internal) if it cannot be done; then the host is still held.
     """
     now = read_guard_state(root)
     if not now.can_release:

@@ -274,8 +274,8 @@ class GuardAnswer:
 
     @property
     def has_guard(self) -> bool:
-        """Whether the boot guard is installed, or holds this boot although some of its files are missing."""
-        return self.guard.installed or bool(self.guard.held)
+        """Whether the boot guard is installed, or holds this boot, or held it, although some of its files are missing."""
+        return self.guard.installed or bool(self.guard.held or self.guard.released)
 
 
 @dataclass(frozen=True)

@@ -233,6 +233,16 @@ def test_a_host_that_is_held_by_a_guard_with_missing_files_is_released(fleet: Fl
     assert fleet.host.phases == ["read", "release"]
 
 
+def test_a_host_that_a_guard_with_missing_files_held_is_asked_again_after_its_release(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The recovery before may have died while it released the host."""
+    monkeypatch.setitem(GUARD, "installed", False)
+    monkeypatch.setitem(GUARD, "held", None)
+    monkeypatch.setitem(GUARD, "released", {"at": "2026-11-21T01:00:00Z", "by": "control"})
+    fleet.known()
+    fleet.task(_work={"recover": CLEANUP})
+    assert fleet.host.phases == ["read", "release"]
+
+
 def test_a_host_without_a_boot_guard_is_not_asked_to_release(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(GUARD, "installed", False)
     monkeypatch.setitem(GUARD, "held", None)
