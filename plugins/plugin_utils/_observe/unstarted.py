@@ -81,9 +81,11 @@ def unstarted_lines(found: Sequence[UnstartedDomain]) -> Iterator[str]:
         first = next((one for one in domains if one.why), None)
         why = f" {first.name} was not started elsewhere: {first.why.rstrip('.')}." if first else ""
         is_gone = bool(domains[0].host.discarded)
-        returns = f"The rest waits for the return of the host: kvmfleet.migration.recover -e target={host}"
-        back = f"To give up the rest: kvmfleet.migration.host with name={host}, domains_lost and a reason" if is_gone else returns
-        yield (
-            f"{host} {'will not return' if is_gone else 'is fenced'}, and {names} {run} on no host according to the ledger.{why}"
-            f" To start what can run elsewhere: kvmfleet.migration.evacuate -e source={host}. {back}"
-        )
+        yield f"{host} {'will not return' if is_gone else 'is fenced'}, and {names} {run} on no host according to the ledger.{why} {way_out(host, is_gone)}"
+
+
+def way_out(host: str, is_gone: bool) -> str:
+    """Return what a person does with the domains of a host that is off; C(is_gone), whether it will not return."""
+    returns = f"The rest waits for the return of the host: kvmfleet.migration.recover -e target={host}"
+    back = f"To give up the rest: kvmfleet.migration.host with name={host}, domains_lost and a reason" if is_gone else returns
+    return f"To start what can run elsewhere: kvmfleet.migration.evacuate -e source={host}. {back}"

@@ -24,7 +24,7 @@ from .._maintenance.texts import run_line
 from .._observe.checked_fleet import attention_line, check_line
 from .._observe.fleet_scan import FoundAct, find_seen_twice
 from .._observe.timeline import read_timeline
-from .._observe.unstarted import unstarted_lines
+from .._observe.unstarted import unstarted_lines, way_out
 from .content import HostAnswer, LedgerContent, MoveInFlight, StatusWork, read_move
 
 # A record that its host does not list may just have ended, or not have begun, for so long.
@@ -165,8 +165,9 @@ class StatusReport:
         if host in self._reached:
             remedy = " Its guests may be running: repair this first, and do not switch it off." if count else ""
             return f"{host} was reached, but did not report its domains: {why.rstrip('.')}.{state}{domains}{remedy}"
-        remedy = f" If it is dead: kvmfleet.migration.evacuate -e source={host} --check" if count else ""
-        return f"{host} does not answer: {why.rstrip('.')}.{state}{domains}{remedy}"
+        is_gone = entry is not None and bool(entry.discarded)
+        remedy = way_out(host, is_gone) if is_gone else f"If it is dead: kvmfleet.migration.evacuate -e source={host} --check"
+        return f"{host} does not answer: {why.rstrip('.')}.{state}{domains}{f' {remedy}' if count else ''}"
 
     def _count_domains(self, entry: HostEntry) -> int:
         return sum(domain.is_expected_on(entry.host_ref) for domain in self._content.domains)

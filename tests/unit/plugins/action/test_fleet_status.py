@@ -95,9 +95,9 @@ class Desk:
         body = {"name": name, "host_id": HOST_IDS[name], "host_key": HOST_IDS[name], "state": state, **keys}
         self.ledger.put_host(host_entry({**body, "protected": {"at": at}} if at else body), None)
 
-    def domain(self, name: str, host: str) -> None:
+    def domain(self, name: str, host: str, state: str = "running") -> None:
         place = {"host": host, "host_id": HOST_IDS[host], "host_uuid": None}
-        entry = {"uuid": str(uuid.uuid4()), "name": name, "possible_hosts": [place], "protected": {"host": place, "state": "running"}}
+        entry = {"uuid": str(uuid.uuid4()), "name": name, "possible_hosts": [place], "protected": {"host": place, "state": state}}
         self.ledger.put_domain(domain_entry(entry), None)
 
     def lose(self, name: str, host: str) -> None:
@@ -345,7 +345,8 @@ def test_a_host_that_will_not_return_is_not_to_be_repaired_and_ends_as_a_finding
     silent, unstarted = desk.show()["attention"]
     assert silent == (
         "kvm1 does not answer: No route to host. It is 'fenced' in the ledger. 1 domain may be on it."
-        " If it is dead: kvmfleet.migration.evacuate -e source=kvm1 --check"
+        " To start what can run elsewhere: kvmfleet.migration.evacuate -e source=kvm1. To give up the rest: kvmfleet.migration.host with name=kvm1,"
+        " domains_lost and a reason"
     )
     assert unstarted.startswith("kvm1 will not return, and web1 runs on no host according to the ledger.")
     del desk.answers["kvm1"]
@@ -355,6 +356,18 @@ def test_a_host_that_will_not_return_is_not_to_be_repaired_and_ends_as_a_finding
         "kvm1 was discarded (Burnt out), but answers. Undefine the domains there that now run elsewhere."
         " To return it to the fleet: kvmfleet.migration.host on kvm1, with adopt_identity and a reason"
     )
+
+
+def test_a_guest_that_was_off_on_a_host_that_will_not_return_is_given_up_or_defined_elsewhere(tmp_path: pathlib.Path) -> None:
+    desk = Desk(tmp_path)
+    desk.host("kvm1", "fenced", discarded={"at": "2026-11-23T18:00:00.000Z", "by": "ann@control", "reason": "Burnt out"})
+    desk.answers["kvm1"] = {"unreachable": True, "msg": "No route to host"}
+    desk.domain("web1", "kvm1", "shut off")
+    (finding,) = [line for line in desk.show()["attention"] if line.startswith("kvm1")]
+    assert finding.endswith("To give up the rest: kvmfleet.migration.host with name=kvm1, domains_lost and a reason")
+    desk.lose("web1", "kvm1")
+    (finding,) = [line for line in desk.show()["attention"] if line.startswith("kvm1")]
+    assert finding == "kvm1 will not return (Burnt out), and nothing is on it. Remove it from the inventory."
 
 
 def test_a_host_that_is_only_in_the_ledger_is_a_finding_until_it_is_discarded(desk: Desk) -> None:
