@@ -60,7 +60,9 @@ class StatusReport:
         lost: Sequence[RememberedMove] = (),
     ) -> None:
         answers = work.answers or {}
-        self._unlisted = sorted(entry.name for entry in content.hosts if not entry.discarded and entry.name not in fleet and not is_known(entry.name))
+        # Without a fleet, the status is about the hosts in the ledger, whatever the inventory has.
+        others = [entry for entry in content.hosts if fleet and entry.name not in fleet]
+        self._unlisted = sorted(entry.name for entry in others if not entry.discarded and not is_known(entry.name))
         self._content = content
         self._acts = acts
         self._lost = lost

@@ -64,6 +64,7 @@ class Desk:
         self.ledger = FileLedger(self.where)
         self.answers: dict[str, Result] = dict.fromkeys(FLEET, EMPTY)
         self.looks: dict[str, Result] = {}
+        self.inventory = FLEET
         self.variables: Result = {"kvmfleet_ledger": self.where}
 
     def note(self) -> dict[str, int]:
@@ -84,7 +85,7 @@ class Desk:
         given = {"fleet": FLEET, "_work": {"answers": self.answers}, **args}
         action._task = types.SimpleNamespace(args=given, async_val=0, check_mode=check_mode, diff=False, delegate_to=None)
         variables = task_vars("kvm1", self.variables)
-        variables["hostvars"] = {**{name: {} for name in FLEET}, **variables["hostvars"]}
+        variables["hostvars"] = {**{name: {} for name in self.inventory}, **variables["hostvars"]}
         seen = t.cast(Result, action.run_with_options(variables))
         if "moves" in seen:
             check_document("status-result.json", {key: seen[key] for key in published_keys()})
@@ -380,6 +381,12 @@ def test_a_host_that_is_only_in_the_ledger_is_a_finding_until_it_is_discarded(de
     )
     desk.ledger.put_host(host_entry({**written.body, "discarded": {"at": "2026-11-23T18:00:00.000Z", "by": "ann@control", "reason": "Sold"}}), written.version)
     assert desk.show()["attention"] == []
+
+
+def test_a_status_without_an_inventory_calls_no_host_unlisted(desk: Desk) -> None:
+    """It shows the hosts of the ledger. To discard them would be the worst advice."""
+    desk.inventory = ["localhost"]
+    assert desk.show(fleet=[])["attention"] == []
 
 
 def test_a_silent_host_that_could_not_be_fenced_is_a_finding_until_it_answers(tmp_path: pathlib.Path) -> None:
