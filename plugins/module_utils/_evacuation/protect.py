@@ -130,7 +130,7 @@ def report_seen_tokens(uri: str, work: _SeeTokens) -> Result:
 def report_domains(uri: str, work: _SaveDomains) -> Result:
     """Return C(domains) as they could be started elsewhere, C(arriving) (UUIDs that are still moving here), C(unreadable) (name, uuid, why).
 
-    Beside them C(remembered), what this host remembers of moves.
+    Beside them C(remembered), what this host remembers of moves, and C(boot_id), its present boot.
 
     :arg work: C(host_id) that this host has to have; C(uuids), the requested domains, null for all; C(forget_started), whether domains that are active need not
         be started again by a recovery.
@@ -140,7 +140,8 @@ def report_domains(uri: str, work: _SaveDomains) -> Result:
     with _OpenHost(uri) as host:
         if work.get("forget_started"):
             forget_started(host)
-        return {"changed": False, **encode(_read_domains(host, work["uuids"], read_guard_state().boot)), "remembered": list_remembered()}
+        boot = read_guard_state().boot
+        return {"changed": False, **encode(_read_domains(host, work["uuids"], boot)), "remembered": list_remembered(), "boot_id": boot.boot_id}
 
 
 def report_guard(uri: str, work: _InstallGuard) -> Result:

@@ -180,11 +180,15 @@ class DomainRestart:
 
 @dataclass(frozen=True)
 class MissingNote:
-    """The statement that a domain is gone from its host: the host was protected and did not have it, or the host is discarded and a person gave it up."""
+    """The statement that a domain is gone from its host: the host was protected and did not have it, or the host is discarded and a person gave it up.
+
+    :arg boot_id: of the boot in which the host was protected. The domain may have been lost with the boot before.
+    """
 
     at: str
     by: str
     host: HostRef
+    boot_id: Maybe[str] = ABSENT
     extra: JsonObject = field(default_factory=dict)
 
 

@@ -173,7 +173,7 @@ def find_recorded(host: str, facts: Facts, domains: Iterable[DomainEntry], boot_
     """Return the domains of the host that ran before it went down, according to the ledger, and that are off.
 
     Omitted are domains that are active, that were stopped since the boot, and those without definition here that another host may have, or that were
-    missing before.
+    missing before the host went down.
 
     :arg boot_id: the present boot of the host; null if it is not known.
     :arg find_arrival: returns the state in which a domain came to the host after it was saved on another one.
@@ -189,7 +189,9 @@ def find_recorded(host: str, facts: Facts, domains: Iterable[DomainEntry], boot_
         found = host_facts.find_domain(entry.uuid)
         if found and (found.active or found.reason in domain_states.STOPPED_REASONS):
             continue
-        if found is None and (entry.is_missing or not entry.is_only_on(own_ref) or any(known and known.find_domain(entry.uuid) for known in facts.values())):
+        if found is None and (not entry.is_only_on(own_ref) or any(known and known.find_domain(entry.uuid) for known in facts.values())):
+            continue
+        if found is None and entry.missing and entry.is_missing and entry.missing.boot_id != boot_id:
             continue
         saved = entry.saved
         is_saved_here = bool(saved and saved.host and saved.host.is_same(own_ref))

@@ -16,7 +16,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass impo
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Json, JsonObject, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Json, JsonObject, Maybe, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.definition_files import describe_file
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import ForeignAct
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
@@ -118,7 +118,7 @@ def find_missing(inputs: ProtectInputs, protected_host: HostRef, present: t.Coll
     ]
 
 
-def note_missing(entry: DomainEntry, inputs: ProtectInputs, protected_host: HostRef, by: str) -> t.Optional[DomainEntry]:
+def note_missing(entry: DomainEntry, inputs: ProtectInputs, protected_host: HostRef, by: str, boot_id: Maybe[str] = ABSENT) -> t.Optional[DomainEntry]:
     """Return the document of a missing domain with a note of that; None if that proves nothing.
 
     Another host may have the domain, or the ledger was set back.
@@ -126,7 +126,7 @@ def note_missing(entry: DomainEntry, inputs: ProtectInputs, protected_host: Host
     if entry.uuid in inputs.lost or not entry.is_only_on(protected_host):
         return None
     now = utc_now()
-    return dataclasses.replace(entry, missing=MissingNote(now, by, protected_host), updated_at=now)
+    return dataclasses.replace(entry, missing=MissingNote(now, by, protected_host, boot_id), updated_at=now)
 
 
 def _double_run_alarm(reported: SavedDomain, inputs: ProtectInputs, protected_host: HostRef) -> str:

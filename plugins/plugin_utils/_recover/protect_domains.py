@@ -106,6 +106,7 @@ class SaveAnswer:
     arriving: tuple[str, ...]
     unreadable: tuple[UnreadableDomain, ...]
     remembered: Maybe[tuple[JsonObject, ...]] = ABSENT
+    boot_id: Maybe[str] = ABSENT
     extra: JsonObject = field(default_factory=dict)
 
     @property
@@ -255,7 +256,7 @@ class DomainSaver:
             answer = self.ask(pending)
             known = replace(known, lost=self._find_lost(answer))
             if pending is None:
-                self._note_missing(find_missing(known, self.protected_host, answer.present_uuids), known, bool(answer.present_uuids), outcome)
+                self._note_missing(find_missing(known, self.protected_host, answer.present_uuids), known, answer, outcome)
                 outcome.skipped += [SkippedDomain(uuid, _domain_name(known, uuid), "it is still moving to this host") for uuid in answer.arriving]
                 outcome.skipped += [SkippedDomain(one.uuid, one.name, one.why) for one in answer.unreadable]
             late = [domain for domain in answer.domains if not self._save_domain(domain, known, outcome)]
@@ -264,13 +265,13 @@ class DomainSaver:
                 return
         outcome.skipped += [SkippedDomain(domain.uuid, domain.name, "its document is being changed by others; the next run saves it") for domain in late]
 
-    def _note_missing(self, missing: Sequence[Document], known: ProtectInputs, has_domains: bool, outcome: ProtectOutcome) -> None:
+    def _note_missing(self, missing: Sequence[Document], known: ProtectInputs, answer: SaveAnswer, outcome: ProtectOutcome) -> None:
         """Note in the ledger that the host does not have these domains."""
         # A host that has lost all its domains at once may rather have been asked for those of another libvirt.
-        may_note = has_domains or len(missing) == 1
+        may_note = bool(answer.present_uuids) or len(missing) == 1
         for document in missing:
             entry = document.domain
-            noted = note_missing(entry, known, self.protected_host, self.by) if may_note and not entry.is_missing else None
+            noted = note_missing(entry, known, self.protected_host, self.by, answer.boot_id) if may_note and not entry.is_missing else None
             if noted and not self._write_note(noted, document):
                 continue
             outcome.missing.append(describe_entry(noted or entry))

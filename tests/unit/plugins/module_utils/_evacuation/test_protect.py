@@ -158,7 +158,7 @@ def test_a_saved_domain_has_the_boot_of_its_host_and_the_reason_of_its_state(fle
 
 def test_an_incoming_domain_is_not_saved(fleet: FakeFleet) -> None:
     fleet.guest(state=domain_states.PAUSED, reason=domain_states.MIGRATION, job=domain_states.JOB_INCOMING)
-    assert save() == {"changed": False, "domains": [], "arriving": [UUID], "unreadable": [], "remembered": []}
+    assert save() == {"changed": False, "domains": [], "arriving": [UUID], "unreadable": [], "remembered": [], "boot_id": Boot.boot_id}
 
 
 def test_an_unreadable_domain_does_not_stop_the_others(fleet: FakeFleet) -> None:

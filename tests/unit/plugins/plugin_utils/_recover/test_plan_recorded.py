@@ -91,6 +91,14 @@ def test_a_domain_that_was_missing_before_the_host_went_down_is_found_only_if_it
         assert [one.name for one in find_recorded("kvm1", {"kvm1": facts("kvm1", *here)}, [entry], B, lambda _entry, _host: None)] == names
 
 
+@pytest.mark.parametrize(("noted_in", "names"), [(A, []), (B, ["web1"])])
+def test_a_domain_that_its_host_lost_with_its_last_boot_is_found_although_it_was_protected_since(noted_in: str, names: list[str]) -> None:
+    """Nobody has deleted it: it ran, and is off."""
+    note = {"at": "2026-11-23T18:00:00.000Z", "by": "ann@control", "host": encode(end("kvm1")), "boot_id": noted_in}
+    entry = domain_entry({**document("web1", "kvm1"), "protected": {**SAVED, "host": encode(end("kvm1"))}, "missing": note})
+    assert [one.name for one in find_recorded("kvm1", {"kvm1": facts("kvm1")}, [entry], B, lambda _entry, _host: None)] == names
+
+
 def test_a_host_without_facts_and_a_domain_that_was_never_saved_give_nothing() -> None:
     entry = domain_entry(document("web1", "kvm1", protected=False))
     assert find_recorded("kvm1", {"kvm1": facts("kvm1", OFF)}, [entry], B, lambda _entry, _host: None) == []

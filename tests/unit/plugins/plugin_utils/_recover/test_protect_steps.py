@@ -76,7 +76,7 @@ class Host:
         act, self.meanwhile = self.meanwhile, lambda: None
         act()
         wanted = [domain for domain in self.domains if work["uuids"] is None or domain["uuid"] in work["uuids"]]
-        return {"domains": wanted, "arriving": [], "unreadable": [], "remembered": self.remembered}
+        return {"domains": wanted, "arriving": [], "unreadable": [], "remembered": self.remembered, "boot_id": "boot B"}
 
     def guard(self, work: Body) -> Body:
         guard = {"installed": work["install"], "systemd": True, "held_at_boot": work["install"], "held": False, "note": ""}
@@ -307,7 +307,7 @@ def test_a_domain_that_its_host_does_not_have_any_more_is_noted_once_and_told_on
     assert (predicted.is_changed, read_entry(ledger).is_missing) == (True, False)
     outcome = steps.save_domains()
     assert (outcome.is_changed, read_entry(ledger).is_missing) == (True, True)
-    assert outcome.after["web1"]["missing"]["host"] == encode(KVM1)
+    assert (outcome.after["web1"]["missing"]["host"], outcome.after["web1"]["missing"]["boot_id"]) == (encode(KVM1), "boot B")
     (told,) = list_notes(outcome, "", {})
     assert told.startswith("Domain web1 is no longer on this host (saved 2")
     assert told.endswith("so it is not evacuated from it any more. If it was moved by hand, protect the host that has it.")
