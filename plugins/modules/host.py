@@ -65,7 +65,7 @@ options:
       - Names or UUIDs of domains that were lost with the host O(name), which must have been discarded (O(source_discarded)). No other host may have them
         according to the ledger.
       - They are no findings of a status any more, and are evacuated only if they are named. What was saved of them is kept. A domain that was restored from a
-        backup with its UUID need not be given. It belongs to its new host as soon as that is protected.
+        backup with its UUID need not be given. It belongs to its new host as soon as that is protected while the domain is active there.
     type: list
     elements: str
   revoke_token:

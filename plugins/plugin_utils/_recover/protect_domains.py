@@ -196,7 +196,8 @@ def _missing_text(one: ListedDocument) -> str:
     if not one.missing_since:
         return f"Domain {one.name} is no longer on this host, and the ledger does not know where it is; {last}."
     return (
-        f"Domain {one.name} is no longer on this host ({last}), so it is not evacuated from it any more. If it was moved by hand, protect the host that has it."
+        f"Domain {one.name} is no longer on this host ({last}), so it is not evacuated from it any more. If it was moved by hand, start it on its new host, "
+        "and protect that."
     )
 
 

@@ -18,7 +18,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import new_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource_maps import ResourceMaps
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import DomainEntry, HostEntry
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import DomainEntry, HostEntry, MissingNote
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.protect_domains import list_notes
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.protect_steps import ProtectSteps
@@ -310,7 +310,7 @@ def test_a_domain_that_its_host_does_not_have_any_more_is_noted_once_and_told_on
     assert (outcome.after["web1"]["missing"]["host"], outcome.after["web1"]["missing"]["boot_id"]) == (encode(KVM1), "boot B")
     (told,) = list_notes(outcome, "", {})
     assert told.startswith("Domain web1 is no longer on this host (saved 2")
-    assert told.endswith("so it is not evacuated from it any more. If it was moved by hand, protect the host that has it.")
+    assert told.endswith("so it is not evacuated from it any more. If it was moved by hand, start it on its new host, and protect that.")
     again = steps.save_domains()
     assert (again.is_changed, list_notes(again, "", {})) == (False, [])
     (listed,) = again.as_result()["missing"]
@@ -325,6 +325,18 @@ def test_a_missing_domain_that_is_seen_again_is_not_missing_any_more(ledger: Fil
     outcome = steps.save_domains()
     assert [entry.changes for entry in outcome.saved] == [("missing",)]
     assert (read_entry(ledger).is_missing, "missing" in encode(read_entry(ledger))) == (False, False)
+
+
+@pytest.mark.parametrize(("active", "taken_over"), [(True, True), (False, False)])
+def test_a_missing_domain_is_taken_over_by_the_host_that_runs_it(ledger: FileLedger, host: Host, steps: ProtectSteps, active: bool, taken_over: bool) -> None:
+    """An inactive definition may be left over from an earlier stay."""
+    all_of(steps)
+    found = ledger.read_domain(DOMAIN)
+    assert found is not None
+    ledger.put_domain(dataclasses.replace(found.domain, possible_hosts=(KVM2,), missing=MissingNote("then", "somebody", KVM2)), found.version)
+    host.domains = [reported_domain(active=active, state="running" if active else "shut off")]
+    steps.save_domains()
+    assert (read_entry(ledger).possible_hosts == (KVM1,), read_entry(ledger).is_missing) == (taken_over, not taken_over)
 
 
 def test_a_missing_domain_that_is_moved_is_not_missing_any_more_even_if_it_comes_back(ledger: FileLedger, host: Host, steps: ProtectSteps) -> None:
