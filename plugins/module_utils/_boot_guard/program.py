@@ -292,9 +292,9 @@ class Guard:
             return None, f"the clean-shutdown token cannot be deleted ({error.strerror}), so it does not count"
         if not isinstance(token, dict) or not _read_uuid(token, "token"):
             return None, "the clean-shutdown token was not readable"
-        # Tokens of an earlier version name no machine.
+        # Tokens of an earlier version name no machine, and neither do those of a machine whose firmware has no UUID.
         if token.get("machine") not in (None, self.machine_uuid()):
-            return None, "the clean-shutdown token was left by another machine, of whose disk this one has a copy"
+            return None, "the clean-shutdown token was left by another machine: this one has its disk, or a copy of it"
         grant = self.read_grant_document()
         if not isinstance(grant, dict) or token.get("grant") is None or token["grant"] != _read_uuid(grant, "grant"):
             return None, "the clean-shutdown token was left under a grant that this host no longer has"
