@@ -127,7 +127,8 @@ def _judge_start(
         if all(_lacks_domain(place, noted.uuid, facts) for place in others):
             return "refuse", (
                 f"According to the ledger, it is on {names}, which answers and does not have it. "
-                f"If it runs nowhere and its definition on {host} is the right one, start it with kvmfleet.migration.domain_start there."
+                f"If it runs nowhere and its definition on {host} is the right one, start it with kvmfleet.migration.domain_start there. "
+                "Otherwise undefine it there."
             )
         return "forget", f"According to the ledger, it is on {names}."
     if others:

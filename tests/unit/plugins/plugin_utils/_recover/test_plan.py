@@ -53,6 +53,7 @@ def verdict(
         ({"there": (WEB,)}, "start", "autostart"),
         ({"there": (WEB,), "documents": [document("web1", "kvm2")]}, "forget", "it is on kvm2"),
         ({"documents": [document("web1", "kvm2")]}, "refuse", "it is on kvm2, which answers and does not have it"),
+        ({"documents": [document("web1", "kvm2")]}, "refuse", "Otherwise undefine it there"),
         ({"documents": [document("web1", "kvm2", "kvm3")]}, "forget", "it is on kvm2, kvm3"),
         ({"documents": [document("web1", "kvm1", "kvm2")]}, "refuse", "may be on kvm2 too"),
         ({"records": [record("web1", "kvm1", "kvm2", "running")]}, "refuse", "not settled ('running')"),
