@@ -12,7 +12,7 @@ import functools
 import types
 import typing as t
 
-from .._boot_guard.install import NOT_HELD, install_guard, is_withdrawn, list_revoking_folders, read_grant
+from .._boot_guard.install import NOT_HELD, install_guard, is_withdrawn, list_revoking_folders, read_grant, revoke_grant
 from .._boot_guard.status import read_guard_state
 from .._domains.starting import forget_started
 from .._facts.identity import read_identity
@@ -145,7 +145,7 @@ def report_domains(uri: str, work: _SaveDomains) -> Result:
 
 
 def report_guard(uri: str, work: _InstallGuard) -> Result:
-    """Install the boot guard if C(install) is set; return C(guard), its state after that.
+    """Install the boot guard if C(install) is set, otherwise only withdraw the grants in C(taken_back); return C(guard), its state after that.
 
     :arg work: C(grant), the grant for clean-shutdown tokens (C(grant), C(host_id), C(folders)), or null; C(taken_back), IDs of grants that this
         host must never accept again; C(withdrawn), one of these with its folders.
@@ -157,18 +157,19 @@ def report_guard(uri: str, work: _InstallGuard) -> Result:
     grant = None if work["grant"] is None else read_grant(work["grant"])
     withdrawn = work["install"] and is_withdrawn(grant)
     installs = work["install"] and not withdrawn
-    lost = read_grant(work["withdrawn"]) if work.get("withdrawn") else None
-    change = install_guard(grant=grant, check_mode=work["check"], taken_back=work.get("taken_back") or (), withdrawn=lost) if installs else None
+    lost, taken_back = read_grant(work["withdrawn"]) if work.get("withdrawn") else None, work.get("taken_back") or ()
+    change = install_guard(grant=grant, check_mode=work["check"], taken_back=taken_back, withdrawn=lost) if installs else None
+    revoked = [revoke_grant(check_mode=work["check"], grant=one, withdrawn=lost) for one in taken_back] if not work["install"] else []
     now = read_guard_state()
     installed = now.installed or bool(change)
     held_at_boot = installed and now.systemd
     # A host with a grant may leave a token, which releases its next boot.
     held_after_reset = held_at_boot and not (grant or now.boot.grant)
     return {
-        "changed": withdrawn or bool(change and change.changed),
+        "changed": withdrawn or bool(change and change.changed) or any(was_there for was_there, _unrevoked in revoked),
         "withdrawn": withdrawn,
         "revoked_in": list_revoking_folders(grant) if grant and installs else [],
-        "unrevoked": change.unrevoked if change else "",
+        "unrevoked": change.unrevoked if change else " ".join(unrevoked for _was_there, unrevoked in revoked if unrevoked),
         "guard": {
             "installed": installed,
             "systemd": now.systemd,

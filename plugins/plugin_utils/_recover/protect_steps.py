@@ -242,16 +242,16 @@ class ProtectSteps:
             return GuardResult(answer.changed, answer.guard, answer.watchdog or None)
         folders, unrevoked = self._revocable_folders(own) if with_token and not left_over else {}, ""
         if before and not (folders and before.folders == folders):
-            unrevoked = self._take_back(own, before)
+            unrevoked = self._take_back(own, before, install)
             before = None
         grant = before or (new_grant(own, folders) if own else None)
         # While the host may hold a token, the ledger shows it: the grant is written before the host receives it, and removed after.
         if grant and grant != before:
             self._replace_grant(own, None, grant)
-        answer = self._run_guard_phase(own, grant, install=True)
+        answer = self._run_guard_phase(own, grant, install)
         if grant and (answer.withdrawn or answer.revoked_in) and not self.check:
             # A revocation, on the host itself or on storage, that ended before it reached the ledger.
-            self._take_back(own, grant)
+            self._take_back(own, grant, install)
             return self.set_up_guard(install, with_token, left_over)
         note = NOT_REVOCABLE if with_token and not folders else ""
         note = NOT_ALONE.format(names=", ".join(left_over)) if left_over and (with_token or recorded_grant(own)) else note
@@ -275,12 +275,12 @@ class ProtectSteps:
             self.ledger.put_protect_time(ProtectTime(str(own.host_key), now, self.by))
         return answer
 
-    def _take_back(self, own: t.Optional[HostEntry], grant: Grant) -> str:
+    def _take_back(self, own: t.Optional[HostEntry], grant: Grant, install: bool) -> str:
         """Withdraw a grant from the host, which never accepts it again, and then from the ledger; return C(unrevoked) of its answer."""
         if self.check:
             return ""
         # The host may have withdrawn it already, and forgotten it, before an earlier task could write the ledger.
-        work: JsonObject = {"install": True, "grant": None, "taken_back": [grant.id], "withdrawn": grant.for_revocation(), "check": False}
+        work: JsonObject = {"install": install, "grant": None, "taken_back": [grant.id], "withdrawn": grant.for_revocation(), "check": False}
         answer = decode(_GuardAnswer, self.phase("guard", work))
         self._replace_grant(own, grant, None)
         return answer.unrevoked or ""

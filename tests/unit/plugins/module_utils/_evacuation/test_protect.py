@@ -13,6 +13,7 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils import _host_identity, _module
 from ansible_collections.kvmfleet.migration.plugins.module_utils._boot_guard.install import revoke_grant
+from ansible_collections.kvmfleet.migration.plugins.module_utils._boot_guard.program import Guard
 from ansible_collections.kvmfleet.migration.plugins.module_utils._boot_guard.status import read_guard_state
 from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation import protect
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
@@ -230,6 +231,19 @@ def test_a_host_is_held_after_a_reset_by_its_guard_unless_it_has_a_grant(
     monkeypatch.setattr(protect, "read_protected_watchdog", lambda held_at_boot: seen.append(held_at_boot))
     protect.PHASES["guard"](LOCAL_URI, {"install": False, "grant": None, "taken_back": [], "check": False, **work})
     assert seen == [is_held]
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_a_grant_is_withdrawn_without_installing_a_guard(fleet: FakeFleet, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, check: bool) -> None:
+    root = tmp_path / "root"
+    boot_id = root / "proc/sys/kernel/random/boot_id"
+    boot_id.parent.mkdir(parents=True)
+    boot_id.write_text(LEDGER)
+    monkeypatch.setattr(protect, "revoke_grant", functools.partial(revoke_grant, str(root)), raising=False)
+    monkeypatch.setattr(protect, "install_guard", functools.partial(protect.install_guard, str(root)))
+    monkeypatch.setattr(protect, "read_guard_state", functools.partial(read_guard_state, str(root)))
+    answer = protect.PHASES["guard"](LOCAL_URI, {"install": False, "grant": None, "taken_back": [OTHER], "check": check})
+    assert (answer["guard"]["installed"], Guard(str(root)).list_revoked_grants()) == (False, [] if check else [OTHER])
 
 
 @pytest.mark.parametrize("phase", sorted(protect.PHASES))

@@ -448,7 +448,7 @@ class Granted:
         guard = host.guard
 
         def remembering(work: Body) -> Body:
-            if work["install"]:
+            if work["install"] or work["taken_back"]:
                 self.told.append((work["grant"], work["taken_back"]))
                 self.to_revoke += [work["withdrawn"]] if work["taken_back"] else []
                 self.in_ledger.append((own_entry(ledger).get("protected") or {}).get("token_id"))
@@ -555,7 +555,9 @@ def test_a_host_that_would_start_a_domain_of_another_host_has_no_grant(ledger: F
     granted = Granted(ledger, host)
     steps.set_up_guard(install=True, with_token=True)
     (grant,) = granted.in_ledger
+    asked = len(host.asked)
     done = steps.set_up_guard(install, with_token=install, left_over=["web1"])
+    assert {work["install"] for phase, work in host.asked[asked:] if phase == "guard"} == {install}
     assert (done.changed, granted.told[1]) == (True, (None, [grant]))
     assert "may be, on another host: web1." in done.guard.note
     assert own_entry(ledger)["protected"]["token_id"] is None
