@@ -102,7 +102,10 @@ def gather_records(ledger: t.Optional[Ledger], scope: Scope, drains: t.Optional[
     drain_results = {str(host): _read_drain(str(host), result) for host, result in (drains or {}).items()}
     if ledger is None:
         return ReportData(drains=drain_results)
-    found, domains = ledger.read_hosts(), [document.domain for document in ledger.list_domains()]
+    found = ledger.read_hosts()
+    # The domains are read after the unsettled records: the domain of a record that is closed meanwhile is excluded, or is where the record left it.
+    unsettled = list(ledger.list_records(unsettled_only=True))
+    domains = [document.domain for document in ledger.list_domains()]
     unreadable = [(one, entry) for one in found.unreadable if matches_host(entry := _name_stand_in(one, domains), scope.host)]
     hosts = [*(entry for entry in found.entries if matches_host(entry, scope.host)), *(entry for _one, entry in unreadable)]
     if scope.host is not None:
@@ -110,7 +113,6 @@ def gather_records(ledger: t.Optional[Ledger], scope: Scope, drains: t.Optional[
     records = (
         [ledger.read_record(record_id).record for record_id in dict.fromkeys(scope.ids)] if scope.ids is not None else _select_records(ledger, scope.wanted)
     )
-    unsettled = list(ledger.list_records(unsettled_only=True))
     is_whole, reported = scope.domain is None and scope.ids is None, {record.domain.uuid for record in records}
     wanted = [domain for domain in domains if is_whole or scope.domain in (domain.uuid, domain.name) or domain.uuid in reported]
     return ReportData(

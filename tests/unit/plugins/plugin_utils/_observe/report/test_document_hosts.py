@@ -251,3 +251,19 @@ def test_a_host_whose_state_is_not_known_loses_the_permission_of_its_drain(empty
     kvm1 = host_in(report_of(empty, drains=SAFE), "kvm1")
     assert kvm1["safe_to_reboot"] is False
     assert kvm1["reasons"][0] == "It was drained, and its state is not known: it may be in service again."
+
+
+def test_an_evacuation_that_is_done_while_the_report_reads_is_no_unstarted_guest(empty: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    nights.enter(empty, "kvm6", "fenced")
+    nights.enter(empty, "kvm1")
+    begun = empty.open_record(nights.begun("web1", "kvm6", "kvm1", 0, kind=s.EVACUATION))
+    read_domains = empty.list_domains
+
+    def read_and_finish() -> object:
+        found, stored = read_domains(), begun
+        for number, status in enumerate((s.PRE_MIGRATING, s.DONE)):
+            stored = empty.update_record(stored, nights.then(stored.record, status, 1 + number))
+        return found
+
+    monkeypatch.setattr(empty, "list_domains", read_and_finish)
+    assert "attention" not in report_of(empty)
