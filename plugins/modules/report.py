@@ -72,7 +72,8 @@ options:
       - The result of the role P(kvmfleet.migration.drain_host#role) with that name. The role has asked the hosts themselves whether they are safe to reboot.
       - Without it, only the ledger is read. The ledger can show that a host must not be rebooted, but never that it is safe to reboot.
       - A host is no longer reported as safe to reboot if it has an unsettled record, if a guest has come to it since the plan of the drain, if it is in
-        service again, or if its document in the ledger cannot be read.
+        service again, or if its document in the ledger cannot be read. As long as it is not known of which host such a document is, this counts for every
+        host without an entry.
     type: dict
 extends_documentation_fragment:
   - kvmfleet.migration._attributes

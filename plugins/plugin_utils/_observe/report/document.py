@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 import typing as t
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
@@ -78,6 +79,7 @@ class ReportData:
     """The data from the ledger: records in the order in which they were opened; hosts and domains without definitions.
 
     :arg hosts: with a stand-in for each of C(unreadable), those whose document cannot be read.
+    :arg has_unnamed: whether the ledger has such a document of which no name is known: any host without an entry may be that host.
     :arg arrivals: the last move of each domain that was moved or evacuated since the plan of the first drain, whatever the report is about.
     :arg unstarted: the domains of the report that run on no host since the evacuation of theirs.
     :arg run_findings: a line on each of its maintenance runs that need a person.
@@ -89,6 +91,7 @@ class ReportData:
     unstarted: Sequence[UnstartedDomain] = ()
     hosts: Sequence[HostEntry] = ()
     unreadable: Sequence[UnreadableHost] = ()
+    has_unnamed: bool = False
     domains: Sequence[DomainEntry] = ()
     drains: Mapping[str, JsonObject] = field(default_factory=dict)
     check: t.Optional[CheckedFleet] = None
@@ -103,16 +106,17 @@ def gather_records(ledger: t.Optional[Ledger], scope: Scope, drains: t.Optional[
     if ledger is None:
         return ReportData(drains=drain_results)
     found = ledger.read_hosts()
-    # The domains are read after the unsettled records: the domain of a record that is closed meanwhile is excluded, or is where the record left it.
-    unsettled = list(ledger.list_records(unsettled_only=True))
-    domains = [document.domain for document in ledger.list_domains()]
-    unreadable = [(one, entry) for one in found.unreadable if matches_host(entry := _name_stand_in(one, domains), scope.host)]
-    hosts = [*(entry for entry in found.entries if matches_host(entry, scope.host)), *(entry for _one, entry in unreadable)]
-    if scope.host is not None:
-        drain_results = {host: drain_results[host] for host in (scope.host, *(entry.name for entry in hosts)) if host in drain_results}
     records = (
         [ledger.read_record(record_id).record for record_id in dict.fromkeys(scope.ids)] if scope.ids is not None else _select_records(ledger, scope.wanted)
     )
+    # The domains are read after the unsettled records: the domain of a record that is closed meanwhile is excluded, or is where the record left it.
+    unsettled = list(ledger.list_records(unsettled_only=True))
+    domains = [document.domain for document in ledger.list_domains()]
+    stand_ins = [(one, _name_stand_in(one, [*records, *unsettled], domains)) for one in found.unreadable]
+    unreadable = [(one, entry) for one, entry in stand_ins if matches_host(entry, scope.host)]
+    hosts = [*(entry for entry in found.entries if matches_host(entry, scope.host)), *(entry for _one, entry in unreadable)]
+    if scope.host is not None:
+        drain_results = {host: drain_results[host] for host in (scope.host, *(entry.name for entry in hosts)) if host in drain_results}
     is_whole, reported = scope.domain is None and scope.ids is None, {record.domain.uuid for record in records}
     wanted = [domain for domain in domains if is_whole or scope.domain in (domain.uuid, domain.name) or domain.uuid in reported]
     return ReportData(
@@ -122,6 +126,7 @@ def gather_records(ledger: t.Optional[Ledger], scope: Scope, drains: t.Optional[
         unstarted=list_unstarted(ledger, hosts, wanted, {record.domain.uuid for record in unsettled}),
         hosts=hosts,
         unreadable=[one for one, _entry in unreadable],
+        has_unnamed=any(entry.name == one.host_key for one, entry in stand_ins),
         domains=domains,
         drains=drain_results,
         # It is about the whole fleet.
@@ -131,10 +136,11 @@ def gather_records(ledger: t.Optional[Ledger], scope: Scope, drains: t.Optional[
     )
 
 
-def _name_stand_in(one: UnreadableHost, domains: Iterable[DomainEntry]) -> HostEntry:
+def _name_stand_in(one: UnreadableHost, records: Iterable[MoveRecord], domains: Iterable[DomainEntry]) -> HostEntry:
     """Return the entry that stands in for a host, with its name as far as other documents show it, else with the key of its document."""
     written = (one.newer or {}).get("name")
-    known = (host.host for domain in domains for host in domain.possible_hosts if host.host and one.is_host(host))
+    named = itertools.chain((host for domain in domains for host in domain.possible_hosts), (end for record in records for end in record.ends))
+    known = (host.host for host in named if host.host and one.is_host(host))
     return replace(one.stand_in, name=written if isinstance(written, str) else next(known, one.host_key))
 
 
@@ -250,12 +256,12 @@ def judge_reboot(name: str, entry: t.Optional[HostEntry], found: ReportData) -> 
     holding = [record for record in found.unsettled if any(end.is_same(host) for end in record.ends)]
     drain = found.drains.get(name)
     is_permitted = drain is not None and drain.get("safe_to_reboot") is True
-    is_outdated = is_permitted and entry is not None and entry.state in _OUTDATED
-    if drain is not None and not is_outdated:
+    state = entry.state if entry else STATE_UNKNOWN if found.has_unnamed else None
+    outdated = (_OUTDATED[state],) if is_permitted and state in _OUTDATED else ()
+    if drain is not None and not outdated:
         return _judge_drained(drain, holding, sorted(set(_list_arrived(host, drain, found))))
     staying = sorted(domain.name or domain.uuid for domain in found.domains if _may_run(domain, host))
     reasons = [*map(_unsettled_text, holding), *([_staying_text(staying)] if staying else [])]
-    outdated = (_OUTDATED[entry.state],) if is_outdated and entry else ()
     if reasons:
         return RebootVerdict(False, "ledger", (*outdated, *reasons))
     return RebootVerdict(None, "ledger", (*outdated, "The ledger has no obstacle. Only the host can confirm this: a drain queries it."))

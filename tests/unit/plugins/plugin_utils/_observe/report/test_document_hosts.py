@@ -253,6 +253,31 @@ def test_a_host_whose_state_is_not_known_loses_the_permission_of_its_drain(empty
     assert kvm1["reasons"][0] == "It was drained, and its state is not known: it may be in service again."
 
 
+@pytest.mark.parametrize("scope", [Scope(), Scope(host="kvm1")])
+def test_a_host_that_is_drained_has_its_name_from_the_moves_that_left_it(empty: Ledger, scope: Scope) -> None:
+    nights.enter(empty, "kvm1", "maintenance")
+    nights.arrived(empty, "web1", "kvm1", "kvm2", 0, 1000, 10)
+    key = make_unreadable(empty, "kvm1")
+    document = report_of(empty, scope, SAFE)
+    kvm1 = host_in(document, "kvm1")
+    assert (kvm1["safe_to_reboot"], kvm1["state"], kvm1["host_id"]) == (None, "unknown", key)
+    assert kvm1["reasons"][0] == "It was drained, and its state is not known: it may be in service again."
+    assert key not in [host["name"] for host in document["hosts"]]
+
+
+@pytest.mark.parametrize("scope", [Scope(), Scope(host="kvm1"), Scope(domain="db1")])
+def test_a_drained_host_without_an_entry_may_be_that_of_a_damaged_document(empty: Ledger, scope: Scope) -> None:
+    nights.enter(empty, "kvm1", "maintenance")
+    nights.arrived(empty, "db1", "kvm3", "kvm2", 0, 1000, 10)
+    key = make_unreadable(empty, "kvm1")
+    kvm1 = host_in(report_of(empty, scope, SAFE), "kvm1")
+    assert (kvm1["safe_to_reboot"], kvm1["reasons"][0]) == (None, "It was drained, and its state is not known: it may be in service again.")
+    # A document that is known to be of another host says nothing about it.
+    nights.arrived(empty, "web1", "kvm1", "kvm2", 0, 1000, 10)
+    assert key not in [host["name"] for host in report_of(empty, drains={"kvm9": SAFE["kvm1"]})["hosts"]]
+    assert host_in(report_of(empty, drains={"kvm9": SAFE["kvm1"]}), "kvm9")["safe_to_reboot"] is True
+
+
 def test_an_evacuation_that_is_done_while_the_report_reads_is_no_unstarted_guest(empty: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     nights.enter(empty, "kvm6", "fenced")
     nights.enter(empty, "kvm1")
