@@ -57,7 +57,7 @@ def is_in_force(run: MaintenanceRun, request: str) -> bool:
     if run.request:
         return run.request.request == request
     if request == m.STOP:
-        return bool(run.is_stopping)
+        return bool(run.is_stopping) and run.state != m.PAUSED
     return run.state == (m.PAUSED if request == m.PAUSE else m.RUNNING)
 
 

@@ -146,7 +146,7 @@ def heed_request(run: MaintenanceRun, now: Now) -> MaintenanceRun:
         passed = True if after.canary_ended else after.canary_passed
         return with_event(replace(after, state=m.RUNNING, reason=None, canary_passed=passed), now, "continued", None, who)
     # What is begun is finished, also if the run was paused.
-    return stop_beginning(replace(after, state=m.RUNNING), f"stopped by {who}", now)
+    return stop_beginning(replace(after, state=m.RUNNING, is_stopping=ABSENT), f"stopped by {who}", now)
 
 
 def stop_beginning(run: MaintenanceRun, reason: str, now: Now) -> MaintenanceRun:

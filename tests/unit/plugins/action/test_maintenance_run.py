@@ -191,6 +191,20 @@ def test_a_stop_finishes_what_is_begun(node: Node) -> None:
     node.refused(InvalidState, "is stopped", "paused", run=left["run"]["id"])
 
 
+def test_a_night_that_is_paused_after_a_stop_can_be_stopped_again(node: Node) -> None:
+    node.task("started", hosts=HOSTS)
+    node.task("next", hosts=["kvm1"])
+    node.take_steps("kvm1", "check")
+    node.task("stopped")
+    node.take_steps("kvm1", "before_drain")
+    node.task("paused")
+    assert "paused by" in node.task("step", host="kvm1", step="drain")["waits_for"]
+    assert (node.task("stopped", reason="enough")["changed"], node.task("stopped")["changed"]) == (True, False)
+    node.take_steps("kvm1")
+    node.task("done", host="kvm1")
+    assert "(enough)" in node.task("left")["text"]
+
+
 def test_a_stop_closes_a_night_whose_process_is_gone(node: Node) -> None:
     node.task("started", hosts=HOSTS)
     node.task("next", hosts=["kvm1"])
