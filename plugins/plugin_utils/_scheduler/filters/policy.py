@@ -195,7 +195,8 @@ class AntiAffinity(Rule):
         if group is None:
             return PASS
         others = [guest for uuid, guest in fleet.group_members(group.name).get(host.name, {}).items() if uuid != request.uuid]
-        most = find_max_per_host([group, *(guest.group for guest in others)])
+        # A member with another policy permits no number of domains: the two policies are refused.
+        most = find_max_per_host([group, *(guest.group for guest in others if guest.group and guest.group.policy == group.policy)])
         if len(others) < most:
             return _judge_group_policy(group, request, fleet)
         names = {guest.name for guest in others}

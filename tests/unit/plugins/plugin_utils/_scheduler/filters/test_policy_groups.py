@@ -109,6 +109,13 @@ def test_a_group_with_two_policies_is_refused(mine: dict[str, str], rule: str, t
     assert reason == (f"The group web has two policies: {mine['policy']} by web1, {theirs['policy']} by web2. Set one of them with domain_policy.")
 
 
+@pytest.mark.parametrize("policy", ["affinity", "soft-anti-affinity"])
+def test_a_member_with_another_policy_is_named_as_such_where_there_is_room_for_more(policy: str) -> None:
+    there = host("kvm2", domain("web2", group={"name": "web", "policy": policy}))
+    reason = judge_with("anti_affinity", request(group=apart_group(2)), there).reason
+    assert reason == (f"The group web has two policies: anti-affinity by web1, {policy} by web2. Set one of them with domain_policy.")
+
+
 @pytest.mark.parametrize("rule", ["affinity", "anti_affinity"])
 def test_the_filters_of_groups_pass_a_domain_without_a_group(rule: str) -> None:
     there = host("kvm2", domain("web2", group=TOGETHER))
