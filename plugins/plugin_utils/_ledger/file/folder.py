@@ -165,17 +165,17 @@ class Folder:
         os.fsync(self.fd)
 
 
-_FORBIDDEN = (errno.EACCES, errno.EPERM)
+_FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
 _UNUSABLE = (errno.ENOTDIR, errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG, errno.EINVAL, errno.ENOENT)
 
 
 def _translate_error(error: OSError, path: str) -> KvmfleetError:
     cause = error.strerror or str(error)
-    if error.errno in _FORBIDDEN:
-        return Forbidden(f"Failed to use the ledger {path}: {cause}.", "Run as a user who may write there, or set 'ledger' to another folder.")
-    if error.errno == errno.EROFS:
+    if error.errno == errno.EROFS and os.path.isdir(path):
         # A new ledger in another folder would know nothing of the moves in this one.
         return Forbidden(f"Failed to use the ledger {path}: {cause}.", "Repair the file system, or mount it for writing, then run the task again.")
+    if error.errno in _FORBIDDEN:
+        return Forbidden(f"Failed to use the ledger {path}: {cause}.", "Run as a user who may write there, or set 'ledger' to another folder.")
     if error.errno in _UNUSABLE:
         return InvalidArgument(f"Failed to use the ledger {path}: {cause}.", "Set 'ledger' to a folder that can be created or used.")
     # A unit whose journal was complete is finished by the next access; one whose journal was not has changed nothing.

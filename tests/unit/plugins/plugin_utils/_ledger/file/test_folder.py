@@ -127,10 +127,15 @@ def test_errors_of_the_system_are_mapped_to_error_codes() -> None:
             raise OSError(number, os.strerror(number))
 
 
-def test_a_file_system_that_became_read_only_is_no_reason_for_another_ledger() -> None:
-    with pytest.raises(Forbidden, match=r"Read-only file system\. Repair the file system") as caught, report_disk_errors("/srv/ledger"):
+def test_a_file_system_that_became_read_only_is_no_reason_for_another_ledger(tmp_path: Path) -> None:
+    with pytest.raises(Forbidden, match=r"Read-only file system\. Repair the file system") as caught, report_disk_errors(tmp_path):
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
     assert "another folder" not in str(caught.value)
+
+
+def test_a_ledger_that_never_was_on_a_read_only_file_system_is_to_be_put_elsewhere(tmp_path: Path) -> None:
+    with pytest.raises(Forbidden, match=r"Read-only file system\. Run as .* set 'ledger' to another folder"), report_disk_errors(tmp_path / "ledger"):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
 
 def test_a_ledger_that_stays_locked_is_a_timeout(ledger: FileLedger, path: str, monkeypatch: pytest.MonkeyPatch, new_move: NewMove) -> None:
