@@ -103,10 +103,13 @@ def make_missing_error(unreadable: Iterable[UnreadableHost], wanted: str, next_s
     :arg wanted: the name or the ID of the host.
     :arg next_step: for a host that never had an entry.
     """
-    found = [one for one in unreadable if one.newer is None or one.is_host(HostRef(wanted, wanted, wanted))]
+    damaged, certain = [one for one in unreadable if one.newer is None], [one for one in unreadable if one.is_host(HostRef(wanted, wanted, wanted))]
+    found = certain or damaged
     if not found:
         return NotFound(f"The ledger has no host {wanted!r}.", next_step)
     problems = " ".join(one.problem for one in found[:_MAX_NAMED])
+    if more := len(found[_MAX_NAMED:]):
+        problems += f" Of {more} further {'host' if more == 1 else 'hosts'}, the document cannot be read either."
     return NotFound(
         f"The ledger has no host {wanted!r} whose document can be read. {problems}", f"If {wanted} has had an entry, its document comes first. {next_step}"
     )

@@ -152,3 +152,16 @@ def test_a_host_is_out_of_service_since_it_was_enabled_last(before: str, after: 
 def test_unknown_values_of_an_identity_do_not_change_the_entry() -> None:
     silent = HostIdentity("kvm1", None, None, None)
     assert not is_changed(entry(), make_entry(entry(), silent, "maintenance", None, "me"))
+
+
+def test_a_missing_host_has_one_of_the_documents_that_cannot_be_read(ledger: FileLedger) -> None:
+    keys = [str(uuid.UUID(int=number)) for number in range(1, 8)]
+    for number, key in enumerate(keys):
+        put(ledger, name=f"kvm{number}", host_id=key, host_uuid=str(uuid.uuid5(uuid.NAMESPACE_DNS, key)))
+        pathlib.Path(ledger.name, "hosts", f"{key}.json").write_text("torn")
+    with pytest.raises(NotFound, match=rf"hosts/{keys[4]}\.json.*Of 2 further hosts, the document cannot be read either\."):
+        find_entry_by_name(ledger, "kvm6")
+    # Its own document is named alone.
+    with pytest.raises(NotFound, match=rf"hosts/{keys[6]}\.json") as caught:
+        find_entry_by_name(ledger, keys[6])
+    assert keys[0] not in str(caught.value)
