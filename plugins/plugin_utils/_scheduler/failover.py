@@ -40,7 +40,7 @@ class ReserveVerdict:
     :arg broken: the sets of hosts whose loss is worse after the moves than before.
     :arg missing: the sets that could not be lost before either, or not for certain.
     :arg left_out: the names of guests for which no reserve helps.
-    :arg out: the hosts that are out of service, if they are more than C(hosts): the reserve is used up, and nothing was judged.
+    :arg out: the hosts that are out of service afterwards, if they are more than C(hosts): the reserve is used up, and nothing was judged.
     """
 
     hosts: int
@@ -131,7 +131,7 @@ def describe_missing(sets: Iterable[Sequence[str]], hosts: int) -> str:
 
 def describe_used_up(out: Sequence[str], hosts: int) -> str:
     """Return a sentence about a reserve of which more hosts than it has are out of service."""
-    return f"The reserve is used up, and nothing is judged: {names_text(out)} are out of service ({FAILOVER_HOSTS}: {hosts})."
+    return f"The reserve is used up, and nothing is judged: {names_text(out)} are out of service after this ({FAILOVER_HOSTS}: {hosts})."
 
 
 def describe_left_out(names: Sequence[str]) -> str:

@@ -120,7 +120,7 @@ def test_a_plan_says_that_more_hosts_than_the_reserve_are_out_of_service() -> No
     plan = plan_of(FACTS, 1, entries=[host_entry({"name": "kvm2", "state": "maintenance"})])
     assert plan.reserve == PlannedReserve(1, (), (), (), out_of_service=("kvm1", "kvm2"))
     check_reserve(plan.reserve)
-    text = "RESERVE The reserve is used up, and nothing is judged: kvm1, kvm2 are out of service (failover_hosts: 1)."
+    text = "RESERVE The reserve is used up, and nothing is judged: kvm1, kvm2 are out of service after this (failover_hosts: 1)."
     assert [line for line in plan_lines(plan) if line.startswith("RESERVE")] == [text]
     document = t.cast("dict[str, t.Any]", encode(plan))
     check_document("drain-plan.json", document)
