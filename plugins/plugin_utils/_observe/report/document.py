@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime
 import itertools
 import typing as t
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
@@ -28,7 +28,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.referenc
 from ..._ledger.documents import DomainEntry, HostEntry
 from ..._ledger.ledger import Ledger
 from ..._ledger.query import Conditions, check_conditions, matches_host, read_records
-from ..._ledger.unreadable_hosts import STATE_UNKNOWN, UnreadableHost
+from ..._ledger.unreadable_hosts import STATE_UNKNOWN, LedgerHosts, UnreadableHost
 from ..checked_fleet import CheckedFleet, attention_line, read_check
 from ..unstarted import UnstartedDomain, list_unstarted, unstarted_lines, was_off
 from .balances import ReportedBalance, describe_balance, select_balances
@@ -112,7 +112,7 @@ def gather_records(ledger: t.Optional[Ledger], scope: Scope, drains: t.Optional[
     # The domains are read after the unsettled records: the domain of a record that is closed meanwhile is excluded, or is where the record left it.
     unsettled = list(ledger.list_records(unsettled_only=True))
     domains = [document.domain for document in ledger.list_domains()]
-    stand_ins = [(one, _name_stand_in(one, [*records, *unsettled], domains)) for one in found.unreadable]
+    stand_ins = _name_stand_ins(found, [*records, *unsettled], domains)
     unreadable = [(one, entry) for one, entry in stand_ins if matches_host(entry, scope.host)]
     hosts = [*(entry for entry in found.entries if matches_host(entry, scope.host)), *(entry for _one, entry in unreadable)]
     if scope.host is not None:
@@ -136,12 +136,23 @@ def gather_records(ledger: t.Optional[Ledger], scope: Scope, drains: t.Optional[
     )
 
 
-def _name_stand_in(one: UnreadableHost, records: Iterable[MoveRecord], domains: Iterable[DomainEntry]) -> HostEntry:
-    """Return the entry that stands in for a host, with its name as far as other documents show it, else with the key of its document."""
+def _name_stand_ins(hosts: LedgerHosts, records: Sequence[MoveRecord], domains: Iterable[DomainEntry]) -> list[tuple[UnreadableHost, HostEntry]]:
+    """Return the hosts whose document cannot be read, each with the entry that stands in for it.
+
+    It has the name of the host as far as other documents show it, else the key of its document. A machine that was replaced has left its name to another.
+    """
+    if not hosts.unreadable:
+        return []
+    taken = {entry.name for entry in hosts.entries}
+    named = itertools.chain((end for record in records for end in record.ends), (host for domain in domains for host in domain.possible_hosts))
+    names = {key: host.host for host in named if host.host and host.host not in taken for key in (host.host_id, host.host_uuid) if key}
+    return [(one, replace(one.stand_in, name=_written_name(one, taken) or names.get(one.host_key, one.host_key))) for one in hosts.unreadable]
+
+
+def _written_name(one: UnreadableHost, taken: Container[str]) -> t.Optional[str]:
+    """Return the name in a document of a later version."""
     written = (one.newer or {}).get("name")
-    named = itertools.chain((host for domain in domains for host in domain.possible_hosts), (end for record in records for end in record.ends))
-    known = (host.host for host in named if host.host and one.is_host(host))
-    return replace(one.stand_in, name=written if isinstance(written, str) else next(known, one.host_key))
+    return written if isinstance(written, str) and written not in taken else None
 
 
 def _read_drain(host: str, result: Json) -> JsonObject:

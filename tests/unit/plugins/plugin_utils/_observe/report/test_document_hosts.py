@@ -265,6 +265,17 @@ def test_a_host_that_is_drained_has_its_name_from_the_moves_that_left_it(empty: 
     assert key not in [host["name"] for host in document["hosts"]]
 
 
+def test_a_damaged_document_of_an_earlier_host_does_not_hide_the_host_with_its_name(empty: Ledger) -> None:
+    nights.enter(empty, "kvm1", "fenced")
+    nights.arrived(empty, "web1", "kvm2", "kvm1", 0, 1000, 10)
+    key = make_unreadable(empty, "kvm1")
+    # The machine was replaced.
+    empty.put_host(host_entry({"name": "kvm1", "host_id": nights.uuid_of("new"), "state": "maintenance"}), None)
+    document = report_of(empty, drains=SAFE)
+    assert (host_in(document, "kvm1")["state"], host_in(document, "kvm1")["safe_to_reboot"]) == ("maintenance", True)
+    assert host_in(document, key)["state"] == "unknown"
+
+
 @pytest.mark.parametrize("scope", [Scope(), Scope(host="kvm1"), Scope(domain="db1")])
 def test_a_drained_host_without_an_entry_may_be_that_of_a_damaged_document(empty: Ledger, scope: Scope) -> None:
     nights.enter(empty, "kvm1", "maintenance")
