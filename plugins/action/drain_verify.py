@@ -43,8 +43,10 @@ class ActionModule(FleetAction):
         ledger = open_if_any(*settings.ledger(self.target_host(task_vars), task.ledger))
         with readable_facts():
             facts = {host: read_facts(known) for host, known in collect_facts(request.hosts, settings.facts, request.answers).items()}
-            moved = [] if request.nothing_done else read_arrived_since_plan(ledger, request.plan.created_at)
-            result = judge_hosts(request, facts, [*read_unsettled(ledger), *moved])
+            # A record that ends meanwhile is in one of the two.
+            unsettled = read_unsettled(ledger)
+            arrived = [] if request.nothing_done else read_arrived_since_plan(ledger, request.plan.created_at)
+            result = judge_hosts(request, facts, [*unsettled, *arrived])
         if not (task.only or self._task.no_log):
             for line in result_lines(result):
                 Display().display(line)

@@ -110,3 +110,24 @@ def test_a_guest_that_an_evacuation_has_started_since_its_host_was_queried_makes
         stored = node.ledger.update_record(stored, stored.record.advance(status, "a test"))
     result = node.task(_work=MOVED)["result"]["kvm1"]
     assert (result["safe_to_reboot"], "late arrived here" in str(result["blockers"])) == (False, True)
+
+
+@pytest.mark.parametrize(("kind", "statuses"), [("live-migration", ("completed",)), ("evacuation", ("pre-migrating", "done"))])
+def test_a_guest_that_arrives_while_the_ledger_is_read_makes_the_reboot_unsafe(
+    node: Node, monkeypatch: pytest.MonkeyPatch, kind: str, statuses: tuple[str, ...]
+) -> None:
+    begun = [node.ledger.open_record(record("late", "kvm2", "kvm1", "running" if kind == "live-migration" else "accepted", type=kind))]
+
+    def then_arrive(read: t.Callable[..., t.Any]) -> t.Callable[..., t.Any]:
+        def read_and_arrive(*args: t.Any) -> t.Any:
+            found = read(*args)
+            for stored in [begun.pop()] if begun else []:
+                for status in statuses:
+                    stored = node.ledger.update_record(stored, stored.record.advance(status, "a test"))
+            return found
+
+        return read_and_arrive
+
+    for name in ("read_unsettled", "read_arrived_since_plan"):
+        monkeypatch.setattr(drain_verify, name, then_arrive(getattr(drain_verify, name)))
+    assert node.task(_work=MOVED)["result"]["kvm1"]["safe_to_reboot"] is False
