@@ -356,7 +356,8 @@ def prepare_host(request: PreparationRequest, facts_of: FactsOf, ledger: Ledger 
 
     :arg is_known: whether a host is in the inventory, so that it can be queried.
     """
-    ended, unsettled = read_completed(ledger, ENDED_SECONDS), read_unsettled(ledger)
+    # In this order: a record that ends meanwhile is in one of the two.
+    unsettled, ended = read_unsettled(ledger), read_completed(ledger, ENDED_SECONDS)
     is_fresh = request.just_asked and _is_measured(request, facts_of) and bool(fresh_hosts([request.host], facts_of, ended + unsettled))
     max_age = max_age_seconds(len(request.candidates)) if request.just_asked else MAX_AGE_SECONDS
     fresh = fresh_hosts(request.candidates, facts_of, ended, undisputed_by=request.play, max_age=max_age)

@@ -13,6 +13,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain import preparation
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.preparation import Arrival, HostPreparation, PreparationRequest, prepare_host
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import with_receipt
@@ -63,6 +64,23 @@ def test_a_host_with_a_running_move_and_a_candidate_with_an_ended_one_are_asked(
     assert survey(request(), known(), ledger).ask_for_all == ("kvm3",)
     there = {**known(), "kvm3": with_receipt(facts("kvm3", domain("web2")))}
     assert survey(request(), there, ledger).ask_for_all == ()
+
+
+def test_a_host_whose_move_ends_while_the_ledger_is_read_is_asked(ledger: FileLedger, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = [ledger.open_record(record("web1", "kvm3", "kvm1", "running"))]
+
+    def then_complete(read: t.Callable[..., t.Any]) -> t.Callable[..., t.Any]:
+        def read_and_complete(*args: t.Any) -> t.Any:
+            found = read(*args)
+            for stored in [begun.pop()] if begun else []:
+                ledger.update_record(stored, dataclasses.replace(stored.record, status="completed"))
+            return found
+
+        return read_and_complete
+
+    for name in ("read_unsettled", "read_completed"):
+        monkeypatch.setattr(preparation, name, then_complete(getattr(preparation, name)))
+    assert survey(request(), known(), ledger).ask == ("kvm1",)
 
 
 def test_incoming_moves_are_listed_with_a_source_of_the_play(ledger: FileLedger) -> None:
