@@ -267,7 +267,7 @@ source:
   type: dict
   sample: {host: kvm1, host_id: 1b0c7a52-4a5f-4e0f-9a3f-8c7d1d0e5a01, host_uuid: 8c1c1e0a-6f4e-4d53-b1a7-0a7d2b1f0c01}
 not_selected:
-  description: Domains that may be on the dead host and were not in O(domains), or are C(missing_since) it was protected.
+  description: Domains that may be on the dead host and were not in O(domains), or have been missing from it since C(missing_since).
   returned: success
   type: list
   elements: dict

@@ -353,7 +353,7 @@ class Evacuation:
             context.warnings.append(f"No boot guard holds {self.source.name} at its next boot: keep it off the network until it has been cleaned up.")
         for one in self.not_selected if context.options.domains is None else ():
             context.warnings.append(
-                f"Domain {one.name} is not started: it is gone from {self.source.name} since {one.missing_since}, because it was deleted, moved by hand, or"
+                f"Domain {one.name} is not started: it has been missing from {self.source.name} since {one.missing_since}, so it was deleted, moved by hand, or"
                 " given up. If it is needed, name it (domains; evacuate_host_domains of the role)."
             )
         for job in self.jobs:

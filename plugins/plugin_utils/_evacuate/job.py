@@ -55,7 +55,7 @@ class ListedDomain:
     """A domain in a list of a result: without its definition.
 
     :arg state: the state in which it was saved, at C(saved_at).
-    :arg missing_since: since when it is gone from its host.
+    :arg missing_since: since when it has been missing from its host.
     :arg reasons: why it is lost until its host returns.
     :arg reason: why it is not started.
     """

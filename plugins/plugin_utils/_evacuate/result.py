@@ -239,7 +239,7 @@ def result_lines(result: Mapping[str, EvacuationResult], check_mode: bool) -> li
         lines += [f"{done} {one.name} -> {one.host}" for one in own.evacuated]
         lines += [f"FAILED {one.name}: {one.reason}" for one in own.failed]
         lines += [f"LOST UNTIL IT RETURNS {one.name}" for one in own.lost_until_return]
-        lines += [f"NOT SELECTED {one.name}{f' (gone from its host since {one.missing_since})' if one.missing_since else ''}" for one in own.not_selected]
+        lines += [f"NOT SELECTED {one.name}{f' (missing from its host since {one.missing_since})' if one.missing_since else ''}" for one in own.not_selected]
         lines += [f"UNACCOUNTED FOR {one.name}" for one in own.unaccounted]
     return [printable_line(line) for line in lines]
 

@@ -180,7 +180,7 @@ class DomainRestart:
 
 @dataclass(frozen=True)
 class MissingNote:
-    """The statement that a domain is gone from its host: the host was protected and did not have it, or the host is discarded and a person gave it up.
+    """The statement that a domain is missing from its host: the host was protected and did not have it, or the host is discarded and a person gave it up.
 
     :arg boot_id: of the boot in which the host was protected. The domain may have been lost with the boot before.
     """
@@ -202,7 +202,7 @@ class DomainEntry:
     :arg protected: what C(protect) has saved, as JSON: of a thousand domains few are read. See C(saved).
     :arg foreign_acts: the last moves, stops and starts of the domain that were done without this collection, the oldest first.
     :arg restarts: the last restarts of the domain by evacuations, the oldest first.
-    :arg missing: since when the domain is gone from its host. See C(is_missing).
+    :arg missing: since when the domain has been missing from its host. See C(is_missing).
     """
 
     IS_LENIENT: t.ClassVar[bool] = True
@@ -245,7 +245,7 @@ class DomainEntry:
 
     @property
     def is_missing(self) -> bool:
-        """Whether the domain is gone from the only host that may have it: it was deleted, moved by hand, or lost with the host."""
+        """Whether the domain is missing from the only host that may have it: it was deleted, moved by hand, or lost with the host."""
         note = self.missing or None
         return note is not None and self.is_only_on(note.host)
 
@@ -255,7 +255,7 @@ class DomainEntry:
         return bool(self.protected) and not self.is_missing
 
     def is_expected_on(self, host: HostRef) -> bool:
-        """Whether the domain may be on that host, and is not gone from it."""
+        """Whether the domain may be on that host, and is not missing from it."""
         return self.includes_host(host) and not self.is_missing
 
 

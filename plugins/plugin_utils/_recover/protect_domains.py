@@ -52,7 +52,7 @@ class ListedDocument:
 
     :arg state: that it had at C(state_at); it was saved at C(saved_at).
     :arg possible_hosts: the names of the hosts that it may be on.
-    :arg missing_since: since when it is gone from its only possible host.
+    :arg missing_since: since when it has been missing from its only possible host.
     :arg changes: the keys that were saved again.
     """
 

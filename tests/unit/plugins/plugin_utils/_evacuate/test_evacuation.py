@@ -230,7 +230,7 @@ def test_a_domain_that_its_host_did_not_have_any_more_is_started_only_if_it_is_n
     assert (left["name"], left["missing_since"]) == ("deleted", "2026-11-23T18:00:00.000Z")
     assert site.running() == {"kvm2": ["web"]}
     (warning,) = [text for text in run.context.warnings if "deleted" in text]
-    assert warning.startswith("Domain deleted is not started: it is gone from kvm1 since 2026-11-23T18:00:00.000Z")
+    assert warning.startswith("Domain deleted is not started: it has been missing from kvm1 since 2026-11-23T18:00:00.000Z")
     run = site.evacuate(domains=["deleted"])
     assert [text for text in run.context.warnings if "is not started" in text] == []
     assert site.running() == {"kvm2": ["deleted", "web"]}
