@@ -303,8 +303,7 @@ class EvacuationJob:
 
     def as_entry(self) -> ListedDomain:
         """Return the domain as it is listed."""
-        note = self.candidate.entry.missing if self.candidate.entry.is_missing else ABSENT
-        return ListedDomain(self.uuid, self.name, self.saved.state or None, self.saved.at or None, note.at if note else ABSENT)
+        return ListedDomain(self.uuid, self.name, self.saved.state or None, self.saved.at or None, self.candidate.entry.missing_since)
 
 
 def wanted_state(saved: t.Optional[DomainProtection], option: str) -> str:

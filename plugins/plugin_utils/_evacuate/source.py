@@ -23,7 +23,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_do
 from .._ledger.documents import DomainEntry, HostEntry
 from .._ledger.host_decisions import check_not_granted
 from .._ledger.ledger import Ledger
-from .._ledger.rules import holds_domain
+from .._ledger.rules import map_holders
 from .._ledger.unreadable_hosts import UnreadableHost, make_missing_error
 
 _SAVED_STATES = (domain_states.RUNNING, domain_states.PAUSED, domain_states.SHUTOFF)
@@ -150,7 +150,7 @@ def list_candidates(ledger: Ledger, source: Source) -> list[Candidate]:
     """Return the domains that may be on the source, by name."""
     # Documents first: the lock on the domain brings records that are opened later into the decision.
     documents = ledger.list_domains()
-    held = {record.domain.uuid.lower(): record for record in ledger.list_records(unsettled_only=True) if holds_domain(record)}
+    held = map_holders(ledger.list_records(unsettled_only=True))
     found = [Candidate(document.domain, held.get(document.domain.uuid)) for document in documents]
     return [one for one in found if any(host.may_be(source.host_ref) for host in one.possible_hosts)]
 

@@ -250,6 +250,11 @@ class DomainEntry:
         return note is not None and self.is_only_on(note.host)
 
     @property
+    def missing_since(self) -> Maybe[str]:
+        """Since when the domain has been missing; absent if it is not."""
+        return self.missing.at if self.missing and self.is_missing else ABSENT
+
+    @property
     def is_protected(self) -> bool:
         """Whether the domain was saved, and its host still has it."""
         return bool(self.protected) and not self.is_missing

@@ -167,6 +167,11 @@ def holds_domain(record: MoveRecord) -> bool:
     return record.is_unsettled and not record.superseded_by
 
 
+def map_holders(records: Iterable[MoveRecord]) -> dict[str, MoveRecord]:
+    """Return those of the records that hold their domains, by the UUID of the domain."""
+    return {record.domain.uuid.lower(): record for record in records if holds_domain(record)}
+
+
 def describe_record(record: MoveRecord) -> str:
     """Return a description by which a person finds the record: its type, id, domain and hosts."""
     return f"the {record.type} record {record.id} of domain '{record.domain.name}' ({record.source.label} to {record.destination.label})"

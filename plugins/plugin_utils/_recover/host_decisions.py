@@ -21,7 +21,7 @@ from .._ledger.documents import Document, HostEntry, MissingNote
 from .._ledger.host_decisions import discarded_entry, entry_without_token, list_discarded, with_decision
 from .._ledger.host_entries import Grant, HostIdentity, find_entry_by_name, find_host_entry, recorded_grant, shown_entry
 from .._ledger.ledger import Ledger
-from .._ledger.rules import describe_record, holds_domain
+from .._ledger.rules import describe_record, map_holders
 from .._settings.variables import TaskSettings
 
 Result = dict[str, Json]
@@ -115,7 +115,7 @@ def _find_lost(ledger: Ledger, host: HostEntry, wanted: t.Collection[str]) -> li
     if not wanted:
         raise InvalidArgument("domains_lost is an empty list.", "Name the domains. Nothing was changed.")
     here = [document for document in ledger.list_domains() if document.domain.includes_host(host.host_ref)]
-    held = {record.domain.uuid.lower(): record for record in ledger.list_records(unsettled_only=True) if holds_domain(record)}
+    held = map_holders(ledger.list_records(unsettled_only=True))
     lost: dict[str, Document] = {}
     for one in wanted:
         named = [document for document in here if one in (document.domain.uuid, document.domain.name)]

@@ -32,6 +32,7 @@ from .._ledger.documents import Document, DomainEntry, HostEntry
 from .._ledger.host_decisions import check_not_discarded, list_begun
 from .._ledger.host_entries import list_entries
 from .._ledger.ledger import Ledger
+from .._ledger.rules import map_holders
 from .._observe.fleet_scan import list_contradicting, scan_fleet
 from .._settings.variables import read_facts
 from .release import DisplacedDomain, NotedDomain
@@ -75,7 +76,7 @@ def sort_starts(
     host_facts = facts[host]
     silent = list_silent_hosts(facts, entries, accepted)
     by_uuid = {domain.uuid: domain for domain in domains}
-    held = {record.domain.uuid.lower(): record for record in records if record.is_unsettled and not record.superseded_by}
+    held = map_holders(records)
     result: dict[str, list[DomainVerdict]] = {"start": [], "forget": [], "refuse": []}
     for noted in to_start:
         if host_facts is None:

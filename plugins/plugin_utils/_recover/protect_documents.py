@@ -26,7 +26,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_do
 from .._ledger.documents import Document, DomainEntry, HostEntry, MissingNote
 from .._ledger.host_entries import list_entries
 from .._ledger.ledger import Ledger
-from .._ledger.rules import describe_record, holds_domain
+from .._ledger.rules import describe_record, map_holders
 from .._ledger.sights import Sights
 from .._observe.fleet_scan import find_foreign_act
 from .inferred_sights import FolderNames, infer_sights
@@ -56,14 +56,10 @@ def read_inputs(ledger: t.Optional[Ledger], host_id: t.Optional[str], names_here
     if ledger is None:
         return ProtectInputs()
     documents = {document.domain.uuid: document for document in ledger.list_domains()}
-    unsettled = {_domain_uuid(record): record for record in ledger.list_records(unsettled_only=True) if holds_domain(record)}
+    unsettled = map_holders(ledger.list_records(unsettled_only=True))
     done = sorted(ledger.list_records(types=[s.EVACUATION], statuses=[s.DONE]), key=lambda record: record.updated_at)
     hosts = list_entries(ledger)
-    return ProtectInputs(documents, unsettled, {_domain_uuid(record): record for record in done}, hosts, infer_sights(ledger, hosts, host_id, names_here))
-
-
-def _domain_uuid(record: MoveRecord) -> str:
-    return record.domain.uuid.lower()
+    return ProtectInputs(documents, unsettled, {record.domain.uuid.lower(): record for record in done}, hosts, infer_sights(ledger, hosts, host_id, names_here))
 
 
 SAVED = "saved"

@@ -168,7 +168,7 @@ def describe_entry(entry: DomainEntry) -> ListedDocument:
         saved_at=saved.at or None,
         age_seconds=age_seconds(saved.at or None),
         possible_hosts=tuple(host.host for host in entry.possible_hosts),
-        missing_since=entry.missing.at if entry.missing and entry.is_missing else ABSENT,
+        missing_since=entry.missing_since,
     )
 
 
