@@ -87,6 +87,17 @@ def test_a_killed_run_continues_in_the_step_where_it_stood(lab: Lab, operator: O
 
 
 @pytest.mark.long
+def test_a_killed_run_brings_its_host_back_although_the_next_one_is_off(lab: Lab, operator: Operator) -> None:
+    assert maintain(operator, killed_in(operator, "maintain")).code != 0
+    lab("poweroff", lab.host(2))
+    run = maintain(operator, killed_in(operator, "maintain"))
+    assert run.code != 0
+    assert f"{lab.host(2)} is not checked now: " in run.text
+    assert run.stats.get("rolling_maintenance_result") == {lab.host(1): "done", lab.host(2): "failed: check"}
+    assert operator.entry(1)["state"] == "enabled"
+
+
+@pytest.mark.long
 def test_a_pause_and_a_stop_from_another_terminal(lab: Lab, operator: Operator, guest: Make) -> None:
     two = guest("two", on=2)
     pause = operator.folder / "pause.yml"

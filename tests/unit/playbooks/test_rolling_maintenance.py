@@ -345,16 +345,19 @@ def test_a_run_whose_playbook_was_killed_continues_in_its_step(desk: Desk) -> No
     assert (desk.runs[0]["id"], desk.runs[0]["state"], desk.runs[0]["term"]) == (run["id"], "finished", 2)
 
 
-def test_a_run_brings_its_host_back_although_the_next_one_cannot_be_drained_before(desk: Desk) -> None:
+def test_a_run_brings_its_host_back_although_the_next_one_is_off(desk: Desk) -> None:
     desk.failures = {"drain": ["kvm2"]}
     assert desk.maintain().code != 0
     (run,) = desk.runs
     assert [host["status"] for host in run["hosts"]] == ["done", "failed", "waiting"]
-    # While kvm2 is out of service, the guests of kvm3 have no place.
+    # While kvm2 is out of service, kvm3 loses its power, and is evacuated.
+    desk.answers["host_facts"]["kvm3"] = {"unreachable": True, "msg": "Failed to connect to kvm3"}
+    desk.answers["host"]["kvm3"] = {"changed": False, "host": {"state": "fenced", "reason": "no power"}}
     desk.failures = {"plan": ["kvm3"]}
-    again = desk.maintain(rolling_maintenance_run=run["id"])
+    again = desk.maintain(rolling_maintenance_run=run["id"], rolling_maintenance_check_tasks=desk.hook("check"))
     assert "Failed: kvm3 (check: plan failed)" in again.text
     assert (desk.done_to("kvm2"), desk.done_to("kvm3")) == (["drain", "maintain", "recover"], ["plan"])
+    assert "kvm3 is not checked now: Task failed: Failed to connect to kvm3" in again.text
 
 
 @pytest.mark.long
