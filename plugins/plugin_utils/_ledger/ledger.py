@@ -102,6 +102,10 @@ class Ledger(abc.ABC):
         """Return a new reader of the leases of hosts; null for a store without any."""
         return None
 
+    @abc.abstractmethod
+    def find_shortage(self) -> t.Optional[str]:
+        """Return a sentence if the store soon has no room for further changes, or has none any more, and what to do; None otherwise."""
+
     def report_problem(self, problem: str) -> None:
         """Add a sentence to C(problems), once."""
         if problem not in self.problems:

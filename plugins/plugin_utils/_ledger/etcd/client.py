@@ -26,6 +26,7 @@ from .messages import (
     PERMISSION_DENIED,
     UNAUTHENTICATED,
     UNAVAILABLE,
+    DatabaseSize,
     Message,
     Overtaken,
     Page,
@@ -36,6 +37,7 @@ from .messages import (
     parse_page,
     parse_renewal,
     parse_result,
+    parse_size,
 )
 
 # etcd has one code for several refusals; the text distinguishes them where it matters.
@@ -87,7 +89,8 @@ def translate_refusal(error: Refused, address: EtcdAddress, user: t.Optional[str
     if _NO_SPACE in text:
         return Internal(
             f"The database of the etcd ledger {address} is full: it accepts no further change.",
-            "Free space ('etcdctl compact', 'etcdctl defrag'), then 'etcdctl alarm disarm'. Moves in flight continue; run the same task again to follow them.",
+            "Raise --quota-backend-bytes of its members, or free space ('etcdctl compact', 'etcdctl defrag'); then 'etcdctl alarm disarm'. Moves in flight "
+            "continue; run the same task again to follow them.",
         )
     if any(words in text for words in _TOO_LARGE):
         return Internal(f"The etcd ledger {address} rejected a document: {text}. Nothing was written.", "Raise --max-request-bytes of its members.")
@@ -175,6 +178,10 @@ class Client:
     def revoke_lease(self, lease: int) -> None:
         """End a lease. Raises L(Refused) if it has ended."""
         self.send_request("lease/revoke", {"ID": str(lease)}, _ignore_answer)
+
+    def read_size(self) -> DatabaseSize:
+        """Return the size of the database of the member that answers."""
+        return self.send_request("maintenance/status", {}, parse_size)
 
     def send_request(self, call: str, payload: Message, read: Callable[[Message], _T]) -> _T:
         """Return the cluster's answer as it is read.

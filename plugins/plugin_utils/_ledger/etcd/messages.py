@@ -86,6 +86,20 @@ class Page(t.NamedTuple):
     revision: int
 
 
+class DatabaseSize(t.NamedTuple):
+    """How much a member of etcd keeps, in bytes.
+
+    :arg size: of its file, which is what counts for the quota; C(in_use) is what would be left after C(etcdctl defrag).
+    :arg quota: null if the member does not report it, as before etcd 3.6.
+    :arg is_full: whether the cluster refuses changes because the quota of a member was reached.
+    """
+
+    size: int
+    in_use: int
+    quota: t.Optional[int]
+    is_full: bool
+
+
 class TransactionResult(t.NamedTuple):
     """What a transaction did.
 
@@ -201,6 +215,13 @@ def parse_voters(answer: Message) -> int:
     """Return how many members of the cluster vote. Raises L(Garbled)."""
     with _check_form():
         return sum(not member.get("isLearner") for member in _list_objects(answer, "members"))
+
+
+def parse_size(answer: Message) -> DatabaseSize:
+    """Return the size of a member's database. Raises L(Garbled)."""
+    with _check_form():
+        size, in_use, quota = (_parse_number(answer.get(key, 0)) for key in ("dbSize", "dbSizeInUse", "dbSizeQuota"))
+        return DatabaseSize(size, in_use, quota or None, any("NOSPACE" in str(error) for error in t.cast("list[t.Any]", answer.get("errors") or ())))
 
 
 @contextlib.contextmanager

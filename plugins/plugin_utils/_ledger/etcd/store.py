@@ -36,6 +36,7 @@ from .connection import EtcdAddress, EtcdOptions
 from .copying import EtcdContents
 from .leases import LeaseReader
 from .messages import KeyValue, Message, Overtaken, Refused, TransactionResult, encode_bytes, is_created_at, key_read, nested_read, put_key, range_end
+from .quota import describe_shortage
 from .reader import DocumentReader, Snapshot, join_path
 from .transaction import BEGIN_KEY, CLOSED_AT, MONTHS, EtcdTransaction, Fence, Writer
 
@@ -197,6 +198,12 @@ class EtcdLedger(Ledger):
         client = self._client.make_twin()
         client.patience_seconds = LEASE_PATIENCE_SECONDS
         return LeaseReader(client)
+
+    def find_shortage(self) -> t.Optional[str]:
+        # A proxy of etcd, or a user with few rights, may get no answer; the ledger itself can be used.
+        with contextlib.suppress(KvmfleetError):
+            return describe_shortage(self._client.read_size(), self.name)
+        return None
 
     def _open_transaction(self) -> EtcdTransaction:
         return EtcdTransaction(self._client, self._writer, self._fences, self._identity, self.report_problem, self.parsed)

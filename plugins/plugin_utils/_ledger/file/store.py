@@ -200,6 +200,11 @@ def _no_step(_name: str) -> None:
     return None
 
 
+# Room for some ten thousand changes.
+_LITTLE_MIB = 100
+_FEW_FILES = 10_000
+
+
 class FileLedger(Ledger):
     """:arg path: the folder; created with mode 0700 if it is missing and C(create) is set.
 
@@ -219,6 +224,16 @@ class FileLedger(Ledger):
     @property
     def identity(self) -> LedgerIdentity:
         return self._identity
+
+    def find_shortage(self) -> t.Optional[str]:
+        with report_disk_errors(self.path):
+            found = os.statvfs(self.path)
+        # A file system without a fixed number of files reports 0 of them.
+        few_files = found.f_files > 0 and found.f_favail < _FEW_FILES
+        if not few_files and found.f_bavail * found.f_frsize >= _LITTLE_MIB * 1024**2:
+            return None
+        left = f"{found.f_favail} files" if few_files else f"{found.f_bavail * found.f_frsize // 1024**2} MiB"
+        return f"The file system of the ledger {self.path} has room for {left} only. When it is full, nothing can be moved or evacuated. Free space there."
 
     def _open_transaction(self, exclusive: bool) -> contextlib.AbstractContextManager[FileTransaction]:
         return open_transaction(self.path, self._identity, exclusive, self.report_problem, self._step, self.parsed)

@@ -600,6 +600,12 @@ def test_a_guest_that_was_started_elsewhere_has_its_timeline(desk: Desk) -> None
     assert "  and 9 more" in seen["lines"]
 
 
+def test_a_ledger_without_room_is_a_finding(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert desk.show()["attention"] == []
+    monkeypatch.setattr(FileLedger, "find_shortage", lambda _ledger: "The file system has room for 9 MiB only.")
+    assert desk.show()["attention"] == ["The file system has room for 9 MiB only."]
+
+
 def test_a_run_that_stopped_on_a_failed_host_is_a_finding(desk: Desk) -> None:
     run = close_run(fail_host(passed(night("kvm1", "kvm2"), "kvm1", "drain"), "kvm1", "web1 was not moved.", at(60)), {}, at(60))
     desk.ledger.put_maintenance_run(run, None)

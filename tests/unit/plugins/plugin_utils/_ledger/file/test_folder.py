@@ -50,6 +50,20 @@ def test_a_ledger_folder_with_open_permissions_is_made_private(ledger: FileLedge
     assert Path(path).stat().st_mode & 0o777 == 0o700
 
 
+@pytest.mark.parametrize(
+    ("blocks", "files", "free_files", "room"),
+    [(25_600, 1000, 1000, "1000 files"), (25_599, 10**6, 10**6, "99 MiB"), (25_600, 10**6, 10**6, ""), (25_600, 0, 0, "")],
+    ids=["few files", "little space", "room", "files are not counted"],
+)
+def test_a_file_system_that_is_nearly_full_is_a_finding(
+    ledger: FileLedger, monkeypatch: pytest.MonkeyPatch, blocks: int, files: int, free_files: int, room: str
+) -> None:
+    found = os.statvfs_result((4096, 4096, 10**6, 10**6, blocks, files, free_files, free_files, 0, 255))
+    monkeypatch.setattr(os, "statvfs", lambda _path: found)
+    assert (ledger.find_shortage() or "").startswith(f"The file system of the ledger {ledger.path} has room for {room} only." if room else "")
+    assert bool(ledger.find_shortage()) is bool(room)
+
+
 def test_the_default_is_the_users_state_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     open_ledger(None)
