@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import itertools
 import pathlib
 import typing as t
 import uuid
@@ -25,7 +26,7 @@ from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._led
 
 OTHER = HostRef("kvm2", str(uuid.UUID(int=5)), str(uuid.UUID(int=6)))
 HERE = HostRef("kvm1", ID, UUID)
-WEB = str(uuid.UUID(int=64))
+WEB, DB = (str(uuid.UUID(int=number)) for number in (64, 65))
 
 
 class Deciding(Fleet):
@@ -205,8 +206,8 @@ def lost_fleet(fleet: Deciding, *places: HostRef) -> None:
     fleet.task(target_host="localhost", name="kvm1", source_discarded=True, reason="burnt")
 
 
-def is_missing(fleet: Deciding) -> bool:
-    found = fleet.ledger.read_domain(WEB)
+def is_missing(fleet: Deciding, domain: str = WEB) -> bool:
+    found = fleet.ledger.read_domain(domain)
     assert found is not None
     return found.domain.is_missing
 
@@ -224,6 +225,32 @@ def test_domains_that_were_lost_with_a_discarded_host_are_given_up_once(fleet: D
     assert (decision["decision"], decision["reason"], decision["domains"]) == ("domains_lost", "its disk was in kvm1", [WEB])
     assert not fleet.task(**LOST)["changed"]
     assert len(fleet.entries()[0]["decisions"]) == 2
+
+
+@pytest.mark.parametrize("given_up", [0, 1])
+def test_a_task_that_is_killed_between_two_domains_gives_up_the_rest_when_it_is_run_again(
+    fleet: Deciding, monkeypatch: pytest.MonkeyPatch, given_up: int
+) -> None:
+    lost_fleet(fleet)
+    fleet.ledger.put_domain(domain_entry({"uuid": DB, "name": "db", "possible_hosts": [encode(HERE)], "protected": {"state": "running"}}), None)
+    both = {**LOST, "domains_lost": ["web", "db"]}
+    put_domain, written = FileLedger.put_domain, itertools.count()
+
+    def put_or_die(ledger: FileLedger, *args: t.Any) -> t.Any:
+        if next(written) == given_up:
+            raise KeyboardInterrupt
+        return put_domain(ledger, *args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FileLedger, "put_domain", put_or_die)
+        with pytest.raises(KeyboardInterrupt):
+            fleet.task(**both)
+    assert (is_missing(fleet), is_missing(fleet, DB)) == (given_up == 1, False)
+    assert fleet.entries()[0]["decisions"][-1]["domains"] == [WEB, DB]
+    assert fleet.task(**both)["changed"]
+    assert is_missing(fleet)
+    assert is_missing(fleet, DB)
+    assert not fleet.task(**both)["changed"]
 
 
 def test_domains_of_a_host_that_may_return_are_not_given_up(fleet: Deciding) -> None:
