@@ -92,7 +92,7 @@ class ActionModule(FleetAction):
 def _read_identity(target_host: str, answer: IdentityAnswer) -> HostIdentity:
     identifiers = answer.identity
     if answer.libvirt_error:
-        raise Unreachable(f"Libvirt on {target_host} did not answer, so nothing was cleaned: {answer.libvirt_error}", "Start libvirt there.")
+        raise Unreachable(f"Libvirt on {target_host} did not answer, so nothing was cleaned: {answer.libvirt_error}")
     return HostIdentity(target_host, identifiers.host_id, identifiers.host_uuid, identifiers.machine_id)
 
 

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import socket
@@ -24,7 +25,7 @@ from .._module import Phase, Result, require_local
 
 
 def read_identity(uri: str, _work: JsonObject) -> Result:
-    """Return C(identity) of this host. A libvirt that does not answer leaves C(host_uuid) null and says why in C(libvirt_error)."""
+    """Return C(identity) of this host. If its libvirt does not answer, C(host_uuid) is null, and C(libvirt_error) states why and what to do."""
     require_local(uri)
     host_uuid, problem = _read_host_uuid(uri)
     identity = {"host_id": read_host_id(), "machine_id": read_machine_id(), "hostname": socket.gethostname(), "host_uuid": host_uuid}
@@ -40,15 +41,10 @@ def create_identity(uri: str, _work: JsonObject) -> Result:
 
 def _read_host_uuid(uri: str) -> t.Tuple[t.Optional[str], t.Optional[str]]:
     try:
-        host = open_reader(uri)
+        with contextlib.closing(open_reader(uri)) as host:
+            return host.host_uuid(), None
     except KvmfleetError as error:
-        return None, str(error)
-    try:
-        return host.host_uuid(), None
-    except KvmfleetError as error:
-        return None, str(error)
-    finally:
-        host.close()
+        return None, f"{error.message} {error.next_step or 'Start libvirt there.'}"
 
 
 IDENTITY_PHASES: t.Dict[str, Phase] = {"read": read_identity, "create": create_identity}

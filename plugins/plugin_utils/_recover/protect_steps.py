@@ -318,7 +318,7 @@ class ProtectSteps:
         answer = decode(IdentityAnswer, self.phase("identify", {"ledger_id": self._ledger_id()}))
         identifiers = answer.identity
         if answer.libvirt_error:
-            raise Unreachable(f"Libvirt on {self.name} did not answer, so nothing was saved of it: {answer.libvirt_error}", "Start libvirt there.")
+            raise Unreachable(f"Libvirt on {self.name} did not answer, so nothing was saved of it: {answer.libvirt_error}")
         identity = HostIdentity(self.name, identifiers.host_id, identifiers.host_uuid, identifiers.machine_id)
         found = find_host_entry(self.ledger, identity) if self.ledger else None
         if self.ledger and found is None:

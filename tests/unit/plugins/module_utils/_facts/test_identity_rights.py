@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts import identity as module
 from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt import connection
 from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt import host as libvirt_host
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, Unreachable
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, KvmfleetError, NotSupported, Unreachable
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI, FakeFleet
 
 
@@ -47,12 +47,16 @@ def test_the_uuid_is_read_without_the_right_to_act(monkeypatch: pytest.MonkeyPat
     assert [host.is_closed for host in fleet.connections] == [True]
 
 
-def test_a_libvirt_that_does_not_answer_is_still_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (Unreachable("Nobody answers."), "Nobody answers. Start libvirt there."),
+        (NotSupported("Python has no libvirt binding.", "Install it."), "Python has no libvirt binding. Install it."),
+    ],
+)
+def test_a_libvirt_that_does_not_answer_is_no_error_and_what_to_do_is_said(monkeypatch: pytest.MonkeyPatch, error: KvmfleetError, text: str) -> None:
     def refuse(uri: str, timeout_seconds: t.Optional[float] = None) -> t.NoReturn:
-        raise Unreachable("Nobody answers.", "Start libvirt there.")
+        raise error
 
     monkeypatch.setattr(libvirt_host, "open_for_reading", refuse)
-    uuid, problem = read()
-    assert uuid is None
-    assert problem
-    assert "Nobody answers." in problem
+    assert read() == (None, text)
