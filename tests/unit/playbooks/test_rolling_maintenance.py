@@ -331,6 +331,7 @@ for pid in found:
 """
 
 
+@pytest.mark.long
 def test_a_run_whose_playbook_was_killed_continues_in_its_step(desk: Desk) -> None:
     script = desk.folder / "killer.py"
     script.write_text(KILLER)
