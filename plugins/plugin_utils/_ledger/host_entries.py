@@ -122,11 +122,8 @@ def find_entry_by_uuid(ledger: Ledger, identity: HostIdentity) -> t.Optional[Doc
 
 
 def _is_another_host(entry: HostEntry, identity: HostIdentity) -> bool:
-    return _has_other_name_and_machine(entry, identity) and entry.host_id != identity.host_id
-
-
-def _has_other_name_and_machine(entry: HostEntry, identity: HostIdentity) -> bool:
-    return _are_different(entry.name, identity.name) and _are_different(entry.machine_id, identity.machine_id)
+    has_other_values = _are_different(entry.name, identity.name) and _are_different(entry.machine_id, identity.machine_id)
+    return has_other_values and entry.host_id != identity.host_id
 
 
 def _are_different(one: Maybe[str], other: t.Optional[str]) -> bool:
@@ -150,9 +147,10 @@ def _check_same_host(entry: HostEntry, identity: HostIdentity) -> None:
             f"{identity.name} has lost its identity: the ledger has {known} for it, and there is no {HOST_ID_FILE}.",
             f"If it is the same host, write {known} into that file there{_OR_ADOPT}",
         )
-    if _has_other_name_and_machine(entry, identity) and _are_different(entry.host_uuid, identity.host_uuid):
+    # The copy of a whole disk has the machine ID of the original, too.
+    if _are_different(entry.name, identity.name) and _are_different(entry.host_uuid, identity.host_uuid):
         raise Conflict(
-            f"Two hosts report the host ID {known}: {entry.name} in the ledger, and {identity.name}, with other machine and libvirt UUIDs.",
+            f"Two hosts report the host ID {known}: {entry.name} in the ledger, and {identity.name}, with another libvirt UUID.",
             f"If {HOST_ID_FILE} of {identity.name} is a copy, remove it there. If it is the same host, confirm it{_ADOPT}",
         )
     if not known and entry.host_uuid and entry.host_uuid != identity.host_uuid:

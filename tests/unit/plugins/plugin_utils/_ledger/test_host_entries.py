@@ -69,6 +69,8 @@ def test_an_entry_under_the_libvirt_uuid_is_rekeyed_to_the_host_id(ledger: FileL
         ({"host_id": None}, "lost its identity"),
         ({"host_id": NEW, "host_uuid": NEW}, "reports the host ID"),
         ({"name": "kvm7", "host_uuid": NEW, "machine_id": "m7"}, "Two hosts"),
+        # A clone of the whole disk has the machine ID, too.
+        ({"name": "kvm7", "host_uuid": NEW}, "Two hosts"),
     ],
 )
 def test_a_contradictory_identity_is_a_conflict(ledger: FileLedger, changes: dict[str, t.Any], words: str) -> None:
