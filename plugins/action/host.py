@@ -34,6 +34,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documen
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_decisions import check_not_discarded
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import (
     HostIdentity,
+    check_one_name,
     find_entry_by_name,
     find_host_entry,
     is_changed,
@@ -129,6 +130,8 @@ class ActionModule(FleetAction):
         if ledger:
             warnings += list_uuid_notes(found.host if found else None, identity, list_entries(ledger))
         before = found.host if found else None
+        if name == target_host and options["state"] is not None:
+            check_one_name(before, name, settings.fleet())
         wanted = _wanted_status(options, HostStatus.from_entry(before), is_drained=drain is not None)
         if wanted is None:
             after, result = None, self._read_entry(found)

@@ -80,6 +80,7 @@ class ActionModule(FleetAction):
             self._task.check_mode,
             tuple(remembered_by_fleet(settings, target_host, None)),
             settings.resource_maps,
+            settings.fleet(),
         )
         results: list[JsonObject] = []
         notes: list[str] = []

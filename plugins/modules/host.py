@@ -41,8 +41,8 @@ options:
   adopt_identity:
     description:
       - Confirms that this host is the one that the ledger knows, although its name and libvirt's UUID have both changed, another entry has its name, its
-        identity file is lost, or it was given up with O(source_discarded). The entry takes over the current values of the host, and lists them in C(adopted).
-        A lost file is written again.
+        entry has the name of another host of the inventory, its identity file is lost, or it was given up with O(source_discarded). The entry takes over the
+        current values of the host, and lists them in C(adopted). A lost file is written again.
       - A host that has an identity of its own keeps it; if the ledger has another identity for it, the task still fails with C(conflict).
       - Run this on the host itself.
     type: bool

@@ -27,6 +27,7 @@ description:
   - The host is authoritative about a domain that is active on it, unless an unsettled record or an evacuation that is C(done) gives that domain to another
     host. Such a domain is returned in RV(conflicts), with a warning, and is not saved; all others are saved.
   - A host belongs to the ledger under which it was protected first, by the file C(/var/lib/kvmfleet/ledger-id), and refuses another one with C(conflict).
+  - A host that the inventory has under two names is refused with C(conflict) under the second one.
   - Requires root on the host.
 options:
   guard:

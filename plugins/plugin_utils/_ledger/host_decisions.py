@@ -95,7 +95,7 @@ class Adoption:
 
 
 def plan_adoption(ledger: Ledger, identity: HostIdentity, reason: str, by: str) -> t.Optional[Adoption]:
-    """Return what is to be changed, None if all identities agree and the host was not discarded.
+    """Return what is to be changed, None if name and identities agree and the host was not discarded.
 
     Raises L(NotFound) if the host is not in the ledger, L(Conflict) if the host has an ID of its own that is not the ledger's: the file on the host
     decides which of the two is right, and is never overwritten.
@@ -104,9 +104,10 @@ def plan_adoption(ledger: Ledger, identity: HostIdentity, reason: str, by: str) 
         known = find_host_entry(ledger, identity)
         if known is None:
             raise NotFound(f"The ledger has no host that {identity.name} could be.", "The first task of this module with a state creates the entry of a host.")
-        if not known.host.discarded:
+        if not known.host.discarded and known.host.name == identity.name:
             return None
-        return _make_adoption(ledger, known, identity, {"reason": reason, "by": by, "conflict": f"{identity.name} was discarded, and is back."})
+        conflict = f"{identity.name} was discarded, and is back." if known.host.discarded else f"The ledger has {identity.name} as {known.host.name}."
+        return _make_adoption(ledger, known, identity, {"reason": reason, "by": by, "conflict": conflict})
     except Conflict as conflict:
         found = _find_candidate(ledger, identity)
         if found is None or (found.host.host_id and identity.host_id and found.host.host_id != identity.host_id):

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import typing as t
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import field, replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
@@ -109,6 +109,19 @@ def find_host_entry(ledger: Ledger, identity: HostIdentity) -> t.Optional[Docume
     if found is not None:
         _check_same_host(found.host, identity)
     return found
+
+
+def check_one_name(entry: t.Optional[HostEntry], name: str, fleet: Collection[str]) -> None:
+    """Raise L(Conflict) if the entry of a host has another name that the inventory has, too.
+
+    The entry has one name, by which the host is fenced, asked and evacuated. Each task would give it the other one.
+    """
+    if entry is not None and entry.name != name and entry.name in fleet:
+        raise Conflict(
+            f"{name} and {entry.name} of the inventory lead to one host (host ID {entry.host_id}), which the ledger has as {entry.name}.",
+            f"Correct the address of the one that is another host, or remove one of them from the inventory. If this host is {name}, and {entry.name} another"
+            f" one, confirm it{_ADOPT}",
+        )
 
 
 def find_entry_by_uuid(ledger: Ledger, identity: HostIdentity) -> t.Optional[Document]:

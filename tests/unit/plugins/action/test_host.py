@@ -90,6 +90,18 @@ def test_the_first_task_creates_identity_and_entry_and_the_second_changes_nothin
     assert fleet.host.phases == ["read", "create", "read"]
 
 
+def test_a_second_inventory_name_of_a_host_is_neither_drained_nor_enabled(fleet: Fleet) -> None:
+    fleet.task(state="maintenance", reason="disk")
+    before, fleet.others = fleet.entries(), {"kvm1": {}}
+    for work in ({}, {"drain": {"play": ["kvm2"], "candidates": [], "just_asked": True}}):
+        with pytest.raises(Conflict, match="kvm2 and kvm1 of the inventory lead to one host"):
+            fleet.task("kvm2", state="maintenance", _work=work)
+    assert fleet.task("kvm2")["host"]["name"] == "kvm1"
+    assert fleet.entries() == before
+    fleet.others = {}
+    assert fleet.task("kvm2", state="enabled")["host"]["name"] == "kvm2"
+
+
 DRAIN: dict[str, t.Any] = {"play": ["kvm1"], "candidates": ["kvm2"], "just_asked": True}
 
 

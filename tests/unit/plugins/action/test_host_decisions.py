@@ -448,6 +448,15 @@ def test_a_host_with_new_name_machine_id_and_uuid_is_adopted(fleet: Deciding) ->
     assert fleet.task(target_host="renamed", state="enabled")["changed"]
 
 
+def test_adopt_identity_gives_an_entry_the_name_that_its_host_has_now(fleet: Deciding) -> None:
+    fleet.others = {"kvm1": {}}
+    with pytest.raises(Conflict, match="lead to one host"):
+        fleet.task("kvm2", state="maintenance")
+    adopted = fleet.task("kvm2", adopt_identity=True, reason="kvm1 is another machine now")
+    assert (adopted["changed"], adopted["host"]["name"]) == (True, "kvm2")
+    assert fleet.task("kvm2", state="enabled")["changed"]
+
+
 def test_adopt_identity_writes_a_lost_identity_again(fleet: Deciding) -> None:
     fleet.host = Changed(None, UUID, "m1")
     with pytest.raises(Conflict, match="lost its identity"):

@@ -113,6 +113,33 @@ def names(outcome: Body) -> dict[str, list[str]]:
     return {key: [entry["name"] for entry in value] for key, value in outcome.items() if value and key != "unproved"}
 
 
+def test_a_second_inventory_name_of_a_host_is_refused(ledger: FileLedger, host: Host) -> None:
+    def steps_as(name: str, fleet: t.Collection[str]) -> ProtectSteps:
+        return ProtectSteps(name, ledger, host.phase, "somebody", False, fleet=fleet)
+
+    all_of(steps_as("kvm1", ("kvm1", "kvm2")))
+    before = ledger.list_hosts()[0].body
+    with pytest.raises(Conflict, match="kvm2 and kvm1 of the inventory lead to one host"):
+        steps_as("kvm2", ("kvm1", "kvm2")).leave_tokens({})
+    assert [document.body for document in ledger.list_hosts()] == [before]
+    # A host that was renamed: the inventory has its former name no more.
+    all_of(steps_as("kvm2", ("kvm2",)))
+    assert [document.host.name for document in ledger.list_hosts()] == ["kvm2"]
+
+
+def test_a_second_inventory_name_that_another_task_has_just_protected_is_refused(ledger: FileLedger, host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    leave = host.leave
+
+    def leave_late(work: Body) -> Body:
+        ledger.put_host(HostEntry("kvm2", ID1, UUID1, "enabled", machine_id="m1"), None)
+        return leave(work)
+
+    monkeypatch.setattr(host, "leave", leave_late)
+    with pytest.raises(Conflict, match="lead to one host"):
+        ProtectSteps("kvm1", ledger, host.phase, "somebody", False, fleet=("kvm1", "kvm2")).leave_tokens({})
+    assert [one.host.name for one in ledger.list_hosts()] == ["kvm2"]
+
+
 def test_a_second_run_of_protect_changes_nothing(ledger: FileLedger, steps: ProtectSteps) -> None:
     changed, outcome = all_of(steps)
     assert (changed, names(outcome)) == ([True, False, True, False], {"saved": ["web1"]})
