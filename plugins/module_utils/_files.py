@@ -17,15 +17,17 @@ import typing as t
 import uuid as uuid_module
 
 Content = t.Union[str, bytes]
+ContentByInode = t.Union[Content, t.Callable[[int], str]]
+"""A function returns the text for a file with this inode number."""
 
 
-def replace_file(path: str, content: Content, mode: int) -> None:
+def replace_file(path: str, content: ContentByInode, mode: int) -> None:
     """Replace a file durably: content and name are on disk when this returns."""
     publish_file(path, content, mode)
     sync_folder(os.path.dirname(path))
 
 
-def publish_file(path: str, content: Content, mode: int) -> None:
+def publish_file(path: str, content: ContentByInode, mode: int) -> None:
     """Replace a file for other programs: after a power failure, the file has the old content or the complete new content."""
     _swap_file(path, content, mode, is_synced=True)
 
@@ -62,7 +64,7 @@ def sync_folder(folder: str) -> None:
         os.close(handle)
 
 
-def _swap_file(path: str, content: Content, mode: int, is_synced: bool) -> None:
+def _swap_file(path: str, content: ContentByInode, mode: int, is_synced: bool) -> None:
     temporary = _temporary_name(path)
     try:
         _write_new_file(temporary, content, mode, is_synced)
@@ -77,12 +79,12 @@ def _temporary_name(path: str) -> str:
     return f"{path}.{uuid_module.uuid4()}.new"
 
 
-def _write_new_file(path: str, content: Content, mode: int, is_synced: bool) -> None:
-    data = content.encode("utf-8") if isinstance(content, str) else content
+def _write_new_file(path: str, content: ContentByInode, mode: int, is_synced: bool) -> None:
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     with os.fdopen(handle, "wb") as stream:
         os.fchmod(stream.fileno(), mode)
-        stream.write(data)
+        text = content(os.fstat(stream.fileno()).st_ino) if callable(content) else content
+        stream.write(text.encode("utf-8") if isinstance(text, str) else text)
         if is_synced:
             stream.flush()
             os.fsync(stream.fileno())

@@ -91,8 +91,10 @@ def _read_tombstone(grant: Grant, folder: str) -> t.Tuple[bool, str]:
 def _read_nonce(descriptor: int, host_id: str) -> Json:
     handle = os.open(f"{HOST_TOKEN_PREFIX}{host_id}", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, dir_fd=descriptor)
     with os.fdopen(handle, "rb") as stream:
-        token = json.loads(stream.read(_LONGEST_BYTES))
-    return token.get("nonce") if isinstance(token, dict) and token.get("host_id") == host_id else None
+        token, inode = json.loads(stream.read(_LONGEST_BYTES)), os.fstat(handle).st_ino
+    # A copy of the folder has the file, too, but not its number.
+    is_own = isinstance(token, dict) and token.get("host_id") == host_id and token.get("inode", inode) == inode
+    return token.get("nonce") if is_own else None
 
 
 def _file_exists(name: str, descriptor: int) -> bool:

@@ -7,6 +7,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import json
 import os
 import re
@@ -18,9 +20,10 @@ from .._boot_guard.storage_program import HOST_TOKEN_PREFIX
 from .._facts.disks import ReadHeader, list_image_files
 from .._facts.mounts import BlockDevices, Mount, identify_store, innermost_mount, read_mounts
 from .._files import replace_file
-from .._model.codec import decode, encode
+from .._model.codec import ABSENT, decode, encode
 from .._model.definition_files import Pools, source_of
 from .._model.errors import KvmfleetError, NotFound, NotSupported
+from .._model.facts import UNTOLD_KINDS
 from .._model.requests import DiskNeed
 from .._model.saved_domains import NeededFile, SavedDisk, SavedFile, SavedMount, StorageToken
 from .._time_limits import answer_within
@@ -171,6 +174,8 @@ class _BackingChain(t.NamedTuple):
 
 _MAX_BYTES = 4096
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+# How the names of file systems begin whose files may have another number on each host.
+_NUMBERED_BY_HOST = (*UNTOLD_KINDS, "cifs", "smb")
 
 Nonces = t.Dict[str, str]
 
@@ -183,7 +188,8 @@ def token_path(folder: str, host_id: str) -> str:
 def leave_tokens(folders: t.Sequence[str], host_id: str) -> t.Tuple[Nonces, t.Dict[str, str]]:
     """Write a token into each folder without one of this host; return the nonce of each, and the reason if one could not be written.
 
-    Existing tokens stay: other hosts have read them.
+    Existing tokens stay: other hosts have read them. One of an earlier version, whose copies cannot be told from it, is written again with its nonce. One that
+    is a copy itself is replaced: the host may use other storage now than the hosts that have read it.
     """
     tried = {folder: _leave_token(folder, host_id) for folder in sorted(set(folders))}
     nonces = {folder: nonce for folder, (nonce, _problem) in tried.items() if nonce}
@@ -199,7 +205,8 @@ def find_seen_tokens(tokens: t.Mapping[str, Nonces]) -> t.Dict[str, Nonces]:
 def is_token_seen(folder: str, host_id: str, nonce: str) -> bool:
     """Whether this host sees that token now. An unreadable token is not seen."""
     try:
-        return _read_nonce(folder, host_id) == nonce
+        token = _read_token(folder, host_id)
+        return token is not None and token.nonce == nonce
     except (OSError, KvmfleetError):
         return False
 
@@ -207,33 +214,52 @@ def is_token_seen(folder: str, host_id: str, nonce: str) -> bool:
 def _leave_token(folder: str, host_id: str) -> t.Tuple[str, str]:
     """Return the nonce of the host's token in the folder, or else why it has none."""
     try:
-        return _read_nonce(folder, host_id) or _write_nonce(folder, host_id), ""
+        token = _read_token(folder, host_id)
+        is_numbered = _has_common_inodes(folder)
+        if token is None:
+            return _write_token(folder, StorageToken(host_id, str(uuid_module.uuid4())), is_numbered), ""
+        if is_numbered and token.inode is ABSENT:
+            with contextlib.suppress(OSError):
+                _write_token(folder, token, is_numbered)
+        return token.nonce, ""
     except OSError as error:
         return "", error.strerror or str(error)
     except KvmfleetError as error:
         return "", str(error)
 
 
-def _read_nonce(folder: str, host_id: str) -> t.Optional[str]:
-    """Return the nonce of the existing token; null if it is missing or damaged. Raises L(NotSupported) or C(OSError)."""
+def _read_token(folder: str, host_id: str) -> t.Optional[StorageToken]:
+    """Return the existing token; null if it is missing, damaged, or a copy. Raises L(NotSupported) or C(OSError)."""
     path = token_path(_check_folder(folder), _check_host_id(host_id))
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
         return None
     with os.fdopen(handle, "rb") as stream:
-        content = stream.read(_MAX_BYTES)
+        content, inode = stream.read(_MAX_BYTES), os.fstat(handle).st_ino
     try:
         token = decode(StorageToken, json.loads(content))
     except (ValueError, RecursionError):
         return None
-    return token.nonce if token.host_id == host_id and _UUID.fullmatch(token.nonce) else None
+    is_valid = token.host_id == host_id and _UUID.fullmatch(token.nonce) and token.inode in (ABSENT, inode)
+    return token if is_valid else None
 
 
-def _write_nonce(folder: str, host_id: str) -> str:
-    nonce = str(uuid_module.uuid4())
-    replace_file(token_path(folder, host_id), json.dumps(encode(StorageToken(host_id, nonce))), 0o644)
-    return nonce
+def _write_token(folder: str, token: StorageToken, is_numbered: bool) -> str:
+    """Write the token, with the number of its file if all hosts read the same one, and return its nonce."""
+
+    def as_text(inode: int) -> str:
+        return json.dumps(encode(dataclasses.replace(token, inode=inode if is_numbered else ABSENT)))
+
+    replace_file(token_path(folder, token.host_id), as_text, 0o644)
+    return token.nonce
+
+
+def _has_common_inodes(folder: str) -> bool:
+    """Whether all hosts that have the file system of this folder read the same numbers of its files."""
+    mounts = {mount.path: mount for mount in read_mounts()}
+    mount = mounts.get(innermost_mount(os.path.realpath(folder), mounts))
+    return mount is not None and not mount.kind.startswith(_NUMBERED_BY_HOST)
 
 
 def _check_folder(folder: str) -> str:

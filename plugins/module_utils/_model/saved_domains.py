@@ -283,10 +283,14 @@ def lockable_paths(disks: t.Iterable[SavedDisk]) -> t.List[str]:
 
 @dataclass(frozen=True)
 class StorageToken:
-    """The token of a host in one folder. A host that reads the same nonce sees the same storage."""
+    """The token of a host in one folder. A host that reads the same nonce sees the same storage.
+
+    :arg inode: the number of the file, which a copy does not have; absent where hosts may number the files of one file system differently.
+    """
 
     host_id: str
     nonce: str
+    inode: t.Union[int, Absent] = ABSENT
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 

@@ -17,11 +17,11 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._boot_guard import install, program
+from ansible_collections.kvmfleet.migration.plugins.module_utils._boot_guard import install, program, storage_program
 from ansible_collections.kvmfleet.migration.plugins.module_utils._boot_guard.program import BY_CONTROL, BY_INSTALL, Guard, GuardError
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
 
-from .boots import DB, GRANT, NONCE, WEB, Machine
+from .boots import DB, GRANT, HOST_ID, NONCE, WEB, Machine
 
 GARBAGE = ["", "null", "[]", "{", "7", '"x"', "{}", '{"boot_id": 5, "by": "control"}', '{"by": "control"}', "[" * 100000, "\x00\xff"]
 
@@ -267,6 +267,20 @@ def test_a_token_that_shared_storage_does_not_confirm_releases_nothing(machine: 
     assert not machine.starts_guests()
     machine.mount(machine.stores[1])
     assert machine.guard.confirm_token() is None
+
+
+@pytest.mark.parametrize("is_copied", [False, True])
+def test_a_copy_of_shared_storage_does_not_confirm_a_token(machine: Machine, is_copied: bool) -> None:
+    """Others revoke the token on the storage that they use."""
+    for store in machine.stores:
+        file = store / f"{storage_program.HOST_TOKEN_PREFIX}{HOST_ID}"
+        file.write_text(json.dumps({"host_id": HOST_ID, "nonce": NONCE, "inode": file.stat().st_ino}))
+    _shut_down_cleanly(machine)
+    if is_copied:
+        machine.stores[0].rename(machine.root / "old")
+        shutil.copytree(machine.root / "old", machine.stores[0])
+    machine.boot()
+    assert (machine.guard.confirm_token() is None) is is_copied
 
 
 def test_shared_storage_that_is_mounted_late_is_awaited(machine: Machine) -> None:

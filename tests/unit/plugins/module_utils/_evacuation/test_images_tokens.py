@@ -7,10 +7,12 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import shutil
 
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation import images
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.mounts import Mount
 
 HOST = "1b0c7a52-4a5f-4e0f-9a3f-8c7d1d0e5a01"
 OTHER = "2b0c7a52-4a5f-4e0f-9a3f-8c7d1d0e5a02"
@@ -37,6 +39,53 @@ def test_a_token_is_seen_only_in_the_same_store(tmp_path: pathlib.Path) -> None:
     assert not images.is_token_seen(str(shared), OTHER, nonce)
     assert not images.is_token_seen(str(shared), HOST, OTHER)
     assert images.find_seen_tokens({HOST: {str(own): nonce}}) == {}
+
+
+@pytest.fixture
+def copied(tmp_path: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path]:
+    """A folder with a token, and where its copy belongs."""
+    (tmp_path / "images").mkdir()
+    images.leave_tokens([str(tmp_path / "images")], HOST)
+    return tmp_path / "images", tmp_path / "copy"
+
+
+def test_a_copy_of_a_folder_with_its_token_is_another_store(copied: tuple[pathlib.Path, pathlib.Path]) -> None:
+    folder, copy = copied
+    (nonce,) = images.leave_tokens([str(folder)], HOST)[0].values()
+    shutil.copytree(folder, copy)
+    assert images.is_token_seen(str(folder), HOST, nonce)
+    assert not images.is_token_seen(str(copy), HOST, nonce)
+    # The storage of the host itself was copied, and it uses the copy now.
+    (renewed,) = images.leave_tokens([str(copy)], HOST)[0].values()
+    assert renewed != nonce
+    assert images.is_token_seen(str(copy), HOST, renewed)
+
+
+def test_a_token_of_an_earlier_version_keeps_its_nonce_and_is_not_proved_by_later_copies(tmp_path: pathlib.Path) -> None:
+    folder, copy = tmp_path / "images", tmp_path / "copy"
+    folder.mkdir()
+    (folder / f".kvmfleet-host-{HOST}").write_text(json.dumps({"host_id": HOST, "nonce": OTHER}))
+    assert images.is_token_seen(str(folder), HOST, OTHER)
+    assert images.leave_tokens([str(folder)], HOST) == ({str(folder): OTHER}, {})
+    shutil.copytree(folder, copy)
+    assert (images.is_token_seen(str(folder), HOST, OTHER), images.is_token_seen(str(copy), HOST, OTHER)) == (True, False)
+
+
+def test_a_token_of_an_earlier_version_that_cannot_be_written_again_stays(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_arguments: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    (tmp_path / f".kvmfleet-host-{HOST}").write_text(json.dumps({"host_id": HOST, "nonce": OTHER}))
+    monkeypatch.setattr(images, "replace_file", fail)
+    assert images.leave_tokens([str(tmp_path)], HOST) == ({str(tmp_path): OTHER}, {})
+
+
+@pytest.mark.parametrize("kind", ["fuse.glusterfs", "fuse", "cifs", "9p", "virtiofs"])
+def test_a_token_has_no_inode_where_hosts_may_number_files_differently(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    monkeypatch.setattr(images, "read_mounts", lambda: [Mount("/", kind)])
+    (nonce,) = images.leave_tokens([str(tmp_path)], HOST)[0].values()
+    assert json.loads((tmp_path / f".kvmfleet-host-{HOST}").read_text()) == {"host_id": HOST, "nonce": nonce}
+    assert images.leave_tokens([str(tmp_path)], HOST) == ({str(tmp_path): nonce}, {})
 
 
 def test_each_host_has_its_own_token(tmp_path: pathlib.Path) -> None:
