@@ -18,7 +18,12 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.referenc
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import TOMBSTONE, UNSETTLED
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_decisions import check_not_discarded
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import HostIdentity, find_host_entry, withdraw_watchdog
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import (
+    HostIdentity,
+    check_own_ledger,
+    find_host_entry,
+    withdraw_watchdog,
+)
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_if_any
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.remembered import (
@@ -82,6 +87,7 @@ class ActionModule(FleetAction):
         if cleaned:
             cleaned.check_guarded(answer.has_guard, obstacles.withheld_by)
         if is_wanted:
+            check_own_ledger(target_host, who.identity.ledger_id, ledger)
             _check_permitted(ledger, identity, obstacles)
         if ledger and (is_wanted or cleaned) and not self._task.check_mode:
             _withdraw_earlier_boots(ledger, identity, answer)

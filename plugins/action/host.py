@@ -35,6 +35,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_de
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import (
     HostIdentity,
     check_one_name,
+    check_own_ledger,
     find_entry_by_name,
     find_host_entry,
     is_changed,
@@ -88,7 +89,7 @@ class HostOptions(t.TypedDict):
     _work: HostWork | None
 
 
-_IDENTITY_FACTS = ("host_id", "host_uuid", "machine_id")
+_IDENTITY_FACTS = ("host_id", "host_uuid", "machine_id", "ledger_id")
 
 
 class ActionModule(FleetAction):
@@ -218,6 +219,8 @@ class ActionModule(FleetAction):
         if answer.libvirt_error:
             warnings.append(f"Libvirt on {name} did not answer, so its UUID is not known: {answer.libvirt_error}")
         identity = _read_identity(answer, name)
+        if options["state"] is not None:
+            check_own_ledger(name, answer.identity.ledger_id, ledger)
         found = find_host_entry(ledger, identity) if ledger else None
         if identity.host_id or options["state"] is None or self._task.check_mode:
             return identity, found
@@ -260,6 +263,7 @@ def _identify_by_facts(ledger: Ledger | None, name: str, facts: JsonObject | Non
     known = decode(HostFacts, {key: value for key, value in (facts or {}).items() if key in _IDENTITY_FACTS})
     if not known.host_id:
         return None
+    check_own_ledger(name, known.ledger_id, ledger)
     identity = HostIdentity(name, known.host_id, known.host_uuid or None, known.machine_id or None)
     return identity, find_host_entry(ledger, identity) if ledger else None
 

@@ -106,6 +106,13 @@ def read_ledger_id(path: str = LEDGER_ID_FILE) -> t.Optional[str]:
         ) from error
 
 
+def find_ledger_id(path: str = LEDGER_ID_FILE) -> t.Optional[str]:
+    """Return the ID of the ledger that this host belongs to, or null if it was never protected, or that is not known."""
+    with contextlib.suppress(Forbidden, Internal):
+        return read_ledger_id(path)
+    return None
+
+
 def check_ledger_id(ledger_id: t.Optional[str], path: str = LEDGER_ID_FILE) -> t.Optional[str]:
     """Return the remembered ID. Raises L(Conflict) if it is another ledger's; null as C(ledger_id) is a ledger that does not exist yet."""
     known = read_ledger_id(path)

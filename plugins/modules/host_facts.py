@@ -148,6 +148,10 @@ ansible_facts:
           description: ID of the operating system.
           type: str
           sample: 4c0f2f0a9d6e4b0c8a3d1e5f7a9b0c2d
+        ledger_id:
+          description: ID of the ledger under which the host was protected; null if it never was, or with a remote O(uri).
+          type: str
+          sample: 7d0a1a0e-6d0b-4a55-8f3a-1f0e9d6c2b31
         hostname:
           description: Host name of the host.
           type: str

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from .._host_identity import read_host_id, read_machine_id
+from .._host_identity import find_ledger_id, read_host_id, read_machine_id
 from .._libvirt.host import open_reader
 from .._libvirt.interface import Host, OpenHost
 from .._libvirt.values import Definition, DefinitionList
@@ -51,7 +51,7 @@ from .request import build_request
 Own = t.Mapping[str, OwnPolicy]
 
 # Facts that only a host itself can determine: its files, its file systems, its network interfaces.
-_OF_ITSELF = ("machine_id", "mounts", "bridges", "interfaces", "interface_details", "firmware_files")
+_OF_ITSELF = ("machine_id", "ledger_id", "mounts", "bridges", "interfaces", "interface_details", "firmware_files")
 # Those of them that can be unknown on the host itself, too.
 _OWN_OPEN = ("mounts", "bridges", "interfaces", "interface_details")
 # Facts that are null if they are unknown.
@@ -193,7 +193,8 @@ def _list_null(facts: HostFacts, names: t.Sequence[str]) -> t.List[str]:
 
 
 def _from_afar(facts: HostFacts, host_id: t.Optional[str]) -> HostFacts:
-    return dataclasses.replace(facts, host_id=host_id, machine_id=None, mounts=None, bridges=None, interfaces=None, interface_details=None, firmware_files=None)
+    of_itself: t.Any = dict.fromkeys(_OF_ITSELF)
+    return dataclasses.replace(facts, host_id=host_id, **of_itself)
 
 
 def _add_own_facts(facts: HostFacts, stores: LocalStores) -> t.Tuple[HostFacts, Reasons, t.List[str]]:
@@ -204,6 +205,7 @@ def _add_own_facts(facts: HostFacts, stores: LocalStores) -> t.Tuple[HostFacts, 
         facts,
         host_id=host_id,
         machine_id=read_machine_id(),
+        ledger_id=find_ledger_id(),
         mounts=tuple(stores.describe_mounts()),
         bridges=None if links is None else tuple(sorted(link.name for link in links if link.kind in BRIDGES)),
         interfaces=None if links is None else tuple(sorted(link.name for link in links)),

@@ -13,7 +13,7 @@ import re
 import socket
 import typing as t
 
-from .._host_identity import create_host_id, read_host_id, read_machine_id
+from .._host_identity import create_host_id, find_ledger_id, read_host_id, read_machine_id
 from .._libvirt.host import open_reader
 from .._libvirt.interface import Host
 from .._model.codec import JsonObject
@@ -29,7 +29,7 @@ def read_identity(uri: str, _work: JsonObject) -> Result:
     require_local(uri)
     host_uuid, problem = _read_host_uuid(uri)
     identity = {"host_id": read_host_id(), "machine_id": read_machine_id(), "hostname": socket.gethostname(), "host_uuid": host_uuid}
-    return {"changed": False, "identity": identity, "libvirt_error": problem}
+    return {"changed": False, "identity": {**identity, "ledger_id": find_ledger_id()}, "libvirt_error": problem}
 
 
 def create_identity(uri: str, _work: JsonObject) -> Result:

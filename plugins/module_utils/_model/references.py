@@ -95,11 +95,15 @@ def _are_different(one: t.Optional[str], other: t.Optional[str]) -> bool:
 
 @dataclass(frozen=True)
 class HostIdentifiers:
-    """What a host reports about its identity; null for an ID that it does not have, or could not read."""
+    """What a host reports about its identity; null for an ID that it does not have, or could not read.
+
+    :arg ledger_id: the ledger under which the host was protected.
+    """
 
     host_id: t.Optional[str]
     host_uuid: t.Optional[str]
     machine_id: t.Optional[str]
+    ledger_id: Maybe[str] = ABSENT
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 

@@ -66,6 +66,7 @@ def host_lock_name(host: HostRef) -> str:
 
 
 HOST_ID_FILE = "/var/lib/kvmfleet/host-id"
+LEDGER_ID_FILE = "/var/lib/kvmfleet/ledger-id"
 _ADOPT = " with adopt_identity of kvmfleet.migration.host. Nothing was changed."
 _OR_ADOPT = ", or confirm that it is with adopt_identity of kvmfleet.migration.host. Nothing was changed."
 
@@ -121,6 +122,19 @@ def check_one_name(entry: t.Optional[HostEntry], name: str, fleet: Collection[st
             f"{name} and {entry.name} of the inventory lead to one host (host ID {entry.host_id}), which the ledger has as {entry.name}.",
             f"Correct the address of the one that is another host, or remove one of them from the inventory. If this host is {name}, and {entry.name} another"
             f" one, confirm it{_ADOPT}",
+        )
+
+
+def check_own_ledger(host: str, ledger_id: Maybe[str], ledger: t.Optional[Ledger]) -> None:
+    """Raise L(Conflict) if a host was protected under another ledger than that of the task, which knows neither its moves nor its evacuations.
+
+    :arg ledger_id: as the host reports it.
+    """
+    if ledger and ledger_id and ledger_id != ledger.ledger_id:
+        raise Conflict(
+            f"{host} was protected under the ledger {ledger_id}, and this task uses {ledger.name} ({ledger.ledger_id}): a fleet must have only one ledger.",
+            f"Use that ledger (option ledger, or kvmfleet_ledger). If it is permanently lost, or {host} has left its fleet, remove {LEDGER_ID_FILE} there."
+            " Nothing was changed.",
         )
 
 

@@ -13,9 +13,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument, Unreachable
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument, KvmfleetError, Unreachable
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import Survey
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Stored
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import check_own_ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.remembered import check_known, find_missing_records, missing_text
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate import decide as d
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.fleet_view import FleetView, RecentMoves
@@ -127,6 +128,8 @@ class TaskRun(abc.ABC, t.Generic[R, J]):
             check_known(job.request.label, job.domain_uuid, context.missing)
         job.domain = replace(job.domain, seen_devices=view.seen_devices(job.domain, job.request.uris))
         job.decision = self.decide_job(view, job, stored)
+        if isinstance(job.decision, d.Start):
+            job.decision = self._exclude_other_ledgers(view, job, job.decision)
         if isinstance(job.decision, d.Refuse) and isinstance(job.decision.error, Unreachable) and not context.settings.is_known(job.decision.host):
             # Neither the inventory nor the network knows a host of that name: this is bad input, and no refusal.
             raise job.decision.error
@@ -134,6 +137,17 @@ class TaskRun(abc.ABC, t.Generic[R, J]):
             self._add_policy(job)
         if isinstance(job.decision, d.Start) and not job.error:
             job.decision = self.check_abilities(view, job, job.decision)
+
+    def _exclude_other_ledgers(self, view: FleetView, job: J, start: d.Start) -> d.Start | d.Refuse:
+        """Return the decision without the candidates that belong to another ledger. Raises L(Conflict) if the source does."""
+        ledger, problems = self.context.ledger, dict[str, KvmfleetError]()
+        check_own_ledger(view.source, view.survey.source.ledger_id, ledger)
+        for host in start.candidates:
+            try:
+                check_own_ledger(host, view.candidate_facts(host, job.request.uris[host]).ledger_id, ledger)
+            except Conflict as error:
+                problems[host] = error
+        return d.exclude_hosts(job.request, start, problems)
 
     def check_abilities(self, view: FleetView, job: J, start: d.Start) -> d.Start | d.Refuse:
         """Return the decision without the candidates to which this kind of move cannot be carried out."""

@@ -33,6 +33,7 @@ class Host:
 
     def __init__(self) -> None:
         self.host_id: str | None = ID
+        self.ledger_id: str | None = None
         self.phases: list[str] = []
         self.checks: set[bool] = set()
         self.remembered: list[dict[str, t.Any]] = []
@@ -45,7 +46,7 @@ class Host:
         self.when_asked()
         if work["phase"] == "forget":
             return {"changed": True, "forgotten": work["uuids"]}
-        identity = {"host_id": self.host_id, "machine_id": "m1", "hostname": "kvm1", "host_uuid": UUID}
+        identity = {"host_id": self.host_id, "machine_id": "m1", "hostname": "kvm1", "host_uuid": UUID, "ledger_id": self.ledger_id}
         told = {"guard": GUARD, "to_start": [{"uuid": DOMAIN, "name": "web1", "why": ["autostart"], "at": "now"}], "damaged": []}
         return {"changed": work["phase"] == "release", "identity": identity, "libvirt_error": None, "remembered": self.remembered, **told}
 
@@ -177,6 +178,15 @@ def test_a_host_that_the_ledger_does_not_know_is_not_released(fleet: Fleet) -> N
     with pytest.raises(NotFound):
         fleet.task(state="released")
     assert "release" not in fleet.host.phases
+
+
+def test_a_host_of_another_ledger_is_not_released(fleet: Fleet) -> None:
+    ledger, fleet.host.ledger_id = fleet.known(), DOMAIN
+    with pytest.raises(Conflict, match=f"kvm1 was protected under the ledger {DOMAIN}"):
+        fleet.task(state="released")
+    assert fleet.host.phases == ["read"]
+    fleet.host.ledger_id = ledger.ledger_id
+    assert fleet.task(state="released")["changed"]
 
 
 def test_a_host_that_was_discarded_is_not_released(fleet: Fleet) -> None:

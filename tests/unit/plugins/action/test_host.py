@@ -28,6 +28,7 @@ class Host:
 
     def __init__(self, host_id: str | None = None) -> None:
         self.host_id = host_id
+        self.ledger_id: str | None = None
         self.phases: list[str] = []
 
     def run(self, module_name: str, module_args: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
@@ -38,7 +39,8 @@ class Host:
         if phase == "create":
             self.host_id = ID
             return {"changed": True, "host_id": ID}
-        return {"identity": {"host_id": self.host_id, "machine_id": "m1", "hostname": "kvm1", "host_uuid": UUID}, "libvirt_error": None}
+        identity = {"host_id": self.host_id, "machine_id": "m1", "hostname": "kvm1", "host_uuid": UUID, "ledger_id": self.ledger_id}
+        return {"identity": identity, "libvirt_error": None}
 
 
 class Fleet:
@@ -100,6 +102,18 @@ def test_a_second_inventory_name_of_a_host_is_neither_drained_nor_enabled(fleet:
     assert fleet.entries() == before
     fleet.others = {}
     assert fleet.task("kvm2", state="enabled")["host"]["name"] == "kvm2"
+
+
+def test_a_host_of_another_ledger_is_neither_drained_nor_enabled(fleet: Fleet) -> None:
+    fleet.task(state="maintenance", reason="disk")
+    before, fleet.host.ledger_id = fleet.entries(), UUID
+    with pytest.raises(Conflict, match=f"kvm1 was protected under the ledger {UUID}"):
+        fleet.task(state="enabled")
+    assert fleet.task()["host"] == before[0]
+    fleet.facts = with_receipt({"host_id": ID, "host_uuid": UUID, "machine_id": "m1", "ledger_id": UUID, "domains": []})
+    with pytest.raises(Conflict, match="remove /var/lib/kvmfleet/ledger-id there"):
+        fleet.task(state="maintenance", _work={"drain": {"play": ["kvm1"], "candidates": ["kvm2"], "just_asked": True}})
+    assert fleet.entries() == before
 
 
 DRAIN: dict[str, t.Any] = {"play": ["kvm1"], "candidates": ["kvm2"], "just_asked": True}

@@ -74,3 +74,12 @@ def test_an_empty_or_missing_machine_id_is_none(tmp_path: pathlib.Path) -> None:
     (tmp_path / "machine-id").write_text("\n", encoding="utf-8")
     assert _host_identity.read_machine_id(str(tmp_path / "machine-id")) is None
     assert _host_identity.read_machine_id(str(tmp_path / "none")) is None
+
+
+def test_the_ledger_of_a_host_is_not_known_without_a_readable_file(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "ledger-id"
+    assert _host_identity.find_ledger_id(str(path)) is None
+    path.write_text("damaged")
+    assert _host_identity.find_ledger_id(str(path)) is None
+    path.write_text("1B0C7A52-4a5f-4e0f-9a3f-8c7d1d0e5a01\n")
+    assert _host_identity.find_ledger_id(str(path)) == "1b0c7a52-4a5f-4e0f-9a3f-8c7d1d0e5a01"

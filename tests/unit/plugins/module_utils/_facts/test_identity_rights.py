@@ -27,6 +27,7 @@ def refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(libvirt_host, "open_connection", refuse)
     monkeypatch.setattr(module, "read_host_id", lambda: None)
     monkeypatch.setattr(module, "read_machine_id", lambda: None)
+    monkeypatch.setattr(module, "find_ledger_id", lambda: None)
 
 
 def read() -> t.Tuple[t.Optional[str], t.Optional[str]]:

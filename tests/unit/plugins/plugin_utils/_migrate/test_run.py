@@ -426,6 +426,35 @@ def test_source_and_destination_with_the_same_host_id_are_a_conflict(control: Co
     assert "Two hosts report the host ID" in str(job.error)
 
 
+@pytest.mark.parametrize("check", [True, False])
+def test_a_source_that_belongs_to_another_ledger_is_a_conflict(control: Control, check: bool) -> None:
+    control.fleet.guest()
+    control.source.facts = {"kvm1": {"ledger_id": OTHER}}
+    job = run_one_move(control, check=check)
+    assert isinstance(job.error, e.Conflict)
+    assert f"kvm1 was protected under the ledger {OTHER}" in str(job.error)
+    assert (control.records(), control.source.phases) == ([], ["prepare"])
+    control.source.facts = {"kvm1": {"ledger_id": control.ledger.ledger_id}}
+    assert run_one_move(control, check=check).error is None
+
+
+def test_a_destination_that_belongs_to_another_ledger_is_refused(control: Control) -> None:
+    control.fleet.guest()
+    control.say("kvm2", ledger_id=OTHER)
+    job = run_one_move(control)
+    assert isinstance(job.error, e.Conflict)
+    assert f"kvm2 was protected under the ledger {OTHER}" in str(job.error)
+    assert [record.status for record in control.records()] == [s.CONFLICT]
+    assert "start" not in control.source.phases
+
+
+def test_a_move_of_an_earlier_run_ends_though_its_source_belongs_to_another_ledger_now(control: Control) -> None:
+    control.fleet.guest(on="kvm2")
+    in_ledger(control, s.RUNNING)
+    control.source.facts = {"kvm1": {"ledger_id": OTHER}}
+    assert run_one_move(control).record.status == s.COMPLETED
+
+
 def test_a_record_has_the_host_ids_that_both_hosts_reported(control: Control) -> None:
     control.fleet.guest()
     identify(control, kvm1=HOST_ID, kvm2=OTHER)
