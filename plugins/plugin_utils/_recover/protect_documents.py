@@ -135,9 +135,17 @@ def _double_run_alarm(reported: SavedDomain, inputs: ProtectInputs, protected_ho
         return f"{what}{describe_record(record)} is unsettled ('{record.status}') and assigns it to another host. It was not saved. {_STOP_ONE_COPY}"
     document = inputs.documents.get(reported.uuid)
     if record is None and tombstone is not None and document is not None and not document.domain.includes_host(protected_host):
+        if _was_seen_inactive(document.domain) and not tombstone.source.may_be(protected_host):
+            return ""
         started = tombstone.destination.host
         return f"{what}{describe_record(tombstone)} is 'done': it was started on {started} and may run twice. It was not saved. {_STOP_ONE_COPY}"
     return ""
+
+
+def _was_seen_inactive(entry: DomainEntry) -> bool:
+    """Whether the only host of the domain did not have it, or had it off, when it was protected last."""
+    saved = entry.saved
+    return entry.is_missing or bool(saved and saved.host and entry.is_only_on(saved.host) and saved.state == domain_states.SHUTOFF)
 
 
 def _may_be_active(record: MoveRecord, protected_host: HostRef) -> bool:

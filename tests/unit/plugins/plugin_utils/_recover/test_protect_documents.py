@@ -149,6 +149,24 @@ def test_an_evacuated_domain_that_runs_here_is_a_conflict_unless_it_came_back() 
     assert judge(reported_domain(active=False), inputs_with(document(KVM2), tombstone=tombstone)).kind == protect_documents.SKIPPED
 
 
+def missing_on(host: HostRef) -> Body:
+    """Return the document of a domain that its host did not have any more when it was protected last."""
+    entry = Document(document(host), 3).domain
+    return t.cast("Body", encode(protect_documents.note_missing(entry, ProtectInputs(), host, "a test")))
+
+
+@pytest.mark.parametrize("left", [missing_on(KVM2), document_of(judge(reported_domain(active=False, state="shut off"), inputs_with(document(KVM2)), KVM2))])
+def test_an_evacuated_domain_that_was_moved_on_by_hand_is_no_conflict(left: Body) -> None:
+    """C(virsh migrate) has moved it on while its first host is away: its second host has it no more, or has it off."""
+    tombstone = evacuation(KVM1, KVM2, s.PRE_MIGRATING, s.DONE)
+    moved_on = judge(reported_domain(), inputs_with(left, tombstone=tombstone), KVM3)
+    assert (moved_on.kind, document_of(moved_on)["possible_hosts"]) == (protect_documents.SAVED, [encode(KVM3)])
+    # The copy on the first host is outdated, whatever has become of the other.
+    assert judge(reported_domain(), inputs_with(left, tombstone=tombstone), KVM1).kind == protect_documents.CONFLICT
+    # Until its second host was asked again, it may run there.
+    assert judge(reported_domain(), inputs_with(document(KVM2), tombstone=tombstone), KVM3).kind == protect_documents.CONFLICT
+
+
 def test_a_domain_is_missing_if_only_the_ledger_places_it_on_the_host() -> None:
     assert [found.domain.uuid for found in protect_documents.find_missing(inputs_with(document(KVM1)), KVM1, set())] == [DOMAIN]
     assert protect_documents.find_missing(inputs_with(document(KVM1)), KVM1, {DOMAIN}) == []
