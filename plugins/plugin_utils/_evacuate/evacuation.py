@@ -33,6 +33,7 @@ from .._ledger.host_decisions import check_not_granted
 from .._ledger.host_entries import HostIdentity, find_host_entry, read_hosts
 from .._ledger.remembered import RememberedMove, check_known, find_missing_records, missing_text, remembered_by_fleet
 from .._migrate.fleet_view import FleetView, RecentMoves
+from .._observe.fleet_scan import ImageUsers
 from .._settings.variables import read_facts
 from . import start_checks
 from .evidence import SILENCE_FRESH_SECONDS, PowerOffEvidence
@@ -218,8 +219,10 @@ class Evacuation:
         """
         self._check_others()
         arrivals = self.proofs.list_late_arrivals(self.context.ledger)
+        # The facts of the other hosts were compared in the plan, once for all survivors.
+        users = ImageUsers({self.context.target_host: read_facts(self.seen.facts)})
         for job in self.jobs:
-            job.keep_error(lambda job: self._judge_job(job, arrivals))
+            job.keep_error(lambda job: self._judge_job(job, arrivals, users))
             if job.is_open:
                 job.keep_error(self._judge_destination)
                 if job.error:
@@ -370,11 +373,13 @@ class Evacuation:
         starting = [job for job in self.open_jobs() if job.wanted != domain_states.SHUTOFF and not start_checks.was_started(job, self.fleet)]
         return self.locks.check_images(starting, self.seen.locks, seen_since, waits)
 
-    def _judge_job(self, job: EvacuationJob, arrivals: Mapping[str, frozenset[str]]) -> None:
+    def _judge_job(self, job: EvacuationJob, arrivals: Mapping[str, frozenset[str]], users: ImageUsers) -> None:
         start_checks.decide_record(job, self.fleet)
         start_checks.check_covered(job, self.fleet, self.proofs, source_counts=self.check and self.proofs.can_fence)
         start_checks.check_arrival(job, self.fleet, self.proofs, arrivals)
         start_checks.check_no_token(job, self.context.ledger, self.fleet, self.proofs)
+        if not start_checks.was_started(job, self.fleet):
+            start_checks.check_images_free(job, users)
 
     def _judge_destination(self, job: EvacuationJob) -> None:
         start_checks.check_absent(job, self.fleet)

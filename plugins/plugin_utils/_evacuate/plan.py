@@ -24,6 +24,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource
 from .._ledger.documents import HostEntry, pause_collector
 from .._ledger.host_entries import find_host_id
 from .._migrate.known_facts import add_profile_groups, readable_profiles
+from .._observe.fleet_scan import ImageUsers
 from .._scheduler import fleet as scheduler_fleet
 from .._scheduler.filters.base import PASS, Finding, Rule
 from .._scheduler.fleet import HostState, find_entry
@@ -48,12 +49,14 @@ class SurvivingHosts:
     :arg host_ids: of them alone, by name.
     :arg present: the domains that each has, active or not: UUID by name.
     :arg pinned: UUID to survivor, for evacuations that have begun already.
+    :arg image_users: the images that domains of all these hosts use.
     """
 
     states: Mapping[str, HostState]
     host_ids: Mapping[str, str]
     present: Mapping[str, Mapping[str, str]]
     pinned: Mapping[str, str]
+    image_users: ImageUsers
 
 
 class CanStart(Rule):
@@ -206,6 +209,7 @@ def _judge_job(job: EvacuationJob, run: Evacuation, survivors: SurvivingHosts, a
         start_checks.check_covered(job, run.fleet, run.proofs, source_counts=run.check and run.proofs.can_fence)
         start_checks.check_arrival(job, run.fleet, run.proofs, arrivals)
         start_checks.check_no_token(job, run.context.ledger, run.fleet, run.proofs)
+        start_checks.check_images_free(job, survivors.image_users)
     except KvmfleetError as error:
         job.error = error
 
@@ -236,7 +240,8 @@ def _read_survivors(run: Evacuation, names: Sequence[str], since: t.Optional[Boo
     hosts = {name: all_facts[name] for name in names}
     ids = {name: _host_id_of(entries, name, host) for name, host in hosts.items()}
     present = {name: {domain.name: domain.uuid for domain in host.domains or ()} for name, host in hosts.items()}
-    return SurvivingHosts(states, ids, present, {job.uuid: name for job in run.jobs for name, host in hosts.items() if _has_begun(job, host, ids[name])})
+    pinned = {job.uuid: name for job in run.jobs for name, host in hosts.items() if _has_begun(job, host, ids[name])}
+    return SurvivingHosts(states, ids, present, pinned, ImageUsers(all_facts))
 
 
 def _host_id_of(entries: Sequence[HostEntry], name: str, facts: HostFacts) -> str:

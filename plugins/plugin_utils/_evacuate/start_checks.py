@@ -18,6 +18,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.libvirt_formats import NotXml, parse_xml
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests import DomainRequest
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import (
     NVRAM,
     REPLACEABLE,
@@ -30,6 +31,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_do
 
 from .._ledger.ledger import Ledger
 from .._ledger.rules import describe_record
+from .._observe.fleet_scan import ImageUsers, list_written
 from .evidence import PowerOffEvidence
 from .fleet_answers import FleetAnswers
 from .job import EvacuationJob
@@ -84,6 +86,23 @@ def check_inactive(job: EvacuationJob, fleet: FleetAnswers) -> None:
         raise Unsafe(
             f"Domain {job.name} is active on {' and '.join(active)}, which answers. It was not started.",
             f"If it belongs there, protect {active[0]}, which updates the ledger.",
+        )
+
+
+def check_images_free(job: EvacuationJob, users: ImageUsers) -> None:
+    """Raise L(Unsafe) if a domain that runs elsewhere uses an image of the domain: somebody has defined it anew, under another UUID. Not all storage has locks.
+
+    :arg users: by the facts of the hosts that answer.
+    """
+    if job.wanted == domain_states.SHUTOFF:
+        return
+    disks = list_written(decode(DomainRequest, job.saved.request or {}))
+    used = users.find_other(job.uuid, job.source.name, disks)
+    if used:
+        raise Unsafe(
+            f"Domain {job.name} ({job.uuid}) was not started: {used}.",
+            f"If that domain has replaced it, undefine it on {job.source.name} when that host is back. If not, stop that domain, and run the task again. "
+            "A disk that several guests may write has to be marked as shareable in their definitions.",
         )
 
 

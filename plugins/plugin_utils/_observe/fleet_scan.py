@@ -11,6 +11,7 @@ domain and what its host reports. No clocks are compared. The document must have
 
 from __future__ import annotations
 
+import contextlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
@@ -23,7 +24,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, KvmfleetError
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import DomainFacts, HostFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests import DiskNeed
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests import DiskFile, DiskNeed, DomainRequest
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import RAN, DomainProtection
 
 from .._ledger.documents import Document, DomainEntry, HostEntry
@@ -75,7 +76,7 @@ class RunningDomain:
         needs = self.domain.needs
         if needs is None or not isinstance(needs.disks, tuple):
             raise ShapeError("request.disks", f"the list of the disks of {self.description}")
-        return [disk for disk in needs.disks if disk.source and not disk.readonly and not disk.shareable]
+        return list_written(needs)
 
     def image_names(self) -> set[str]:
         """Return the names, in the whole fleet, of the images that the domain writes."""
@@ -151,6 +152,41 @@ def _find_images_twice(running: Iterable[RunningDomain]) -> Iterable[FleetFindin
             yield _image_finding(list(users.values()))
 
 
+class ImageUsers:
+    """The active domains that write each image, or are built on it.
+
+    :arg facts: as for L(scan_fleet).
+    """
+
+    def __init__(self, facts: Mapping[str, HostFacts | None]) -> None:
+        self._users: defaultdict[str, list[RunningDomain]] = defaultdict(list)
+        for host, known in facts.items():
+            for one in [RunningDomain(host, domain) for domain in (known.domains if known else ()) or () if domain.active]:
+                # What a host does not report proves nothing, and prevents nothing.
+                with contextlib.suppress(ShapeError):
+                    for disk in list_written(one.domain.needs):
+                        images: list[DiskNeed | DiskFile] = [disk, *(disk.files or ())]
+                        for image in images:
+                            self._users[_image_name(host, image)].append(one)
+
+    def find_other(self, uuid: str, host: str, disks: Iterable[DiskNeed]) -> str:
+        """Return which image of a domain another domain uses, in words; empty for none.
+
+        :arg host: whose names the disks have.
+        :arg disks: that the domain would write.
+        """
+        for disk in disks:
+            user = next((one for one in self._users.get(_image_name(host, disk), ()) if one.domain.uuid != uuid), None)
+            if user:
+                return f"its disk {disk.target} ({disk.source}) is in use by {user.description}, which is running"
+        return ""
+
+
+def list_written(needs: DomainRequest | None) -> list[DiskNeed]:
+    """Return the disks that a domain alone may write."""
+    return [disk for disk in (needs.disks if needs else ()) or () if disk.source and not disk.readonly and not disk.shareable]
+
+
 def _image_finding(users: Sequence[RunningDomain]) -> FleetFinding:
     shared = users[1].image_names()
     path = next(disk.source for disk in users[0].written_disks if _image_name(users[0].host, disk) in shared)
@@ -163,9 +199,9 @@ def _image_finding(users: Sequence[RunningDomain]) -> FleetFinding:
     )
 
 
-def _image_name(host: str, disk: DiskNeed) -> str:
+def _image_name(host: str, image: DiskNeed | DiskFile) -> str:
     """Return the identity of the image in the fleet; an image on an unknown store is a different one on each host."""
-    return disk.store or f"{host}: {disk.source}"
+    return image.store or f"{host}: {image.source}"
 
 
 def find_foreign_act(known: DomainEntry, seen: SeenDomain, host: HostRef, by: str) -> ForeignAct | None:

@@ -33,7 +33,7 @@ from .._ledger.host_decisions import check_not_discarded, list_begun
 from .._ledger.host_entries import list_entries
 from .._ledger.ledger import Ledger
 from .._ledger.rules import map_holders
-from .._observe.fleet_scan import list_contradicting, scan_fleet
+from .._observe.fleet_scan import ImageUsers, list_contradicting, list_written, scan_fleet
 from .._settings.variables import read_facts
 from .release import DisplacedDomain, NotedDomain
 from .task_results import DomainVerdict, MoveBack, RecoverTask, RecoverWork, ReturnPlan, StartPlan
@@ -76,13 +76,16 @@ def sort_starts(
     host_facts = facts[host]
     silent = list_silent_hosts(facts, entries, accepted)
     by_uuid = {domain.uuid: domain for domain in domains}
-    held = map_holders(records)
+    held, users = map_holders(records), ImageUsers(facts)
     result: dict[str, list[DomainVerdict]] = {"start": [], "forget": [], "refuse": []}
     for noted in to_start:
         if host_facts is None:
             raise InvalidArgument(f"There are no facts of {host}.", "Run kvmfleet.migration.host_facts there first. Nothing was started.")
         stopped = _judge_stop(noted, host_facts, boot_id)
         verdict, reason = stopped or _judge_start(noted, host, host_facts, facts, by_uuid.get(noted.uuid), held.get(noted.uuid), silent)
+        used = _find_other_user(noted.uuid, host, host_facts, users) if verdict == "start" else ""
+        if used:
+            verdict, reason = "refuse", f"{used} If that domain has replaced it, undefine it on {host}. If not, stop that domain, and recover {host} again."
         result[verdict].append(DomainVerdict(noted.uuid, noted.name or noted.uuid, reason))
     return StartPlan(**{verdict: tuple(domains) for verdict, domains in result.items()}, stayed_off=())
 
@@ -137,6 +140,13 @@ def _judge_start(
     if silent:
         return "refuse", f"It may run on {', '.join(silent)}, which did not answer. Fence them, or accept them by name (recover_host_accept_silent)."
     return "start", f"It is to be started again ({', '.join(noted.why)})."
+
+
+def _find_other_user(uuid: str, host: str, host_facts: HostFacts, users: ImageUsers) -> str:
+    """Return, as a sentence, which image of a domain that is off here a running one uses, under another UUID; empty for none."""
+    domain = host_facts.find_domain(uuid)
+    used = "" if domain is None or domain.active else users.find_other(uuid, host, list_written(domain.needs))
+    return f"{used[0].upper()}{used[1:]}." if used else ""
 
 
 def _lacks_domain(place: HostRef, uuid: str, facts: Facts) -> bool:

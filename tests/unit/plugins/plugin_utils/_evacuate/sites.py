@@ -40,6 +40,11 @@ def host_id(name: str) -> str:
     return str(uuid_module.uuid5(uuid_module.NAMESPACE_URL, name))
 
 
+def image_of(uuid: str) -> str:
+    """Return the name that the image of a domain has in the whole fleet."""
+    return f"nas:/srv/{uuid}.qcow2"
+
+
 class Site:
     """A fleet whose first host is dead unless C(answering), and its control node."""
 
@@ -114,7 +119,7 @@ class Site:
         kind = changes.pop("mount_kind", None)
         disk |= {"mount": {"path": "/srv", "kind": kind, "store": "nas:/srv"} if kind else None, "locks": changes.pop("locks", None)}
         where = encode(HostRef(on, host_id(on), self.uuids[on]))
-        request = f.request(memory_mib, disks=[f.disk("vda", source=path)], uuid=uuid, name=name, priority=changes.pop("priority", 0))
+        request = f.request(memory_mib, disks=[f.disk("vda", source=path, store=image_of(uuid))], uuid=uuid, name=name, priority=changes.pop("priority", 0))
         protected = {
             "at": utc_now(),
             "by": "a test",
@@ -190,7 +195,9 @@ class Site:
 
     def facts(self, name: str) -> Body:
         guests = self.hosts[name].guests.items()
-        domains = [f.domain(guest["name"], uuid=uuid, active=self.hosts[name].view_domain(uuid).active, state=guest["state"]) for uuid, guest in guests]
+        images = {uuid: [f.disk("vda", store=image_of(uuid))] for uuid, _guest in guests}
+        active = {uuid: self.hosts[name].view_domain(uuid).active for uuid, _guest in guests}
+        domains = [f.domain(guest["name"], uuid=uuid, active=active[uuid], state=guest["state"], disks=images[uuid]) for uuid, guest in guests]
         known = {"domains": domains, "host_uuid": self.uuids[name], "host_id": host_id(name), "machine_id": name, "gathered_at": self.gathered_at}
         rights = {"unverified_reasons": {"paths": "libvirt withholds it"}} if name in self.without_root else {}
         return f.host(name, self.memory[name], remembered=self.remembered.get(name, []), **{**known, **rights, **self.own_facts.get(name, {})})

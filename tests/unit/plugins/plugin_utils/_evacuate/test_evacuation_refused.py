@@ -17,9 +17,10 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.action import build_result
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.record_notices import events_of_change
+from ansible_collections.kvmfleet.migration.tests.simulator import facts as f
 from ansible_collections.kvmfleet.migration.tests.simulator.facts import uuid_of
 
-from .sites import WORD, Site
+from .sites import WORD, Site, image_of
 
 
 def unproved(site: Site) -> None:
@@ -52,6 +53,14 @@ REFUSED: dict[str, tuple[Callable[[Site], None], str, str]] = {
     "another domain of that name": (name_taken, "conflict", f"kvm2 has another domain named web ({uuid_of('other')})"),
     "the scheduler": (full, "conflict", "kvm2 cannot accept domain web"),
 }
+
+
+def test_a_domain_whose_image_a_domain_of_the_survivor_uses_is_not_started(site: Site) -> None:
+    uuid = site.save("web")
+    site.own_facts["kvm2"] = {"domains": [f.domain("imported", disks=[f.disk("vdb", store=image_of(uuid))])]}
+    result = build_result(site.evacuate("kvm2"), diff=False)
+    assert (result["error_code"], "in use by imported" in result["msg"]) == ("unsafe", True), result["msg"]
+    assert site.running() == {}
 
 
 @pytest.mark.parametrize("who", REFUSED)

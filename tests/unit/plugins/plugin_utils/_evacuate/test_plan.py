@@ -23,7 +23,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.reque
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import Settings
 from ansible_collections.kvmfleet.migration.tests.simulator import facts as f
 from ansible_collections.kvmfleet.migration.tests.simulator.facts import uuid_of
-from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._evacuate.sites import WORD, Site, host_id
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._evacuate.sites import WORD, Site, host_id, image_of
 
 
 def plan(
@@ -55,6 +55,42 @@ def test_every_domain_is_in_exactly_one_share(site: Site) -> None:
         site.evacuate(host, domains=share)
     assert sorted([*site.running()["kvm2"], *site.running()["kvm3"]]) == names
     assert {line[1] for line in site.record_summaries()} == {"done"}
+
+
+def imported(name: str, image: str, **changes: t.Any) -> dict[str, t.Any]:
+    """Return the facts of a host to which a person has brought an image, under a new UUID."""
+    return {"domains": [f.domain(name, uuid=uuid_of("imported"), disks=[f.disk("vda", store=image, **changes)])]}
+
+
+def test_a_domain_whose_image_another_one_uses_is_not_started(site: Site) -> None:
+    """Its owner has imported the image elsewhere while its host was failing. The name alone would only exclude that host, and a block device has no locks."""
+    web, other = site.save("web"), site.save("other")
+    site.own_facts["kvm2"] = imported("web", image_of(web))
+    run, shares = plan(site)
+    assert [*shares.by_host["kvm2"], *shares.by_host["kvm3"]] == [other]
+    (refused,) = [job for job in run.jobs if job.error]
+    for words in ("web", web, "disk vda", f"web ({uuid_of('imported')}) on kvm2", "undefine it on kvm1"):
+        assert words in str(refused.error)
+
+
+@pytest.mark.parametrize("changes", [{"readonly": True}, {"shareable": True}])
+def test_an_image_that_another_domain_may_share_prevents_nothing(site: Site, changes: dict[str, t.Any]) -> None:
+    web = site.save("web")
+    site.own_facts["kvm2"] = imported("clone", image_of(web), **changes)
+    assert [web] in plan(site)[1].by_host.values()
+
+
+def test_a_domain_whose_image_another_one_is_built_on_is_not_started(site: Site) -> None:
+    web = site.save("web")
+    below = {"role": "backing", "kind": "file", "source": "/srv/web.qcow2", "shared": True, "store": image_of(web)}
+    site.own_facts["kvm2"] = imported("clone", image_of("clone"), files=[below])
+    assert plan(site)[1].by_host == {"kvm2": [], "kvm3": []}
+
+
+def test_a_domain_that_stays_off_may_share_its_image(site: Site) -> None:
+    web = site.save("web", state="shut off")
+    site.own_facts["kvm2"] = imported("clone", image_of(web))
+    assert [web] in plan(site)[1].by_host.values()
 
 
 def test_a_domain_goes_where_its_disks_are_seen(site: Site) -> None:

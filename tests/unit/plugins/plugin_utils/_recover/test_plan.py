@@ -70,6 +70,19 @@ def test_a_domain_is_started_only_if_it_cannot_be_on_another_host(arguments: dic
     assert (found, why in reason) == (kind, True), reason
 
 
+def with_image(body: dict[str, t.Any], store: str) -> dict[str, t.Any]:
+    return {**body, "request": {"memory_mib": 256, "vcpus": 1, "disks": [{"target": "vda", "source": "/dev/vg/web", "store": store}]}}
+
+
+def test_a_domain_whose_image_another_one_uses_is_not_started() -> None:
+    """While its host was away, its owner has imported the image elsewhere under another UUID. A block device has no locks."""
+    web, other = with_image(WEB, "lvm:web"), domain("web", active=True)
+    kind, why = verdict(here=(web,), there=(with_image(other, "lvm:web"),))
+    assert (kind, why.startswith("Its disk vda (/dev/vg/web) is in use by web"), "undefine it on kvm1" in why) == ("refuse", True, True), why
+    assert verdict(here=(web,), there=(with_image(other, "lvm:other"),))[0] == "start"
+    assert verdict(here=(web,), there=(with_image(domain("web"), "lvm:web"),))[0] == "start"
+
+
 def by_drain(boot_id: str | None) -> dict[str, t.Any]:
     return {"why": ["autostart", "drain"], **({"boot_id": boot_id} if boot_id else {})}
 
