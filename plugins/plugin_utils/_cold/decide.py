@@ -18,7 +18,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import OFFLINE, SAVE, SHUTDOWN
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import Survey, SurveyedDomain
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._cold.request import ColdRequest
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Stored
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import DomainEntry, Stored
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import host_ref_from_facts
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.decide import Adopt, AlreadyThere, Refuse, Start, exclude_hosts, read_watch
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.destination_problems import find_destination_problem
@@ -31,7 +31,13 @@ SAVES_PAUSED_DISKS_SINCE = 10_000_000
 
 
 def decide_cold_move(
-    request: ColdRequest, source: str, survey: Survey, domain: SurveyedDomain, traits: ColdTraits | None, stored: Stored | None
+    request: ColdRequest,
+    source: str,
+    survey: Survey,
+    domain: SurveyedDomain,
+    traits: ColdTraits | None,
+    stored: Stored | None,
+    entry: DomainEntry | None = None,
 ) -> ColdDecision:
     """Return the decision. Raises the error with which the task fails, before anything has moved, unless it is the refusal of a destination.
 
@@ -40,6 +46,7 @@ def decide_cold_move(
     :arg domain: the part of it about this domain.
     :arg traits: what else the source reports about it; None if the source does not have it.
     :arg stored: the unsettled record that holds the domain.
+    :arg entry: the domain as the ledger has it.
     """
     if stored is not None:
         return decide_held(request, source, survey, stored)
@@ -52,6 +59,8 @@ def decide_cold_move(
             "Another ledger owns that move. Use the one it was started with.",
         )
     _check_state(request, source, domain.at_source.view)
+    if not domain.at_source.view.active and entry is not None:
+        _check_not_left_over(request, source, survey, entry)
     _check_traits(request, source, domain, traits)
     problems = {host: _find_problem(request, source, survey, domain, traits, host) for host in request.uris}
     return exclude_hosts(request, Start(list(request.uris)), {host: problem for host, problem in problems.items() if problem is not None})
@@ -76,6 +85,19 @@ def _decide_absent(request: ColdRequest, source: str, domain: SurveyedDomain) ->
     raise NotFound(
         f"There is no domain {request.label!r} on {source}, and none that is known by that name at {where}.",
         f"Check the name and the host (virsh list --all). {_NOTHING}",
+    )
+
+
+def _check_not_left_over(request: ColdRequest, source: str, survey: Survey, entry: DomainEntry) -> None:
+    """Raise L(Conflict) if the ledger has the domain on other hosts alone. It may run there, and the move of an old definition would hide that."""
+    own = host_ref_from_facts(None, source, encode(survey.source.host))
+    if not entry.possible_hosts or entry.is_missing or any(host.may_be(own) for host in entry.possible_hosts):
+        return
+    names = ", ".join(host.label for host in entry.possible_hosts)
+    raise Conflict(
+        f"According to the ledger, domain {request.label} is on {names}, so that the definition on {source} may be left over.",
+        f"If it is, undefine it on {source} (virsh undefine --keep-nvram --keep-tpm). If the domain belongs on {source}, protect {names}, which notes that it "
+        f"is missing there, and run the task again. {_NOTHING}",
     )
 
 

@@ -85,7 +85,8 @@ class ColdRun(TaskRun[ColdRequest, ColdJob]):
         if job.cold.method == OFFLINE and job.traits:
             job.cold.saved = job.traits.saved or None
         job.request.filters = filters_for(job.cold)
-        return decide_cold_move(job.cold, self.context.source.name, view.survey, job.domain, job.traits, stored)
+        known = self.context.ledger.read_domain(job.domain.at_source.uuid) if job.domain.at_source else None
+        return decide_cold_move(job.cold, self.context.source.name, view.survey, job.domain, job.traits, stored, known.domain if known else None)
 
     def make_reservations(self, view: FleetView) -> ColdReservations:
         """Return what verifies and books destinations."""
