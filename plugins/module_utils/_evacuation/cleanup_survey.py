@@ -132,7 +132,8 @@ class CleanupSurvey:
     def _plan_cleanup(self, domain: CleanupQuestion, answers: t.Mapping[str, HostAnswer]) -> CleanupPlan:
         gone = self._put_aside(domain.record)
         own = self._find_copy(domain.uuid, gone)
-        verdict = judge_copy(own.copy, _summarize_others(domain, answers), domain.defined, domain.came_back, bool(domain.fenced))
+        others = _summarize_others(domain, answers)
+        verdict = judge_copy(own.copy, others, domain.defined, domain.came_back, bool(domain.fenced), bool(domain.missing))
         disks = [disk for disk in own.disks or domain.saved if disk.path and disk.path not in gone]
         return CleanupPlan(
             domain.uuid,

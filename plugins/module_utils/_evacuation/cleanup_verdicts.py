@@ -53,13 +53,16 @@ class CopyVerdict:
     where: t.Optional[str] = None
 
 
-def judge_copy(copy: LocalCopy, others: OtherCopies, defined_only: bool = False, came_back: bool = False, fenced: bool = False) -> CopyVerdict:
+def judge_copy(
+    copy: LocalCopy, others: OtherCopies, defined_only: bool = False, came_back: bool = False, fenced: bool = False, missing: bool = False
+) -> CopyVerdict:
     """Return what to do with the copy on this host.
 
     :arg defined_only: whether the evacuation was to define the domain, not to start it: then one definition elsewhere is enough.
     :arg came_back: whether a record that is newer than the evacuation has brought the domain back to this host.
     :arg fenced: whether each host that the domain may be on is fenced, and the ledger has its definition. If all of them are silent, the domain can only be
       started by that definition, and not where an old one is left.
+    :arg missing: whether the only host that the domain may be on did not have it any more when it was protected last.
     """
     if copy.active:
         return _judge_active(others, came_back)
@@ -68,13 +71,17 @@ def judge_copy(copy: LocalCopy, others: OtherCopies, defined_only: bool = False,
     if came_back:
         return _judge_returned(others)
     is_on_silent = fenced and where is None and not others.active and not others.expected
-    if where is None and not is_on_silent:
-        return CopyVerdict(REFUSE, _explain_no_host(others, defined_only))
+    is_deleted = missing and not copy.present and not others.defined
+    if where is None and not (is_on_silent or is_deleted):
+        return CopyVerdict(REFUSE, _explain_no_host(copy, others, defined_only))
     if where and where not in others.expected and others.silent:
         return CopyVerdict(REFUSE, f"it is on {where}, where the ledger does not expect it, and {_format_silent_hosts(others.silent)}", where)
     if copy.present and copy.blocker:
         return CopyVerdict(REFUSE, copy.blocker, where)
-    return CopyVerdict(CLEAN, "the hosts that it may be on are fenced and did not answer" if is_on_silent else "", where)
+    if where is None:
+        why = "the hosts that it may be on are fenced and did not answer" if is_on_silent else "it was deleted, and nothing of it is left here"
+        return CopyVerdict(CLEAN, why)
+    return CopyVerdict(CLEAN, "", where)
 
 
 def _judge_active(others: OtherCopies, came_back: bool) -> CopyVerdict:
@@ -101,7 +108,7 @@ def _find_owner(others: OtherCopies) -> t.Optional[str]:
     return _find_only_host(dataclasses.replace(others, defined=expected or others.defined), defined_only=True)
 
 
-def _explain_no_host(others: OtherCopies, defined_only: bool) -> str:
+def _explain_no_host(copy: LocalCopy, others: OtherCopies, defined_only: bool) -> str:
     if len(others.active) > 1:
         return f"it is active on {_join_names(others.active)}: find out immediately whether it is being moved or runs twice"
     if defined_only and others.defined:
@@ -109,7 +116,13 @@ def _explain_no_host(others: OtherCopies, defined_only: bool) -> str:
     what = "defined" if defined_only else "active"
     silent = f"; {_format_silent_hosts(others.silent)}" if others.silent else ""
     off = f"; it is shut off on {_join_names(others.defined)}" if others.defined else ""
-    return f"it is {what} on no other host, so that the copy here may be the only one{off}{silent}"
+    if copy.present:
+        when = "that one is right" if off else "it was deleted"
+        step = "" if silent else f". If {when}, undefine it here too (virsh undefine --keep-nvram --keep-tpm)"
+        return f"it is {what} on no other host, so that the copy here may be the only one{off}{silent}{step}"
+    if off or silent or not others.expected:
+        return f"it is {what} neither here nor on another host{off}{silent}"
+    return f"it is {what} neither here nor on another host. If it was deleted, protect {_join_names(others.expected)}, which notes that"
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ class CleanupQuestion:
     :arg expected: the hosts that have the domain according to the ledger.
     :arg saved: the disks as they were saved of this host.
     :arg fenced: whether records have the domain on C(expected) alone, each of these hosts is fenced, and the ledger has the definition of the domain.
+    :arg missing: whether the ledger has noted that the only one of them does not have the domain any more.
     """
 
     uuid: str
@@ -37,6 +38,7 @@ class CleanupQuestion:
     expected: t.Tuple[JsonObject, ...]
     saved: t.Tuple[SavedDisk, ...]
     fenced: t.Union[bool, Absent] = ABSENT
+    missing: t.Union[bool, Absent] = ABSENT
 
 
 @dataclass(frozen=True)

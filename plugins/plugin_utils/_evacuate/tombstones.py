@@ -151,6 +151,7 @@ def build_question(tombstone: Tombstone | LostTombstone, ledger: Ledger, cleaned
         expected=tuple(encode(host) for host in expected if not host.is_same(cleaned_host)),
         saved=_readable_disks(_saved_disks(move, document.domain.saved if document else None, cleaned_host)),
         fenced=bool(document and _is_on_fenced_hosts(move, document.domain, ledger, cleaned_host)) or ABSENT,
+        missing=bool(document and document.domain.is_missing) or ABSENT,
     )
 
 

@@ -39,9 +39,11 @@ PATH = "/var/lib/libvirt/images/web.qcow2"
         (ON, ONE, ALARM, "kvm2 too"),
         (ON, OtherCopies(), ALARM, "nowhere else"),
         (OFF, OtherCopies(), REFUSE, "may be the only one"),
-        (GONE, OtherCopies(), REFUSE, "may be the only one"),
+        (OFF, OtherCopies(), REFUSE, "If it was deleted, undefine it here too"),
+        (GONE, OtherCopies(expected=["kvm2"]), REFUSE, "If it was deleted, protect kvm2, which notes that"),
+        (GONE, OtherCopies(silent=SILENT), REFUSE, "kvm3 did not answer (No route to host)"),
         (OFF, OtherCopies(silent=SILENT), REFUSE, "kvm3 did not answer (No route to host)"),
-        (OFF, OtherCopies(defined=["kvm2"], expected=["kvm2"]), REFUSE, "shut off on kvm2"),
+        (OFF, OtherCopies(defined=["kvm2"], expected=["kvm2"]), REFUSE, "shut off on kvm2. If that one is right, undefine it here too"),
         (GONE, OtherCopies(defined=["kvm2"], expected=["kvm2"]), CLEAN, ""),
         (GONE, OtherCopies(defined=["kvm2"], silent=SILENT, expected=["kvm3"]), REFUSE, "kvm3 did not answer (No route to host)"),
         # What is left over on a third host is not about this one.
@@ -109,6 +111,23 @@ def test_a_domain_that_came_back_is_superseded_and_not_removed(copy: LocalCopy, 
 )
 def test_an_old_copy_is_removed_while_the_fenced_hosts_that_have_the_domain_are_silent(copy: LocalCopy, others: OtherCopies, kind: str) -> None:
     assert judge_copy(copy, others, fenced=True).kind == kind
+
+
+@pytest.mark.parametrize(
+    ("copy", "others", "kind"),
+    [
+        (GONE, OtherCopies(expected=["kvm2"]), CLEAN),
+        (GONE, OtherCopies(silent=SILENT), CLEAN),
+        # The deletion may have been a mistake.
+        (OFF, OtherCopies(expected=["kvm2"]), REFUSE),
+        (GONE, OtherCopies(active=["kvm2", "kvm4"], defined=["kvm2", "kvm4"]), REFUSE),
+        (GONE, OtherCopies(defined=["kvm2", "kvm4"]), REFUSE),
+        (ON, OtherCopies(), ALARM),
+    ],
+)
+def test_a_host_without_a_copy_is_clean_of_a_domain_that_was_deleted_elsewhere(copy: LocalCopy, others: OtherCopies, kind: str) -> None:
+    """The host that had it was protected since, and did not have it any more."""
+    assert judge_copy(copy, others, missing=True).kind == kind
 
 
 def disk(**changes: t.Any) -> DiskFacts:

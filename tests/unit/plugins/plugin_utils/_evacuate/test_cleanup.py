@@ -412,6 +412,15 @@ def test_only_an_evacuation_to_shut_off_is_cleaned_with_a_definition_alone(scene
     assert scene.host.asked[0]["defined"] is defined
 
 
+@pytest.mark.parametrize("host", [KVM2, KVM1])
+def test_a_domain_that_was_deleted_after_its_evacuation_is_asked_as_missing(scene: Scene, host: HostRef) -> None:
+    """C(protect) has noted on its new host that it is missing there; a note about another host is outdated."""
+    scene.evacuation()
+    scene.put_document(missing={"at": "2026-11-23T18:00:00.000Z", "by": BY, "host": encode(host)})
+    scene.run(check=True)
+    assert scene.host.asked[0].get("missing", False) is (host == KVM2)
+
+
 def supersede_evacuation(scene: Scene) -> str:
     """Supersede an evacuation that was reserved, and whose result is not known."""
     stored = scene.ledger.read_record(scene.evacuation(to=(s.PRE_MIGRATING,)))
