@@ -167,9 +167,27 @@ class _BackingChain(t.NamedTuple):
             files, unknown = list_image_files(running, read, pools)
             known += [(file.kind, file.path) for file in files]
             # A running domain shows its whole chain, even if its images cannot be read.
-            problem = unknown if source_of(running.find("source")) == disk.source else problem or unknown
+            problem = unknown if source_of(running.find("source")) == disk.source else _explain_other_image(disk, running, pools) or problem or unknown
         is_device = {path: kind == "block" for kind, path in known if path.startswith("/")}
         return cls(sorted(path for path in is_device if not is_device[path]), sorted(path for path in is_device if is_device[path]), problem)
+
+
+_MEDIA = ("cdrom", "floppy")
+
+
+def _explain_other_image(disk: DiskNeed, running: Element, pools: Pools) -> t.Optional[str]:
+    """Return why a start from the definition would not use the image that the running domain has as this disk; null if it would, or for a medium."""
+    now = source_of(running.find("source"))
+    if not now or not disk.source or disk.readonly or disk.device in _MEDIA:
+        return None
+    paths = [_find_path(disk.kind or "", disk.source, pools), _find_path(running.get("type", ""), now, pools)]
+    if all(path.startswith("/") for path in paths) and answer_within(STORAGE_SECONDS, lambda: os.path.realpath(paths[0]) == os.path.realpath(paths[1])):
+        return None
+    return f"the running domain has {now} as this disk, and its definition has {disk.source}, which may be outdated"
+
+
+def _find_path(kind: str, source: str, pools: Pools) -> str:
+    return locate_saved_volume(source, pools)[1] if kind == VOLUME else source
 
 
 _MAX_BYTES = 4096

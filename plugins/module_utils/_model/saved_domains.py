@@ -59,7 +59,7 @@ class SavedDisk(_SavedImage):
     :arg folders: the folders whose tokens prove the store of the image and of what it is built on.
     :arg shareable: whether several guests may write it.
     :arg backing: the files that the image is built on; C(backing_devices) are devices, each with its identity.
-    :arg backing_problem: why that is not known.
+    :arg backing_problem: why that is not known, or that the running domain has another image as this disk.
     :arg locks: what becomes of the locks on the image when its host dies, see L(classify_locks).
     :arg wwn: the identity of a block device on every host.
     :arg seen_by: the IDs of the hosts that were proved to see the disk.

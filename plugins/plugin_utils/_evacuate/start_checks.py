@@ -188,7 +188,7 @@ def check_saved(job: EvacuationJob, accept_fresh: Collection[str] = ()) -> None:
 
 def _why_lost(disk: SavedDisk) -> str:
     if disk.backing_problem:
-        return f"the backing files of disk {disk.target} ({disk.path}) were not known: {disk.backing_problem}"
+        return f"the files that disk {disk.target} ({disk.path}) needs were not known: {disk.backing_problem}"
     below = [*(disk.backing or ()), *(disk.backing_devices or ())]
     built_on = f", built on {', '.join(below)}" if below else ""
     return f"no other host was proved to see disk {disk.target} ({disk.path}{built_on})"

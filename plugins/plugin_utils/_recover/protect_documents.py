@@ -321,7 +321,7 @@ def list_unproved(domain: SavedDomain, host_id: t.Optional[str], own: t.Optional
 
 def _unproved_reason(disk: SavedDisk, own: t.Optional[HostEntry]) -> str:
     if disk.backing_problem:
-        return f"the backing files of its image are not known: {disk.backing_problem}"
+        return f"the files that a start would use are not known: {disk.backing_problem}"
     devices = [path for path, wwn in (disk.backing_devices or {}).items() if not wwn]
     if devices:
         return f"the device {', '.join(devices)}, which its image is built on, has no identity (WWN) by which another host could identify it"
