@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import functools
 import os
+import stat
 import typing as t
 from xml.etree import ElementTree
 
 from .._facts.disks import list_files_below
 from .._facts.image_header import RAW, Unreadable
-from .._model.definition_files import Pools, describe_file, source_of
+from .._model.definition_files import BACKING, DATA, Pools, describe_file, source_of
 from .._model.errors import Unsafe
 from .._model.libvirt_formats import NotXml, parse_xml
 from .._model.requests import DomainRequest
@@ -144,7 +145,11 @@ def find_unproved_disks(disks: t.Iterable[SavedDisk], tokens_of_host: HostTokens
     :arg tokens_of_host: those of the host that the domain was saved on.
     """
     images = ImageLocator()
-    reasons = {disk.target: _explain_unproved(disk, tokens_of_host, images) or _explain_new_backing(disk) for disk in disks if _is_used(disk)}
+    reasons = {
+        disk.target: _explain_unproved(disk, tokens_of_host, images) or _explain_new_backing(disk) or _explain_later_image(disk)
+        for disk in disks
+        if _is_used(disk)
+    }
     return {target: why for target, why in reasons.items() if why}
 
 
@@ -207,6 +212,47 @@ def _explain_new_backing(disk: SavedDisk) -> str:
     known = {*(disk.backing or ()), *(disk.backing_devices or ())}
     others = sorted(set(answer_within(STORAGE_SECONDS, lambda: _list_backing_files(disk.path)) or ()) - known)
     return f"it is built on {', '.join(others)} now, which was not proved when it was saved" if others else ""
+
+
+def _explain_later_image(disk: SavedDisk) -> str:
+    """Return which image of its chain the guest has written after this one: a snapshot was made or merged since the disk was saved.
+
+    Only overlays whose names begin like the image are found, as libvirt and backup programs name them: a folder may have thousands of images.
+    """
+    if disk.kind != _FILE or disk.readonly or disk.shareable:
+        return ""
+    return answer_within(STORAGE_SECONDS, lambda: _find_later_base(disk) or _find_later_overlay(disk.path)) or ""
+
+
+def _find_later_base(disk: SavedDisk) -> str:
+    if not disk.format or disk.format == RAW:
+        return ""
+    try:
+        files = list_files_below(disk.path)
+    except Unreadable:
+        return ""
+    # The bytes of an image may be in an external data file.
+    written = max(_last_write(path) for path in [disk.path, *(file.path for file in files if file.role == DATA)])
+    base = next((file.path for file in files if file.role == BACKING and file.kind == _FILE and _last_write(file.path) > written), "")
+    return f"its base {base} was written later: a snapshot was merged since it was saved. If this is not so, touch {disk.path}" if base else ""
+
+
+def _find_later_overlay(path: str) -> str:
+    folder, name = os.path.split(path)
+    begin, written = name.partition(".")[0], _last_write(path)
+    beside = [os.path.join(folder, other) for other in os.listdir(folder) if other != name and other.startswith(begin)]
+    later = sorted((at, other) for other in beside if (at := _last_write(other)) > written)
+    overlay = next((other for _at, other in reversed(later) if path in _list_backing_files(other)), "")
+    return f"{overlay} is built on it and was written later: a snapshot was made since it was saved. If it is not needed, move it away" if overlay else ""
+
+
+def _last_write(path: str) -> int:
+    """Return when a regular file was written last, in nanoseconds; 0 for anything else."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return 0
+    return found.st_mtime_ns if stat.S_ISREG(found.st_mode) else 0
 
 
 def _list_backing_files(path: str) -> t.List[str]:

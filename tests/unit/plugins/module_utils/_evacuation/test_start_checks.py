@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import pathlib
 import struct
 import typing as t
@@ -48,6 +49,47 @@ def test_an_image_with_another_backing_file_than_saved_is_unseen(tmp_path: pathl
     assert find_unproved_disks([disk(tmp_path, backing=("/srv/other",))], given) == {}
     assert find_unproved_disks([disk(tmp_path, format="raw")], given) == {}
     assert find_unproved_disks([disk(tmp_path, format=None)], given) == {}
+
+
+def write_at(path: pathlib.Path, second: int, backing: pathlib.Path | None = None) -> None:
+    """Write an image, built on another one or plain, with that time of its last write."""
+    if backing:
+        overlay(path, str(backing))
+    else:
+        path.touch()
+    os.utime(path, (second, second))
+
+
+@pytest.mark.parametrize("image_format", ["raw", "qcow2"])
+def test_an_image_on_which_a_later_one_is_built_is_not_started(tmp_path: pathlib.Path, given: HostTokens, image_format: str) -> None:
+    """A backup has made a snapshot since the domain was saved: what the guest has written since then is in the overlay."""
+    base, first, second = tmp_path / "web", tmp_path / "web.backup", tmp_path / "web.backup2"
+    write_at(base, 100)
+    write_at(first, 200, base)
+    write_at(second, 300, first)
+    why = find_unproved_disks([disk(tmp_path, format=image_format)], given)["vda"]
+    assert why.startswith(f"{second} is built on it and was written later")
+    # It was merged, and left.
+    write_at(base, 400)
+    assert find_unproved_disks([disk(tmp_path, format=image_format)], given) == {}
+
+
+@pytest.mark.parametrize(("name", "backing", "differing"), [("web.old", "other", {}), ("clone", "web", {}), ("web.snap", "web", {"readonly": True})])
+def test_other_images_of_the_folder_prevent_no_start(tmp_path: pathlib.Path, given: HostTokens, name: str, backing: str, differing: dict[str, t.Any]) -> None:
+    write_at(tmp_path / "web", 100)
+    write_at(tmp_path / name, 200, tmp_path / backing)
+    assert find_unproved_disks([disk(tmp_path, **differing)], given) == {}
+
+
+def test_an_image_whose_base_was_written_later_is_not_started(tmp_path: pathlib.Path, given: HostTokens) -> None:
+    """The snapshot was merged into its base since the domain was saved, and its file was left."""
+    base = tmp_path / "base"
+    write_at(tmp_path / "web", 100, base)
+    write_at(base, 200)
+    saved = disk(tmp_path, backing=(str(base),))
+    assert find_unproved_disks([saved], given)["vda"].startswith(f"its base {base} was written later")
+    write_at(base, 50)
+    assert find_unproved_disks([saved], given) == {}
 
 
 def test_a_missing_backing_device_makes_a_disk_unseen(tmp_path: pathlib.Path, given: HostTokens, monkeypatch: pytest.MonkeyPatch) -> None:
