@@ -76,6 +76,8 @@ _STOP_ONE_COPY = "Find out where the guest runs, shut down the copy that is not 
 class Judgement:
     """The decision about a domain: C(kind); C(why), a sentence, if it is not saved; otherwise C(entry), its document, and C(changed), the differences.
 
+    A domain in conflict has an C(entry) if its document gets another possible host.
+
     :arg act: what was done to the domain without this collection since it was seen last.
     """
 
@@ -93,9 +95,9 @@ def judge_domain(reported: SavedDomain, inputs: ProtectInputs, protected_host: H
     :arg protected_host: the host whose domains are being saved.
     """
     alarm = _double_run_alarm(reported, inputs, protected_host)
-    if alarm:
-        return Judgement(CONFLICT, alarm)
     before = inputs.documents[reported.uuid].domain if reported.uuid in inputs.documents else None
+    if alarm:
+        return Judgement(CONFLICT, alarm, _with_possible_host(before, protected_host) if before and reported.uuid in inputs.unsettled else None)
     hosts = _find_possible_hosts(reported, inputs, protected_host, before)
     if hosts is None:
         return Judgement(SKIPPED, _elsewhere_text(reported, inputs, protected_host, before))
@@ -140,6 +142,16 @@ def _double_run_alarm(reported: SavedDomain, inputs: ProtectInputs, protected_ho
         started = tombstone.destination.host
         return f"{what}{describe_record(tombstone)} is 'done': it was started on {started} and may run twice. It was not saved. {_STOP_ONE_COPY}"
     return ""
+
+
+def _with_possible_host(entry: DomainEntry, protected_host: HostRef) -> t.Optional[DomainEntry]:
+    """Return the document of a domain that is active on a host where an unsettled record does not have it, None if the document has that host already.
+
+    An evacuation of that host would leave the domain out otherwise.
+    """
+    if entry.includes_host(protected_host):
+        return None
+    return dataclasses.replace(entry, possible_hosts=(*entry.possible_hosts, protected_host), updated_at=utc_now())
 
 
 def _was_seen_inactive(entry: DomainEntry) -> bool:

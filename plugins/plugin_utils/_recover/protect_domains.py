@@ -125,6 +125,8 @@ class ProtectOutcome:
     # The names of those that no earlier run has noted.
     newly_missing: list[str] = field(default_factory=list)
     conflicts: list[ConflictingDomain] = field(default_factory=list)
+    # Whether the document of one of them has got this host as a possible one.
+    has_new_place: bool = False
     skipped: list[SkippedDomain] = field(default_factory=list)
     unproved: list[UnprovedImage] = field(default_factory=list)
     # By store, the domains whose locks outlive this host.
@@ -139,7 +141,7 @@ class ProtectOutcome:
     @property
     def is_changed(self) -> bool:
         """Whether documents were written, or would be in check mode."""
-        return bool(self.saved or self.newly_missing)
+        return bool(self.saved or self.newly_missing or self.has_new_place)
 
     def list_lock_warnings(self) -> list[str]:
         """Return a sentence for each store that keeps the locks of a dead host."""
@@ -300,10 +302,11 @@ class DomainSaver:
         domain = _with_proof(reported, host_id, known)
         judgement = judge_domain(domain, known, self.protected_host, self.by)
         entry = judgement.entry
-        if judgement.kind == SAVED and entry and self.write and self.ledger and not self._write_document(self.ledger, known, judgement):
+        is_written = entry is not None and judgement.kind in (SAVED, CONFLICT)
+        if is_written and self.write and self.ledger and not self._write_document(self.ledger, known, judgement):
             return False
         self._add_to_outcome(domain, known, judgement, outcome)
-        if entry:
+        if entry and judgement.kind != CONFLICT:
             for disk in domain.disks:
                 if has_kept_locks(disk) and disk.is_lockable:
                     outcome.kept_locks.setdefault(str(disk.mount.store if disk.mount else None), []).append(domain.name)
@@ -327,6 +330,7 @@ class DomainSaver:
             outcome.left_over.append(name)
         if judgement.kind == CONFLICT:
             outcome.conflicts.append(ConflictingDomain(uuid, name, judgement.why))
+            outcome.has_new_place |= entry is not None
         elif judgement.kind == SKIPPED:
             outcome.skipped.append(SkippedDomain(uuid, name, judgement.why))
         elif entry and judgement.kind == SAVED:

@@ -167,6 +167,21 @@ def test_an_evacuated_domain_that_was_moved_on_by_hand_is_no_conflict(left: Body
     assert judge(reported_domain(), inputs_with(document(KVM2), tombstone=tombstone), KVM3).kind == protect_documents.CONFLICT
 
 
+@pytest.mark.parametrize("record", [move(KVM1, KVM2, s.SCHEDULED, s.ERROR), evacuation(KVM1, KVM2, s.PRE_MIGRATING)])
+def test_a_domain_that_may_run_twice_may_be_on_each_of_its_hosts(record: MoveRecord) -> None:
+    """Otherwise an evacuation of a host that has it active would leave it out."""
+    before = document(KVM1, KVM2)
+    judgement = judge(reported_domain(), inputs_with(before, record), KVM3)
+    assert judgement.kind == protect_documents.CONFLICT
+    after = document_of(judgement)
+    assert after["possible_hosts"] == encode([KVM1, KVM2, KVM3])
+    assert {key: value for key, value in after.items() if key not in ("possible_hosts", "updated_at")} == {
+        key: value for key, value in before.items() if key not in ("possible_hosts", "updated_at")
+    }
+    assert judge(reported_domain(), inputs_with(after, record), KVM3).entry is None
+    assert judge(reported_domain(), ProtectInputs({}, {DOMAIN: record}), KVM3).entry is None
+
+
 def test_a_domain_is_missing_if_only_the_ledger_places_it_on_the_host() -> None:
     assert [found.domain.uuid for found in protect_documents.find_missing(inputs_with(document(KVM1)), KVM1, set())] == [DOMAIN]
     assert protect_documents.find_missing(inputs_with(document(KVM1)), KVM1, {DOMAIN}) == []

@@ -19,7 +19,15 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.protect_domains import DomainSaver, ProtectOutcome, SaveAnswer, list_notes
-from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._recover.protect_builders import DOMAIN, KVM1, KVM2, Body, move, reported_domain
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._recover.protect_builders import (
+    DOMAIN,
+    KVM1,
+    KVM2,
+    KVM3,
+    Body,
+    move,
+    reported_domain,
+)
 
 SEEN: Body = {"reason": "booted", "boot_id": "boot A", "own_act": None}
 OFF: Body = {**SEEN, "active": False, "state": "shut off", "reason": "shutdown"}
@@ -78,6 +86,17 @@ def test_an_act_of_others_is_written_and_reported_once(fleet: Fleet, host: HostR
     assert fleet.protect(host, told).foreign_acts == []
     assert len(fleet.acts()) == 1
     assert fleet.ledger.verify_audit() == []
+
+
+def test_a_guest_in_conflict_may_be_on_the_host_that_reports_it(fleet: Fleet) -> None:
+    """A person has moved it on while the record of its move is unsettled. It is not saved, and an evacuation of its new host does not leave it out."""
+    stored = fleet.ledger.open_record(move(KVM1, KVM3))
+    fleet.ledger.update_record(stored, stored.record.advance(s.SCHEDULED, "me").advance(s.ERROR, "me"))
+    results = [fleet.protect(KVM2, ARRIVED, write) for write in (False, True, True)]
+    assert [(len(one.conflicts), one.saved, one.unproved, one.is_changed) for one in results] == [(1, [], [], True), (1, [], [], True), (1, [], [], False)]
+    document = fleet.ledger.read_domain(DOMAIN)
+    assert document is not None
+    assert [host.host for host in document.domain.possible_hosts] == ["kvm1", "kvm2"]
 
 
 def test_a_guest_that_was_stopped_and_started_again_has_two_acts(fleet: Fleet) -> None:
