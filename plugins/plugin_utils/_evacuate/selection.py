@@ -52,7 +52,7 @@ class DomainSelector:
     def select_domains(self) -> SelectedDomains:
         """Return the domains. One whose saved values do not suffice has its error."""
         context, options = self._context, self._context.options
-        found = list_candidates(context.ledger, self._source)
+        found = list_candidates(context.ledger, self._source.host_ref)
         chosen, before = select_candidates(found, options.domains, context.ledger, self._source)
         jobs = [EvacuationJob(one, self._source, wanted_state(one.entry.saved, options.state)) for one in found]
         wanted = {one.uuid for one in chosen}

@@ -20,7 +20,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import DomainProtection, SavedDisk, SavedFile
 
-from .._ledger.documents import DomainEntry, HostEntry
+from .._ledger.documents import Document, DomainEntry, HostEntry
 from .._ledger.host_decisions import check_not_granted
 from .._ledger.ledger import Ledger
 from .._ledger.rules import map_holders
@@ -128,8 +128,13 @@ def check_still_not_granted(ledger: Ledger, name: str, host_id: str) -> None:
 class Candidate:
     """A domain that may be on the dead host: its document, and the unsettled record that holds it, if any."""
 
-    entry: DomainEntry
+    document: Document
     record: t.Optional[MoveRecord]
+
+    @property
+    def entry(self) -> DomainEntry:
+        """The domain's entry."""
+        return self.document.domain
 
     @property
     def uuid(self) -> str:
@@ -146,13 +151,24 @@ class Candidate:
         return found
 
 
-def list_candidates(ledger: Ledger, source: Source) -> list[Candidate]:
+def list_candidates(ledger: Ledger, source: HostRef) -> list[Candidate]:
     """Return the domains that may be on the source, by name."""
     # Documents first: the lock on the domain brings records that are opened later into the decision.
     documents = ledger.list_domains()
     held = map_holders(ledger.list_records(unsettled_only=True))
-    found = [Candidate(document.domain, held.get(document.domain.uuid)) for document in documents]
-    return [one for one in found if any(host.may_be(source.host_ref) for host in one.possible_hosts)]
+    found = [Candidate(document, held.get(document.domain.uuid)) for document in documents]
+    return [one for one in found if any(host.may_be(source) for host in one.possible_hosts)]
+
+
+def find_named(found: Sequence[Candidate], wanted: str, source: HostRef) -> t.Optional[Candidate]:
+    """Return the candidate that has this name or UUID, None if there is none. Raises L(Conflict) for a name that several have."""
+    named = [one for one in found if wanted in (one.uuid, one.entry.name)]
+    # A guest that was made again under the name of a deleted one is meant.
+    named = [one for one in named if not one.entry.is_missing] or named
+    if len(named) > 1:
+        uuids = ", ".join(one.uuid for one in named)
+        raise Conflict(f"Several domains that may be on {source.label} are named {wanted!r}: {uuids}.", "Specify the domain by its UUID. Nothing was changed.")
+    return named[0] if named else None
 
 
 def select_candidates(
@@ -170,14 +186,9 @@ def select_candidates(
     chosen: dict[str, Candidate] = {}
     done: dict[str, MoveRecord] = {}
     for name in wanted:
-        named = [one for one in found if name in (one.uuid, one.entry.name)]
-        # A guest that was made again under the name of a deleted one is meant.
-        named = [one for one in named if not one.entry.is_missing] or named
-        if len(named) > 1:
-            uuids = ", ".join(one.uuid for one in named)
-            raise Conflict(f"Several domains that may be on {source.name} are named {name!r}: {uuids}.", "Specify the domain by its UUID.")
-        if named:
-            chosen[named[0].uuid] = named[0]
+        candidate = find_named(found, name, source.host_ref)
+        if candidate:
+            chosen[candidate.uuid] = candidate
             continue
         before = sorted((one for one in tombstones if name in (one.domain.uuid, one.domain.name)), key=lambda one: one.updated_at)
         if not before:

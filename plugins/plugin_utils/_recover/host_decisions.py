@@ -13,15 +13,16 @@ import typing as t
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject, decode, encode
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument, InvalidState, NotFound, Unsafe, printable_line
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, InvalidState, NotFound, Unsafe, printable_line
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource_maps import HostNames, Renaming, rename_folders
 
+from .._evacuate.source import find_named, list_candidates
 from .._ledger import host_decisions
 from .._ledger.documents import Document, HostEntry, MissingNote
 from .._ledger.host_decisions import discarded_entry, entry_without_token, list_discarded, with_decision
 from .._ledger.host_entries import Grant, HostIdentity, find_entry_by_name, find_host_entry, recorded_grant, shown_entry
 from .._ledger.ledger import Ledger
-from .._ledger.rules import describe_record, map_holders
+from .._ledger.rules import describe_record
 from .._settings.variables import TaskSettings
 
 Result = dict[str, Json]
@@ -114,23 +115,19 @@ def _find_lost(ledger: Ledger, host: HostEntry, wanted: t.Collection[str]) -> li
     """Return the documents of these domains that are not given up yet. Raises L(InvalidArgument), L(NotFound), L(Conflict) or L(InvalidState)."""
     if not wanted:
         raise InvalidArgument("domains_lost is an empty list.", "Name the domains. Nothing was changed.")
-    here = [document for document in ledger.list_domains() if document.domain.includes_host(host.host_ref)]
-    held = map_holders(ledger.list_records(unsettled_only=True))
+    found = list_candidates(ledger, host.host_ref)
     lost: dict[str, Document] = {}
     for one in wanted:
-        named = [document for document in here if one in (document.domain.uuid, document.domain.name)]
-        if not named:
+        candidate = find_named(found, one, host.host_ref)
+        if candidate is None:
             raise NotFound(f"According to the ledger, no domain {one!r} may be on {host.name}.", "Nothing was changed.")
-        if len(named) > 1:
-            uuids = ", ".join(document.domain.uuid for document in named)
-            raise Conflict(f"Several domains that may be on {host.name} are named {one!r}: {uuids}.", "Specify the domain by its UUID. Nothing was changed.")
-        domain = named[0].domain
-        if domain.uuid in held or not domain.is_only_on(host.host_ref):
+        domain, record = candidate.entry, candidate.record
+        if record or not domain.is_only_on(host.host_ref):
             others = ", ".join(place.label for place in domain.possible_hosts if not place.is_same(host.host_ref))
-            why = f"{describe_record(held[domain.uuid])} is not settled" if domain.uuid in held else f"it may be on {others} too"
+            why = f"{describe_record(record)} is not settled" if record else f"it may be on {others} too"
             raise InvalidState(f"Domain {domain.name} may not be lost: {why}.", "Settle that first. Nothing was changed.")
         if not domain.is_missing:
-            lost[domain.uuid] = named[0]
+            lost[domain.uuid] = candidate.document
     return list(lost.values())
 
 

@@ -253,6 +253,23 @@ def test_a_task_that_is_killed_between_two_domains_gives_up_the_rest_when_it_is_
     assert not fleet.task(**both)["changed"]
 
 
+def test_a_lost_domain_that_has_the_name_of_a_deleted_one_is_given_up(fleet: Deciding) -> None:
+    made_again = "3b1e7d52-6f0c-4a43-9a51-0c2d8e6f1a77"
+    note = {"at": "2026-11-01T00:00:00.000Z", "by": "protect", "host": encode(HERE)}
+    fleet.ledger.put_domain(domain_entry({"uuid": WEB, "name": "web", "possible_hosts": [encode(HERE)], "missing": note}), None)
+    fleet.ledger.put_domain(domain_entry({"uuid": made_again, "name": "web", "possible_hosts": [encode(HERE)]}), None)
+    fleet.task(target_host="localhost", name="kvm1", source_discarded=True, reason="burnt")
+    assert fleet.task(**LOST)["changed"]
+    assert fleet.entries()[0]["decisions"][-1]["domains"] == [made_again]
+
+
+def test_a_domain_that_may_have_come_to_the_lost_host_is_named_with_its_record(fleet: Deciding) -> None:
+    lost_fleet(fleet, OTHER)
+    fleet.record()
+    with pytest.raises(InvalidState, match="is not settled"):
+        fleet.task(**LOST)
+
+
 def test_domains_of_a_host_that_may_return_are_not_given_up(fleet: Deciding) -> None:
     fleet.ledger.put_domain(domain_entry({"uuid": WEB, "name": "web", "possible_hosts": [encode(HERE)]}), None)
     with pytest.raises(InvalidState, match="kvm1 was not discarded"):
