@@ -77,7 +77,7 @@ class ActionModule(EvacuationAction):
         try:
             run.probe_fleet(step == EVACUATE_PROVE, request.first_round)
         except SourceAnswers as error:
-            raise run.name_begun(error) from error
+            raise run.add_begun(error) from error
         refuse_missing_destination(run, request.destination, task.survivors or (), request.excluded)
         if step == EVACUATE_ASSESS:
             return self.with_warnings(run, {**encode(build_assessment(run)), "changed": False})

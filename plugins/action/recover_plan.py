@@ -18,7 +18,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.plan i
     RecoverRequest,
     check_nothing_twice,
     find_host,
-    name_begun,
+    list_begun_hosts,
     plan_return,
     plan_starts,
     read_start_mode,
@@ -68,5 +68,5 @@ class ActionModule(FleetAction):
         known, entry = find_host(request, ledger)
         away = keep_origins(known, entry.host, write=not self._task.check_mode)
         ask_again = check_nothing_twice(request)
-        result = {**encode(away), "is_protected": bool(entry.host.protected), "_begun": name_begun(known, entry.host, request.facts)}
+        result = {**encode(away), "is_protected": bool(entry.host.protected), "_begun": list_begun_hosts(known, entry.host, request.facts)}
         return {**result, **({"_ask_again": list(ask_again)} if ask_again else {})}

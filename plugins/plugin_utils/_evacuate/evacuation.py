@@ -17,7 +17,6 @@ from dataclasses import field, replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import HostClock, boot_moment, utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError, Unsafe
@@ -222,11 +221,24 @@ class Evacuation:
         # The facts of the other hosts were compared in the plan, once for all survivors.
         users = ImageUsers({self.context.target_host: read_facts(self.seen.facts)})
         for job in self.jobs:
-            job.keep_error(lambda job: self._judge_job(job, arrivals, users))
+            job.keep_error(lambda job: self.check_runs_nowhere(job, arrivals, users))
             if job.is_open:
                 job.keep_error(self._judge_destination)
                 if job.error:
                     self.record_refusal(job, self.destination, job.error.message)
+
+    def check_runs_nowhere(self, job: EvacuationJob, arrivals: Mapping[str, frozenset[str]], users: ImageUsers) -> None:
+        """Decide about the record of the domain. Raises an error unless each host that may run the domain has answered, or is off and stays off by evidence.
+
+        :arg arrivals: see L(check_arrival).
+        :arg users: see L(check_images_free).
+        """
+        start_checks.decide_record(job, self.fleet)
+        start_checks.check_covered(job, self.fleet, self.proofs, source_counts=self.check and self.proofs.can_fence)
+        start_checks.check_arrival(job, self.fleet, self.proofs, arrivals)
+        start_checks.check_no_token(job, self.context.ledger, self.fleet, self.proofs)
+        if not start_checks.was_started(job, self.fleet):
+            start_checks.check_images_free(job, users)
 
     def record_refusal(self, job: EvacuationJob, destination: HostRef, why: str, filters_off: Iterable[str] = (), reason: t.Optional[str] = None) -> None:
         """Close a record of the evacuation as C(conflict), unless in check mode, and unless another record holds the domain."""
@@ -293,10 +305,9 @@ class Evacuation:
         changed = any(job.changed for job in begun)
         return SourceAnswers(refusal.message + settled, refusal.next_step, changed=changed, evacuations=[encode(job.record) for job in begun if job.record])
 
-    def name_begun(self, refusal: SourceAnswers) -> SourceAnswers:
+    def add_begun(self, refusal: SourceAnswers) -> SourceAnswers:
         """Return the error, with the evacuations from the source that an earlier run has begun and nobody has settled."""
-        held = [job.candidate.record for job in self.jobs if job.candidate.record]
-        begun = [f"{one.domain.name} to {one.destination.label}" for one in held if one.type == s.EVACUATION and one.source.is_same(self.source.host_ref)]
+        begun = [f"{earlier.domain.name} to {earlier.destination.label}" for job in self.jobs if (earlier := job.earlier_evacuation)]
         if not begun:
             return refusal
         what = f"{refusal.message} Evacuations that an earlier run has begun are not settled: {', '.join(begun)}."
@@ -372,14 +383,6 @@ class Evacuation:
     def _check_locks(self, seen_since: bool, waits: bool = True) -> dict[str, LockState]:
         starting = [job for job in self.open_jobs() if job.wanted != domain_states.SHUTOFF and not start_checks.was_started(job, self.fleet)]
         return self.locks.check_images(starting, self.seen.locks, seen_since, waits)
-
-    def _judge_job(self, job: EvacuationJob, arrivals: Mapping[str, frozenset[str]], users: ImageUsers) -> None:
-        start_checks.decide_record(job, self.fleet)
-        start_checks.check_covered(job, self.fleet, self.proofs, source_counts=self.check and self.proofs.can_fence)
-        start_checks.check_arrival(job, self.fleet, self.proofs, arrivals)
-        start_checks.check_no_token(job, self.context.ledger, self.fleet, self.proofs)
-        if not start_checks.was_started(job, self.fleet):
-            start_checks.check_images_free(job, users)
 
     def _judge_destination(self, job: EvacuationJob) -> None:
         start_checks.check_absent(job, self.fleet)

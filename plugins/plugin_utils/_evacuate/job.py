@@ -21,6 +21,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_p
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource_maps import HostNames, Renaming
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import DomainProtection, NeededFile, SavedDisk, SavedFile
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import EVACUATION
 
 from .._drain.preparation import TaskResult
 from .._ledger.documents import Stored
@@ -273,6 +274,12 @@ class EvacuationJob:
     def fresh_here(self) -> tuple[str, ...]:
         """The paths there of files that a start may create again."""
         return tuple(self.renamed.rename_needed(file).path for file in self.fresh)
+
+    @property
+    def earlier_evacuation(self) -> t.Optional[MoveRecord]:
+        """The unsettled evacuation from this source that holds the domain; None if nothing holds it, or another record."""
+        record = self.candidate.record
+        return record if record and record.type == EVACUATION and record.source.is_same(self.source.host_ref) else None
 
     @property
     def is_open(self) -> bool:

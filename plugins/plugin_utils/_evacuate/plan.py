@@ -13,7 +13,6 @@ from dataclasses import replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import BootMoment, boot_moment
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, InvalidArgument, KvmfleetError, Unreachable, Unsafe
@@ -32,7 +31,6 @@ from .._scheduler.planner import plan_placements
 from .._scheduler.request import Request
 from .._scheduler.verdicts import check_host
 from .._settings.variables import read_facts
-from . import start_checks
 from .evacuation import Evacuation
 from .job import EvacuationJob
 from .renaming import rename_definition
@@ -48,7 +46,7 @@ class SurvivingHosts:
     :arg states: of them, and of hosts with members of groups.
     :arg host_ids: of them alone, by name.
     :arg present: the domains that each has, active or not: UUID by name.
-    :arg pinned: UUID to survivor, for evacuations that have begun already.
+    :arg pinned: UUID to survivor, for domains that an earlier run has reserved there or begun to start there.
     :arg image_users: the images that domains of all these hosts use.
     """
 
@@ -145,9 +143,6 @@ def _pinned_among(pinned: Mapping[str, str], jobs: Iterable[EvacuationJob]) -> d
     return {uuid: host for uuid, host in pinned.items() if uuid in uuids}
 
 
-_HELD_STATUSES = (s.ACCEPTED, s.PRE_MIGRATING, s.ERROR)
-
-
 def plan_evacuation(run: Evacuation, names: Sequence[str], since: t.Optional[BootMoment] = None, destination: str = "") -> Shares:
     """Return the shares of these hosts. A domain that all of them refuse gets a record with the status C(conflict), unless in check mode.
 
@@ -159,7 +154,8 @@ def plan_evacuation(run: Evacuation, names: Sequence[str], since: t.Optional[Boo
     survivors = _read_survivors(run, names, since)
     arrivals = run.proofs.list_late_arrivals(run.context.ledger)
     for job in run.open_jobs():
-        _judge_job(job, run, survivors, arrivals)
+        if job.uuid not in survivors.pinned:
+            job.keep_error(lambda job: _judge_job(job, run, survivors, arrivals))
     shares = share_domains(run.open_jobs(), survivors, destination, run.context.options.force)
     refused_host = survivors.states[destination or min(names)]
     jobs = {job.uuid: job for job in run.jobs}
@@ -200,18 +196,9 @@ def _missing_destination(destination: str, domain: str, why: str | None) -> Kvmf
 
 
 def _judge_job(job: EvacuationJob, run: Evacuation, survivors: SurvivingHosts, arrivals: Mapping[str, frozenset[str]]) -> None:
-    try:
-        if job.uuid in survivors.pinned:
-            return
-        if run.fleet.is_active_at(job.uuid, run.destination):
-            raise Unsafe(f"Domain {job.name} is active on {run.context.target_host}, which answers. It was not started.", "Protect that host.")
-        start_checks.decide_record(job, run.fleet)
-        start_checks.check_covered(job, run.fleet, run.proofs, source_counts=run.check and run.proofs.can_fence)
-        start_checks.check_arrival(job, run.fleet, run.proofs, arrivals)
-        start_checks.check_no_token(job, run.context.ledger, run.fleet, run.proofs)
-        start_checks.check_images_free(job, survivors.image_users)
-    except KvmfleetError as error:
-        job.error = error
+    if run.fleet.is_active_at(job.uuid, run.destination):
+        raise Unsafe(f"Domain {job.name} is active on {run.context.target_host}, which answers. It was not started.", "Protect that host.")
+    run.check_runs_nowhere(job, arrivals, survivors.image_users)
 
 
 @pause_collector()
@@ -240,7 +227,7 @@ def _read_survivors(run: Evacuation, names: Sequence[str], since: t.Optional[Boo
     hosts = {name: all_facts[name] for name in names}
     ids = {name: _host_id_of(entries, name, host) for name, host in hosts.items()}
     present = {name: {domain.name: domain.uuid for domain in host.domains or ()} for name, host in hosts.items()}
-    pinned = {job.uuid: name for job in run.jobs for name, host in hosts.items() if _has_begun(job, host, ids[name])}
+    pinned = {job.uuid: name for job in run.jobs for name, host in hosts.items() if _is_held_for(job, host, ids[name])}
     return SurvivingHosts(states, ids, present, pinned, ImageUsers(all_facts))
 
 
@@ -249,8 +236,7 @@ def _host_id_of(entries: Sequence[HostEntry], name: str, facts: HostFacts) -> st
     return facts.host_id or find_host_id(entries, name, facts.host_uuid or None) or ""
 
 
-def _has_begun(job: EvacuationJob, facts: HostFacts, host_id: str) -> bool:
-    record = job.candidate.record
-    if record is None or record.type != s.EVACUATION or record.status not in _HELD_STATUSES or not record.source.is_same(job.source.host_ref):
-        return False
-    return record.destination.is_same(HostRef(None, host_id, facts.host_uuid or None))
+def _is_held_for(job: EvacuationJob, facts: HostFacts, host_id: str) -> bool:
+    """Whether an evacuation to that host, by an earlier run, holds the domain."""
+    earlier = job.earlier_evacuation
+    return earlier is not None and earlier.destination.is_same(HostRef(None, host_id, facts.host_uuid or None))

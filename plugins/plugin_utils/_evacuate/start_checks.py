@@ -48,8 +48,8 @@ def decide_record(job: EvacuationJob, fleet: FleetAnswers) -> None:
     record = job.candidate.record
     if record is None:
         return
-    destination, source = fleet.destination, job.source.host_ref
-    if record.type == s.EVACUATION and record.destination.is_same(destination) and record.source.is_same(source):
+    destination = fleet.destination
+    if job.earlier_evacuation and record.destination.is_same(destination):
         job.rejoin = record.status in _BEGUN_STATUSES
         job.older = None if job.rejoin else record
     elif record.type == s.EVACUATION and record.status in _BEGUN_STATUSES and fleet.has_answered(record.destination):
@@ -67,10 +67,8 @@ def _unsettled_error(record: MoveRecord, next_step: str) -> Conflict:
 
 def has_begun(job: EvacuationJob, where: HostRef) -> bool:
     """Whether an evacuation of the domain from this source to that host has begun and is not settled."""
-    record = job.candidate.record
-    if record is None or record.type != s.EVACUATION or record.status not in _BEGUN_STATUSES:
-        return False
-    return record.destination.is_same(where) and record.source.is_same(job.source.host_ref)
+    earlier = job.earlier_evacuation
+    return earlier is not None and earlier.status in _BEGUN_STATUSES and earlier.destination.is_same(where)
 
 
 def was_started(job: EvacuationJob, fleet: FleetAnswers) -> bool:

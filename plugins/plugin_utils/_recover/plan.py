@@ -333,7 +333,7 @@ def check_nothing_twice(request: RecoverRequest) -> tuple[str, ...]:
     return list_contradicting(findings)
 
 
-def name_begun(ledger: Ledger, host: HostEntry, facts: Facts) -> list[str]:
+def list_begun_hosts(ledger: Ledger, host: HostEntry, facts: Facts) -> list[str]:
     """Return the hosts of the fleet on which starts of evacuations from this host may have begun, and nobody has settled them."""
     begun = [record.destination for record in list_begun(ledger, host.host_id)]
     known = {entry.name for entry in list_entries(ledger) for where in begun if entry.host_ref.is_same(where)}
