@@ -40,9 +40,9 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._balance.tables
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.plan_request import save_plan
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.preparation import readable_facts
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.saved_plan import pack_plan
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_decisions import check_override
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_if_any, open_ledger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.override import check_override
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.holding import identify_process
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import TaskSettings
 

@@ -15,7 +15,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import NotFound
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.release import keep_origins
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.displaced import keep_origins
 
 
 @dataclass(frozen=True)

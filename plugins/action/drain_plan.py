@@ -29,9 +29,9 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.reserve 
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.saved_plan import pack_plan
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.shares import build_shares
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.tables import plan_lines
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_decisions import check_override
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_if_any
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.override import check_override
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import TaskSettings
 
 

@@ -16,8 +16,8 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import PredictedMove
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, ProgressLines, describe_actor
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_decisions import check_override, keep_override_decision
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_or_imagine
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.override import check_override, keep_override_decision
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.follow import make_result
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.job import RunContext
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.request import MoveTaskOptions, read_requests

@@ -14,6 +14,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import 
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.preparation import check_rights, readable_facts
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_if_any
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.displaced import keep_origins
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.plan import (
     RecoverRequest,
     check_nothing_twice,
@@ -23,7 +24,6 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.plan i
     plan_starts,
     read_start_mode,
 )
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.release import keep_origins
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.task_results import read_task
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.parallel import read_parallel
 

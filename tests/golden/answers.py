@@ -38,8 +38,8 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.settle
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate import tombstones
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Stored
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_decisions import closing_status
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.leftovers import closing_status
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.rules import describe_record, holds_domain
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.decide import decide_move
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.request import MoveRequest

@@ -35,9 +35,10 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 
-from .._ledger.host_decisions import is_done_from, is_given_up_on, settling_step, without_host
+from .._ledger.host_decisions import settling_step
 from .._ledger.host_entries import host_lock_name
 from .._ledger.ledger import Ledger
+from .._ledger.leftovers import is_done_from, is_given_up_on, without_host
 from .._ledger.remembered import RememberedMove, copy_text, missing_text
 from .._ledger.rules import describe_record
 from .tombstones import CleanedDomain, KeptImage, LostTombstone, Tombstone, UncleanedDomain, build_question, find_begun, find_tombstones

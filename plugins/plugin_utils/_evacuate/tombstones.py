@@ -25,8 +25,8 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.referenc
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import DomainProtection, SavedDisk
 
 from .._ledger.documents import DomainEntry
-from .._ledger.host_decisions import list_begun, list_leftovers
 from .._ledger.ledger import Ledger
+from .._ledger.leftovers import list_begun, list_leftovers
 from .._ledger.remembered import RememberedMove
 
 # The wanted state of an evacuation that only defines the domain.

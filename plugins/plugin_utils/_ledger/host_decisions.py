@@ -6,7 +6,6 @@
 """Decisions of a person where no host can prove anything.
 
 A clean-shutdown token is revoked, a host is declared lost, a host whose identity contradicts its entry is declared to be the same host, a record is settled.
-An administrator decides whether tasks may overrule the policies of domains.
 """
 
 from __future__ import annotations
@@ -19,15 +18,14 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass impo
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Json, JsonObject
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Forbidden, InvalidArgument, InvalidState, NotFound, Unsafe
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument, InvalidState, NotFound, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import ENABLED, FENCED, may_follow
 
-from .._settings.variables import OVERRIDE_VARIABLE, Settings
-from .documents import DiscardDecision, Document, HostEntry, LedgerSettings, Stored
+from .documents import DiscardDecision, Document, HostEntry, Stored
 from .host_entries import HostIdentity, find_entry_by_uuid, find_host_entry, recorded_grant, with_grant, with_identity
 from .ledger import Ledger
+from .leftovers import is_left_on, is_superseded, list_leftovers, without_host
 from .rules import describe_record
 
 
@@ -147,46 +145,6 @@ def _is_other_of_name(other: HostEntry, adopted: HostEntry) -> bool:
     return other.name == adopted.name and other.host_key not in (adopted.host_id, adopted.host_uuid)
 
 
-def is_done_from(record: MoveRecord, host_id: str) -> bool:
-    """Whether the record is C(done), and this host is its source."""
-    return record.status == s.DONE and record.source.host_id == host_id
-
-
-def is_superseded(record: MoveRecord) -> bool:
-    """Whether a newer record has taken over from this one, which is not closed yet."""
-    return record.is_unsettled and bool(record.superseded_by)
-
-
-def list_uncleaned_hosts(record: MoveRecord) -> list[HostRef]:
-    """Return the ends of a superseded record, whose result is not known, that may have a copy which nobody has cleaned up yet."""
-    return [host for host, event in _list_events_of_cleanup(record) if host.is_known and not record.has_status(event)]
-
-
-def _list_events_of_cleanup(record: MoveRecord) -> list[tuple[HostRef, str]]:
-    """Return each host that needs a cleanup, with the event that ends this."""
-    return [(record.source, s.SOURCE_CLEANED), (record.destination, s.DESTINATION_CLEANED)]
-
-
-def is_given_up_on(record: MoveRecord, host_id: str) -> bool:
-    """Whether a newer record has taken over from this one, which may have left a copy on this host."""
-    return is_superseded(record) and any(host.host_id == host_id for host in list_uncleaned_hosts(record))
-
-
-def closing_status(record: MoveRecord) -> str:
-    """Return the status of the record after its hosts were cleaned up."""
-    return s.COMPLETED if record.status == s.DONE else s.FAILED
-
-
-def without_host(record: MoveRecord, host_id: str, by: str, detail: str, reason: str | None = None) -> MoveRecord:
-    """Return the record after this host was cleaned up, or will not return. It is closed unless it may have left a copy on another host, too."""
-    if is_superseded(record):
-        for event in [event for host, event in _list_events_of_cleanup(record) if host.host_id == host_id and not record.has_status(event)]:
-            record = record.note(event, by, detail)
-        if list_uncleaned_hosts(record):
-            return record
-    return record.advance(closing_status(record), by, detail, reason)
-
-
 REASON_SOURCE_DISCARDED = "source_discarded"
 
 
@@ -211,28 +169,12 @@ def settle_record(stored: Stored, status: str, statement: str, by: str) -> MoveR
     return _settled_by_person(record, status, statement, by, reason)
 
 
-def list_leftovers(ledger: Ledger, host_id: str | None) -> list[MoveRecord]:
-    """Return the records that may have left a copy on this host, by its own ID alone: a record or a host without an ID matches nothing."""
-    records = ledger.list_records(statuses=sorted(s.UNSETTLED | s.TOMBSTONE)) if host_id else ()
-    return [record for record in records if host_id and _is_left_on(record, host_id)]
-
-
-def list_begun(ledger: Ledger, host_id: str | None) -> list[MoveRecord]:
-    """Return the evacuations from this host whose results are not known, by its own ID alone, as L(list_leftovers)."""
-    records = ledger.list_records(types=[s.EVACUATION], unsettled_only=True) if host_id else ()
-    return [record for record in records if record.source.host_id == host_id and not record.superseded_by]
-
-
-def _is_left_on(record: MoveRecord, host_id: str) -> bool:
-    return is_done_from(record, host_id) or is_given_up_on(record, host_id)
-
-
 def list_discarded(ledger: Ledger, host_id: str | None, statement: str, by: str) -> Iterator[tuple[Stored, MoveRecord]]:
     """Yield the records that withhold a host which will not return, and unsettled evacuations to it, each as read and as changed."""
     for record in [*list_leftovers(ledger, host_id), *_list_evacuations_to(ledger, host_id)]:
         stored = ledger.read_record(record.record_id)
         # An evacuation to the host that is done by now has left a copy on its source.
-        if _is_left_on(stored.record, str(host_id)) or _is_open_to(stored.record, str(host_id)):
+        if is_left_on(stored.record, str(host_id)) or _is_open_to(stored.record, str(host_id)):
             yield stored, without_host(stored.record, str(host_id), by, _settled_text(statement), REASON_SOURCE_DISCARDED)
 
 
@@ -274,66 +216,3 @@ def _settled_text(statement: str) -> str:
 def _capitalized_description(record: MoveRecord) -> str:
     what = describe_record(record)
     return f"{what[0].upper()}{what[1:]}"
-
-
-def decided_settings(ledger: Ledger, found: Document | None) -> LedgerSettings:
-    """Return the settings that are in force. Tasks may use C(override_policy) by default, and not if the settings were damaged.
-
-    :arg found: as the ledger has them.
-    """
-    if found is not None:
-        return found.settings
-    if ledger.has_damaged_settings():
-        return LedgerSettings(ledger.ledger_id, False, reason="The settings of the ledger were damaged and set aside.")
-    return LedgerSettings(ledger.ledger_id, True)
-
-
-def decide_override(ledger: Ledger, is_allowed: bool, reason: str, by: str, write: bool = True) -> tuple[LedgerSettings, LedgerSettings]:
-    """Decide whether tasks may use C(override_policy). Return the settings before and after; nothing is written if they are in force already.
-
-    Raises L(Conflict) if another process decides at the same time.
-    """
-    found = ledger.read_settings()
-    before = decided_settings(ledger, found)
-    # Without a document, only damaged settings have a reason: a decision replaces them in any case.
-    if before.override_policy_allowed == is_allowed and (found or not before.reason):
-        return before, before
-    note: JsonObject = {"at": utc_now(), "by": by, "override_policy_allowed": is_allowed, "reason": reason}
-    decisions = (*((found.settings.decisions or ()) if found else ()), note)
-    after = replace(before, override_policy_allowed=is_allowed, at=str(note["at"]), by=by, reason=reason, decisions=decisions)
-    return before, ledger.put_settings(after, found.version if found else None).settings if write else after
-
-
-def keep_override_decision(ledger: Ledger, settings: Settings, host: str, by: str) -> list[str]:
-    """Keep in the ledger that C(kvmfleet_override_policy_allowed) is false, so that a later run with another value does not lift it.
-
-    Return a warning if the ledger had allowed it.
-    """
-    if settings.allows_override(host):
-        return []
-    try:
-        before, after = decide_override(ledger, False, f"{OVERRIDE_VARIABLE} was false", by)
-    except Conflict:
-        # Another task keeps it at the same time; this task goes by the variable.
-        return []
-    kept = f"{OVERRIDE_VARIABLE} is false: the ledger {ledger.name} keeps this from now on, for all tasks that use it, whatever the variable is."
-    return [] if before == after else [f"{kept} kvmfleet.migration.ledger_settings changes it."]
-
-
-def check_override(ledger: Ledger | None, settings: Settings, host: str, is_requested: bool) -> None:
-    """Raise L(Forbidden) if a task requests C(override_policy) and an administrator has taken it away, in the inventory or in the ledger."""
-    if not is_requested:
-        return
-    if not settings.allows_override(host):
-        raise Forbidden(
-            f"override_policy is true, but {OVERRIDE_VARIABLE} of {settings.owner(host, OVERRIDE_VARIABLE)} is false.",
-            "Whoever maintains the inventory can change that. Without override_policy, what the policies of domains forbid is not used. Nothing was moved.",
-        )
-    decided = decided_settings(ledger, ledger.read_settings()) if ledger else None
-    if ledger and decided and not decided.override_policy_allowed:
-        who = f"{decided.by} has taken it away at {decided.at} ({decided.reason})" if decided.by else str(decided.reason).rstrip(".")
-        raise Forbidden(
-            f"override_policy is true, but the ledger {ledger.name} does not allow it: {who}.",
-            "Ask the administrator of the ledger, who can allow it with kvmfleet.migration.ledger_settings (override_policy_allowed: true, and a reason). "
-            "Without override_policy, what the policies of domains forbid is not used. Nothing was moved.",
-        )

@@ -29,13 +29,15 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses
 from .._drain.preparation import FactsOf, active_uuids, collect_facts, read_answers, read_unsettled, readable_facts
 from .._drain.shares import build_moves
 from .._ledger.documents import Document, DomainEntry, HostEntry
-from .._ledger.host_decisions import check_not_discarded, list_begun
+from .._ledger.host_decisions import check_not_discarded
 from .._ledger.host_entries import list_entries
 from .._ledger.ledger import Ledger
+from .._ledger.leftovers import list_begun
 from .._ledger.rules import map_holders
 from .._observe.fleet_scan import ImageUsers, list_contradicting, list_written, scan_fleet
 from .._settings.variables import read_facts
-from .release import DisplacedDomain, NotedDomain
+from .displaced import DisplacedDomain
+from .release import NotedDomain
 from .task_results import DomainVerdict, MoveBack, RecoverTask, RecoverWork, ReturnPlan, StartPlan
 
 Facts = Mapping[str, HostFacts | None]

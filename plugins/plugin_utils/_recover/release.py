@@ -3,150 +3,24 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""The conditions for the release of a returned host.
-
-Its evacuations must have ended, and its cleanup must have found no obstacle. The domains that were displaced from the host are listed here too.
-"""
+"""The conditions for the release of a returned host: its evacuations must have ended, and its cleanup must have found no obstacle."""
 
 from __future__ import annotations
 
 import typing as t
 from collections.abc import Iterable, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Json, JsonObject, Maybe, ShapeError, decode
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument, Unsafe
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
 
-from .._ledger.documents import DomainEntry, HostEntry
-from .._ledger.host_decisions import is_superseded, list_uncleaned_hosts
-from .._ledger.host_entries import HostIdentity, list_entries
-from .._ledger.ledger import Ledger
+from .._ledger.host_entries import HostIdentity
+from .._ledger.leftovers import is_superseded, list_uncleaned_hosts
 from .._ledger.remembered import RememberedMove
-
-
-@dataclass(frozen=True)
-class Home:
-    """C(host) is the entry of the host to which a domain belongs; C(record) is the oldest move from that host, null if the document has the origin."""
-
-    host: HostEntry
-    record: t.Optional[MoveRecord]
-
-
-def displacing_since(hosts: Iterable[HostEntry]) -> t.Optional[str]:
-    """Return the time from which records can displace a domain from one of these hosts; null if all hosts are enabled."""
-    return min((host.since for host in hosts if host.state != s.ENABLED and host.since), default=None)
-
-
-def find_homes(hosts: Sequence[HostEntry], domains: Iterable[DomainEntry], records: Iterable[MoveRecord]) -> dict[str, Home]:
-    """Return the home of each displaced domain by UUID, also of those that are back.
-
-    :arg hosts: all entries of the ledger.
-    :arg domains: all domains of the ledger. An origin that is saved with a domain is older than any given record.
-    :arg records: moves and evacuations that put their domain elsewhere.
-    """
-    found: dict[str, Home] = {}
-    for record in sorted(records, key=lambda one: one.created_at):
-        source = next((host for host in hosts if host.host_ref.is_same(record.source)), None)
-        if source is not None and _has_displaced(record, source):
-            found.setdefault(record.domain.uuid.lower(), Home(source, record))
-    for domain in domains:
-        origin = (domain.protected or {}).get("origin")
-        source = next((host for host in hosts if host.name == origin), None) if origin else None
-        if source is not None:
-            found[domain.uuid] = Home(source, None)
-    return found
-
-
-def _has_displaced(record: MoveRecord, source: HostEntry) -> bool:
-    """Whether the record moved its domain away from a host that was in maintenance or dead; a move from an enabled host does not count."""
-    if record.type == s.EVACUATION and record.status == s.DONE:
-        return True
-    return bool(source.state != s.ENABLED and source.since and record.created_at >= source.since and record.status in (s.COMPLETED, s.DONE))
-
-
-WRITE_TRIES = 5
-
-
-@dataclass(frozen=True)
-class DisplacedDomain:
-    """A domain that was displaced from its host.
-
-    :arg since: when its oldest move from the host was accepted.
-    :arg possible_hosts: the names of the hosts that it may be on, according to the ledger.
-    :arg remembered: whether the ledger has its definition.
-    """
-
-    uuid: str
-    name: t.Optional[str]
-    since: Maybe[str] = ABSENT
-    possible_hosts: Maybe[tuple[t.Optional[str], ...]] = ABSENT
-    remembered: Maybe[bool] = ABSENT
-    extra: JsonObject = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class DisplacedDomains:
-    """The displaced domains of one host, those that are back, and whether the ledger was or would be changed."""
-
-    changed: bool
-    displaced: tuple[DisplacedDomain, ...]
-    returned: tuple[DisplacedDomain, ...]
-
-
-def keep_origins(ledger: Ledger, host: HostEntry, write: bool) -> DisplacedDomains:
-    """Write the origin of each domain that was displaced from the host, and remove that of those that are back.
-
-    An origin is kept with what C(protect) has saved of a domain; one that was never protected is only reported.
-    Raises L(Conflict) if other processes keep changing a document.
-    """
-    domains = {document.domain.uuid: document.domain for document in ledger.list_domains()}
-    known = find_homes(list_entries(ledger), domains.values(), _read_records(ledger))
-    mine = {uuid: home for uuid, home in known.items() if home.host.host_ref.is_same(host.host_ref)}
-    back = {uuid for uuid in mine if uuid in domains and domains[uuid].is_only_on(host.host_ref)}
-    changes = [_set_origin(ledger, uuid, None if uuid in back else host.name, write) for uuid in mine]
-    found = sorted((_describe_displaced(uuid, home, domains.get(uuid)) for uuid, home in mine.items()), key=lambda one: (str(one.name), one.uuid))
-    return DisplacedDomains(any(changes), tuple(one for one in found if one.uuid not in back), tuple(one for one in found if one.uuid in back))
-
-
-def _read_records(ledger: Ledger) -> list[MoveRecord]:
-    found = {record.id: record for record in ledger.list_records(types=[s.EVACUATION], statuses=[s.DONE])}
-    begin = displacing_since(list_entries(ledger))
-    if begin:
-        found |= {record.id: record for record in ledger.list_records(statuses=[s.COMPLETED, s.DONE], since=begin)}
-    return list(found.values())
-
-
-def _set_origin(ledger: Ledger, uuid: str, origin: t.Optional[str], write: bool) -> bool:
-    """Set the origin. Return whether it was another one. A document that another process has written in the meantime is read and changed again."""
-    for rest in reversed(range(WRITE_TRIES)):
-        found = ledger.read_domain(uuid)
-        protected = (found.domain.protected or None) if found else None
-        if found is None or protected is None or protected.get("origin") == origin:
-            return False
-        if not write:
-            return True
-        try:
-            ledger.put_domain(replace(found.domain, protected={**protected, "origin": origin}), found.version)
-            return True
-        except Conflict:
-            if not rest:
-                raise
-    raise AssertionError("unreachable")
-
-
-def _describe_displaced(uuid: str, home: Home, domain: t.Optional[DomainEntry]) -> DisplacedDomain:
-    record = home.record
-    return DisplacedDomain(
-        uuid=uuid,
-        name=domain.name if domain else record.domain.name if record else None,
-        since=record.created_at if record else None,
-        possible_hosts=tuple(host.host for host in domain.possible_hosts) if domain else (),
-        remembered=bool(domain and domain.protected),
-    )
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses
 from .._drain.preparation import TaskResult
 from .._drain.verify_request import DomainsResult
 from .._ledger.ledger import Ledger
-from .release import keep_origins
+from .displaced import keep_origins
 from .task_results import CleanupTask, DomainItemResult, DomainVerdict, HostTasks, LoopItem, MoveBack, ReleaseTask, ReportedDomain, is_done
 
 

@@ -18,7 +18,8 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 
 from .._drain.preparation import HostQuery, TaskResult
 from .._drain.verify_request import DomainsResult
-from .release import DisplacedDomain, GuardState, NotedDomain
+from .displaced import DisplacedDomain
+from .release import GuardState, NotedDomain
 
 
 @dataclass(frozen=True)

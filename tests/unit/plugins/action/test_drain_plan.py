@@ -20,8 +20,8 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Forbidden, InvalidArgument, KvmfleetError, NotFound, Unreachable
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.saved_plan import read_plan
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_decisions import decide_override
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import HostIdentity, make_entry
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.override import decide_override
 from ansible_collections.kvmfleet.migration.tests.simulator import facts as f
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.task import task_vars
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._drain.builders import domain, facts, record, uuid_of

@@ -13,8 +13,9 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Before, ColdMove
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.displaced import DisplacedDomain
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.plan import list_silent_hosts, sort_moves_back, sort_starts, state_after_move
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.release import DisplacedDomain, NotedDomain
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.release import NotedDomain
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.task_results import MoveBack
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import domain_entry, host_entry
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._recover.builders import document, domain, facts, host, noted, record, uid

@@ -15,13 +15,13 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.content
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.copying import copy_ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.document_bytes import encode_document
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import LedgerSettings
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_decisions import (
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.override import (
     check_override,
     decide_override,
     decided_settings,
     keep_override_decision,
 )
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import OVERRIDE_VARIABLE, Settings
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.stores import Store
 
