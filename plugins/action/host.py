@@ -180,8 +180,7 @@ class ActionModule(FleetAction):
         elif decision == "domains_lost":
             result = give_up_domains(ledger, name, options["domains_lost"] or (), (reason, by), check)
         elif decision == "source_discarded":
-            warnings_of_probe = [] if is_target else self._check_gone(ledger, name, settings, task_vars)
-            result = {**discard_source(ledger, name, phase if is_target else None, (reason, by), check), "warnings": warnings_of_probe}
+            result = discard_source(ledger, name, phase if is_target else None, lambda entry: self._check_gone(entry, settings, task_vars), (reason, by), check)
         else:
             result = revoke_token(ledger, name, target_host, phase, (reason, by), check, settings)
         if not self._task.diff:
@@ -189,9 +188,9 @@ class ActionModule(FleetAction):
         warnings = [*t.cast("t.Sequence[Json]", result.pop("warnings", ())), *ledger.problems]
         return {**result, "warnings": warnings} if warnings else result
 
-    def _check_gone(self, ledger: Ledger, name: str, settings: TaskSettings, task_vars: Result) -> list[str]:
+    def _check_gone(self, entry: HostEntry, settings: TaskSettings, task_vars: Result) -> list[str]:
         """Return warnings if it is not known whether the host is silent. Raises L(InvalidState) if it answers Ansible with its own host ID."""
-        entry = find_entry_by_name(ledger, name).host
+        name = entry.name
         if entry.discarded or not settings.is_known(name):
             return []
         says, answer = self.ask_host_id(name, task_vars)

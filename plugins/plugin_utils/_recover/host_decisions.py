@@ -61,10 +61,11 @@ def adopt_identity(ledger: Ledger, identity: HostIdentity | None, name: str, why
     return {"changed": True, "host": encode(after), "records": [], "diff": diff}
 
 
-def discard_source(ledger: Ledger, name: str, phase: RunPhase | None, why: Statement, check: bool) -> Result:
+def discard_source(ledger: Ledger, name: str, phase: RunPhase | None, check_gone: t.Callable[[HostEntry], list[str]], why: Statement, check: bool) -> Result:
     """Declare that a host will not return; return the result of the task. Raises L(InvalidState) for one that answers.
 
     :arg phase: runs a phase on that host; None if the task runs on another one.
+    :arg check_gone: raises L(InvalidState) if that host answers Ansible; returns warnings if that is not known.
     """
     if phase is not None:
         phase("read", {})
@@ -73,6 +74,7 @@ def discard_source(ledger: Ledger, name: str, phase: RunPhase | None, why: State
             f"Clean it with evacuation_cleanup. For a host that will not return, run the task on localhost with name: {name}. Nothing was changed.",
         )
     found = find_entry_by_name(ledger, name)
+    warnings = check_gone(found.host)
     changes = list(list_discarded(ledger, found.host.host_id, *why))
     after = discarded_entry(found.host, *why)
     if not check:
@@ -86,6 +88,7 @@ def discard_source(ledger: Ledger, name: str, phase: RunPhase | None, why: State
         "host": encode(entry),
         "records": encode(records),
         "diff": {"before": shown_entry(found.host), "after": shown_entry(entry)},
+        "warnings": warnings,
     }
 
 
