@@ -4,114 +4,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Before, ColdMove
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.displaced import DisplacedDomain
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.plan import list_silent_hosts, sort_moves_back, sort_starts, state_after_move
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.release import NotedDomain
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.plan import sort_moves_back
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.task_results import MoveBack
-from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import domain_entry, host_entry
-from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._recover.builders import document, domain, facts, host, noted, record, uid
-
-WEB = domain("web1")
-ACTIVE = domain("web1", active=True)
-
-
-def verdict(
-    here: tuple[dict[str, t.Any], ...] = (WEB,),
-    there: tuple[dict[str, t.Any], ...] | None = (),
-    documents: t.Sequence[dict[str, t.Any]] = (),
-    records: t.Sequence[MoveRecord] = (),
-    kvm2: str = "enabled",
-    accepted: t.Sequence[str] = (),
-    note: t.Mapping[str, t.Any] = {},
-    boot_id: str | None = None,
-) -> tuple[str, str]:
-    known = {"kvm1": facts("kvm1", *here), "kvm2": {} if there is None else facts("kvm2", *there)}
-    entries = [host_entry(host("kvm1")), host_entry(host("kvm2", kvm2))]
-    wanted = [decode(NotedDomain, {**noted("web1"), **note})]
-    result = sort_starts("kvm1", wanted, known, map(domain_entry, documents), records, entries, accepted, boot_id)
-    found = [(kind, entry.reason) for kind, entries in vars(result).items() for entry in entries]
-    assert len(found) == 1
-    return found[0]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "kind", "why"),
-    [
-        ({}, "start", "autostart"),
-        ({"documents": [document("web1", "kvm1")]}, "start", "autostart"),
-        ({"here": (ACTIVE,)}, "start", "active already"),
-        ({"here": ()}, "forget", "no longer defined here"),
-        ({"there": (ACTIVE,)}, "forget", "active on kvm2"),
-        ({"there": (WEB,)}, "start", "autostart"),
-        ({"there": (WEB,), "documents": [document("web1", "kvm2")]}, "forget", "it is on kvm2"),
-        ({"documents": [document("web1", "kvm2")]}, "refuse", "it is on kvm2, which answers and does not have it"),
-        ({"documents": [document("web1", "kvm2")]}, "refuse", "Otherwise undefine it there"),
-        ({"documents": [document("web1", "kvm2", "kvm3")]}, "forget", "it is on kvm2, kvm3"),
-        ({"documents": [document("web1", "kvm1", "kvm2")]}, "refuse", "may be on kvm2 too"),
-        ({"records": [record("web1", "kvm1", "kvm2", "running")]}, "refuse", "not settled ('running')"),
-        ({"records": [record("web1", "kvm1", "kvm2", "pre-migrating", kind="evacuation")]}, "refuse", "pre-migrating"),
-        ({"there": None}, "refuse", "kvm2, which did not answer"),
-        ({"there": None, "kvm2": "maintenance"}, "refuse", "did not answer"),
-        ({"there": None, "kvm2": "fenced"}, "start", "autostart"),
-        ({"there": None, "accepted": ["kvm2"]}, "start", "autostart"),
-        ({"there": None, "accepted": ["kvm2"], "documents": [document("web1", "kvm2")]}, "forget", "it is on kvm2"),
-    ],
-)
-def test_a_domain_is_started_only_if_it_cannot_be_on_another_host(arguments: dict[str, t.Any], kind: str, why: str) -> None:
-    found, reason = verdict(**arguments)
-    assert (found, why in reason) == (kind, True), reason
-
-
-def with_image(body: dict[str, t.Any], store: str) -> dict[str, t.Any]:
-    return {**body, "request": {"memory_mib": 256, "vcpus": 1, "disks": [{"target": "vda", "source": "/dev/vg/web", "store": store}]}}
-
-
-def test_a_domain_whose_image_another_one_uses_is_not_started() -> None:
-    """While its host was away, its owner has imported the image elsewhere under another UUID. A block device has no locks."""
-    web, other = with_image(WEB, "lvm:web"), domain("web", active=True)
-    kind, why = verdict(here=(web,), there=(with_image(other, "lvm:web"),))
-    assert (kind, why.startswith("Its disk vda (/dev/vg/web) is in use by web"), "undefine it on kvm1" in why) == ("refuse", True, True), why
-    assert verdict(here=(web,), there=(with_image(other, "lvm:other"),))[0] == "start"
-    assert verdict(here=(web,), there=(with_image(domain("web"), "lvm:web"),))[0] == "start"
-
-
-def by_drain(boot_id: str | None) -> dict[str, t.Any]:
-    return {"why": ["autostart", "drain"], **({"boot_id": boot_id} if boot_id else {})}
-
-
-@pytest.mark.parametrize(
-    ("reason", "note", "boot_id", "kind"),
-    [
-        ("shutdown", {"why": ["autostart"]}, "boot B", "forget"),
-        ("destroyed", {"why": ["libvirt-guests"]}, None, "forget"),
-        ("unknown", {"why": ["autostart"]}, "boot B", "start"),
-        ("crashed", {"why": ["autostart"]}, "boot B", "start"),
-        ("shutdown", by_drain("boot B"), "boot B", "start"),
-        ("shutdown", by_drain("boot A"), "boot B", "forget"),
-        ("unknown", by_drain("boot A"), "boot B", "start"),
-        ("shutdown", by_drain("boot A"), None, "start"),
-        ("shutdown", by_drain(None), "boot B", "start"),
-    ],
-)
-def test_a_guest_that_was_switched_off_since_it_was_noted_stays_off(reason: str, note: dict[str, t.Any], boot_id: str | None, kind: str) -> None:
-    """A drain switches a guest off, too: in the boot of the drain, libvirt's reason does not tell who has done it."""
-    found, why = verdict(here=({**WEB, "state": "shut off", "reason": reason},), note=note, boot_id=boot_id)
-    assert (found, f"It was started and stopped again ({reason})" in why) == (kind, kind == "forget"), why
-
-
-def test_a_host_known_only_to_the_ledger_is_silent_unless_it_was_renamed() -> None:
-    renamed = dataclasses.replace(facts("kvm3"), host_id=uid("id old"))
-    entries = list(map(host_entry, (host("kvm1"), host("scrapped"), host("old"))))
-    assert list_silent_hosts({"kvm1": facts("kvm1"), "kvm3": renamed}, entries, []) == ["scrapped"]
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._recover.builders import domain, facts, uid
 
 
 def displaced(name: str) -> DisplacedDomain:
@@ -142,21 +42,7 @@ def test_a_displaced_domain_that_is_off_moves_back_only_if_its_definition_is_cer
     assert "kvm2" in result.skipped[0].reason
 
 
-@pytest.mark.parametrize(
-    ("method", "start", "state"), [("save", False, "running"), ("shutdown", True, "running"), ("shutdown", False, "shut off"), (None, False, "running")]
-)
-def test_a_domain_that_was_shut_down_for_its_move_did_not_arrive_running(method: str | None, start: bool, state: str) -> None:
-    live = dataclasses.replace(record("web1", "kvm1", "kvm2"), before=Before(state="running", persistent=True, autostart=False, at_destination=False))
-    moved = dataclasses.replace(live, method=method, cold=ColdMove(start)) if method else live
-    assert state_after_move(moved) == state
-
-
 def test_a_displaced_domain_that_runs_twice_is_not_moved() -> None:
     twice = domain("web1", active=True)
     result = sort_moves_back("kvm1", [displaced("web1")], {"kvm1": facts("kvm1"), "kvm2": facts("kvm2", twice), "kvm3": facts("kvm3", twice)})
     assert (result.moves, result.skipped[0].reason) == ((), "It is active on kvm2 and kvm3.")
-
-
-def test_starts_are_not_planned_without_facts_of_the_host() -> None:
-    with pytest.raises(InvalidArgument, match="There are no facts of kvm1"):
-        sort_starts("kvm1", [decode(NotedDomain, noted("web1"))], {"kvm1": None}, [], [], [], [])

@@ -6,16 +6,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Before, ColdMove
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import DomainProtection, EarlierState
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.plan import RecordedDomain, find_recorded, with_recorded
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.recorded import RecordedDomain, find_recorded, state_after_move, with_recorded
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.task_results import DomainVerdict, StartPlan
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import domain_entry
-from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._recover.builders import document, domain, end, facts, uid
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._recover.builders import document, domain, end, facts, record, uid
 
 Body = dict[str, t.Any]
 
@@ -142,3 +144,12 @@ def test_a_domain_that_is_active_elsewhere_is_not_named() -> None:
     recorded = [RecordedDomain(uid("web1"), "web1", EarlierState("running"), is_defined=True)]
     for mode in ("autostart", "as_recorded"):
         assert with_recorded(NOTHING, StartPlan((), (verdict("It is active on kvm2."),), (), ()), recorded, "kvm1", mode) == NOTHING
+
+
+@pytest.mark.parametrize(
+    ("method", "start", "state"), [("save", False, "running"), ("shutdown", True, "running"), ("shutdown", False, "shut off"), (None, False, "running")]
+)
+def test_a_domain_that_was_shut_down_for_its_move_did_not_arrive_running(method: str | None, start: bool, state: str) -> None:
+    live = dataclasses.replace(record("web1", "kvm1", "kvm2"), before=Before(state="running", persistent=True, autostart=False, at_destination=False))
+    moved = dataclasses.replace(live, method=method, cold=ColdMove(start)) if method else live
+    assert state_after_move(moved) == state

@@ -1,0 +1,139 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""The domains that ran on a host before it went down, according to the ledger, and that are off: they are started, or listed with how to start them."""
+
+from __future__ import annotations
+
+import contextlib
+import typing as t
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import SHUTDOWN
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import RAN, EarlierState
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import COMPLETED, DONE, EVACUATION
+
+from .._ledger.documents import DomainEntry, HostEntry
+from .._ledger.ledger import Ledger
+from .release import NotedDomain
+from .starts import AS_RECORDED, Facts
+from .task_results import DomainVerdict, StartPlan
+
+
+@dataclass(frozen=True)
+class RecordedDomain:
+    """A domain that ran on a host before the host went down, and is off.
+
+    :arg before: its state then.
+    :arg is_defined: whether the host still has its definition.
+    """
+
+    uuid: str
+    name: str
+    before: EarlierState
+    is_defined: bool
+
+    @property
+    def as_noted(self) -> NotedDomain:
+        """The domain as one that is to be started."""
+        return NotedDomain(self.uuid, self.name, ("recorded",))
+
+    def describe(self, what: str) -> DomainVerdict:
+        """Return the entry of a result: the earlier state, and this."""
+        at = f" (saved at {self.before.at})" if self.before.at else ""
+        return DomainVerdict(self.uuid, self.name, f"It was {self.before.state} before the host went down{at}, and is off. {what}")
+
+
+FindArrival = Callable[[DomainEntry, HostRef], t.Optional[EarlierState]]
+
+
+def find_recorded(host: str, facts: Facts, domains: Iterable[DomainEntry], boot_id: t.Optional[str], find_arrival: FindArrival) -> list[RecordedDomain]:
+    """Return the domains of the host that ran before it went down, according to the ledger, and that are off.
+
+    Omitted are domains that are active, that were stopped since the boot, and those without definition here that another host may have, or that were
+    missing before the host went down.
+
+    :arg boot_id: the present boot of the host; null if it is not known.
+    :arg find_arrival: returns the state in which a domain came to the host after it was saved on another one.
+    """
+    host_facts = facts[host]
+    if host_facts is None:
+        return []
+    own_ref = replace(host_facts.host, host=host)
+    result: list[RecordedDomain] = []
+    for entry in domains:
+        if not entry.includes_host(own_ref):
+            continue
+        found = host_facts.find_domain(entry.uuid)
+        if found and (found.active or found.reason in domain_states.STOPPED_REASONS):
+            continue
+        if found is None and (not entry.is_only_on(own_ref) or any(known and known.find_domain(entry.uuid) for known in facts.values())):
+            continue
+        if found is None and entry.missing and entry.is_missing and entry.missing.boot_id != boot_id:
+            continue
+        saved = entry.saved
+        is_saved_here = bool(saved and saved.host and saved.host.is_same(own_ref))
+        before = saved.state_before(boot_id) if saved and is_saved_here else find_arrival(entry, own_ref)
+        if before:
+            result.append(RecordedDomain(entry.uuid, str((found.name if found else entry.name) or entry.uuid), before, found is not None))
+    return result
+
+
+def make_arrivals(ledger: Ledger | None, own: HostEntry | None) -> FindArrival:
+    """Return a function that reads from the ledger in which state a domain came to a host.
+
+    It finds nothing for a host that is not protected: nothing would ever have saved that such a domain was stopped there.
+    """
+    if ledger is None or own is None or not own.protected:
+        return lambda _entry, _host: None
+    done = sorted(ledger.list_records(types=[EVACUATION], statuses=[DONE]), key=lambda record: record.updated_at)
+    newest = {record.domain.uuid.lower(): record for record in done}
+
+    def find_arrival(entry: DomainEntry, host: HostRef) -> EarlierState | None:
+        records = [newest[entry.uuid]] if entry.uuid in newest else []
+        if entry.last_record:
+            with contextlib.suppress(KvmfleetError):
+                records.append(ledger.read_record(entry.last_record).record)
+        record = next((one for one in records if one.status in (COMPLETED, DONE) and one.destination.is_same(host)), None)
+        state = (record.wanted_state or state_after_move(record)) if record else None
+        return EarlierState(state, record.updated_at) if record and state in RAN else None
+
+    return find_arrival
+
+
+def state_after_move(record: MoveRecord) -> str:
+    """Return the state in which the move of a record has left its domain."""
+    if record.cold and record.method == SHUTDOWN:
+        return domain_states.RUNNING if record.cold.start else domain_states.SHUTOFF
+    return record.before.state or domain_states.RUNNING
+
+
+def with_recorded(plan: StartPlan, verdicts: StartPlan, recorded: Iterable[RecordedDomain], host: str, mode: str) -> StartPlan:
+    """Return the plan with the domains that ran before the host went down: they are started, or listed with how to start them.
+
+    :arg verdicts: the decisions about those of them that are defined. One that is elsewhere now is omitted.
+    """
+    by_uuid = {domain.uuid: domain for domain in recorded}
+    gone = [domain.describe(_undefined_text(domain, host)) for domain in by_uuid.values() if not domain.is_defined]
+    if mode == AS_RECORDED:
+        start = [replace(one, paused=True) if by_uuid[one.uuid].before.state == domain_states.PAUSED else one for one in verdicts.start]
+        return StartPlan((*plan.start, *start), plan.forget, (*plan.refuse, *verdicts.refuse), tuple(gone))
+    how = f"To start it, recover {host} again with recover_host_start=as_recorded, or run kvmfleet.migration.domain_start there."
+    off = [by_uuid[one.uuid].describe(how) for one in verdicts.start]
+    off += [by_uuid[one.uuid].describe(f"It cannot be started now: {one.reason}") for one in verdicts.refuse]
+    return replace(plan, stayed_off=tuple(sorted([*off, *gone], key=lambda one: (str(one.name), one.uuid))))
+
+
+def _undefined_text(domain: RecordedDomain, host: str) -> str:
+    return (
+        f"{host} has no definition of it any more, so recover cannot start it. If it ran nowhere else, define it there from its document in the ledger "
+        f"(domains/{domain.uuid}.json, protected.definition), and start it."
+    )
