@@ -22,7 +22,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests import DomainRequest
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import COMPLETED, ENABLED, FENCED, MAINTENANCE
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import ENABLED, FENCED, MAINTENANCE
 
 from .._ledger.documents import HostEntry
 from .._ledger.host_entries import HostIdentity, find_entry_by_name, make_entry, update_entry
@@ -171,8 +171,8 @@ def fresh_hosts(
 ) -> set[str]:
     """Return the hosts whose facts are still valid.
 
-    Root has read them, they were received within C(max_age) seconds, agree with the results of the moves in the ledger, and claim no domain that one of the
-    hosts in C(undisputed_by) claims.
+    Root has read them, they were received within C(max_age) seconds, agree with the results of the moves and evacuations in the ledger, and claim no domain
+    that one of the hosts in C(undisputed_by) claims.
     """
     claimed = {uuid for name in undisputed_by if (facts := facts_of(name)) for uuid in active_uuids(read_facts(facts))}
     recent = {name: read_facts(facts) for name in names if (facts := facts_of(name)) and _is_recent(facts, max_age)}
@@ -181,10 +181,10 @@ def fresh_hosts(
 
 
 def is_settled(name: str, facts: HostFacts, moves: Sequence[MoveRecord]) -> bool:
-    """Whether no domain is moving to or from the host, and the facts agree with the result of the newest move of each domain."""
+    """Whether no domain is moving to or from the host, and the facts agree with the result of the newest record of each domain."""
     if any(map(is_arriving, facts.domains or ())) or any(move.is_unsettled and _names_host(move, name, facts) for move in moves):
         return False
-    ended = sorted((move for move in moves if move.status == COMPLETED), key=lambda move: move.generation)
+    ended = sorted((move for move in moves if move.status in (s.COMPLETED, s.DONE)), key=lambda move: move.generation)
     newest = {move.domain.uuid: move for move in ended}
     active = active_uuids(facts)
     return all((uuid in active) == _is_host(move.destination, name, facts) for uuid, move in newest.items() if _names_host(move, name, facts))
@@ -357,7 +357,7 @@ def prepare_host(request: PreparationRequest, facts_of: FactsOf, ledger: Ledger 
     :arg is_known: whether a host is in the inventory, so that it can be queried.
     """
     # In this order: a record that ends meanwhile is in one of the two.
-    unsettled, ended = read_unsettled(ledger), read_completed(ledger, ENDED_SECONDS)
+    unsettled, ended = read_unsettled(ledger), read_arrived(ledger, ENDED_SECONDS)
     is_fresh = request.just_asked and _is_measured(request, facts_of) and bool(fresh_hosts([request.host], facts_of, ended + unsettled))
     max_age = max_age_seconds(len(request.candidates)) if request.just_asked else MAX_AGE_SECONDS
     fresh = fresh_hosts(request.candidates, facts_of, ended, undisputed_by=request.play, max_age=max_age)
@@ -378,7 +378,12 @@ def read_unsettled(ledger: Ledger | None) -> list[MoveRecord]:
 
 def read_completed(ledger: Ledger | None, seconds: float) -> list[MoveRecord]:
     """Return the records of moves that were completed within the last C(seconds)."""
-    return _read_completed_since(ledger, datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=seconds))
+    return _read_since(ledger, "migrations", s.COMPLETED, _seconds_ago(seconds))
+
+
+def read_arrived(ledger: Ledger | None, seconds: float) -> list[MoveRecord]:
+    """Return the records of moves that were completed, and of evacuations that were done, within the last C(seconds)."""
+    return _read_arrived_since(ledger, _seconds_ago(seconds))
 
 
 def read_arrived_since_plan(ledger: Ledger | None, created_at: str) -> list[MoveRecord]:
@@ -389,11 +394,15 @@ def read_arrived_since_plan(ledger: Ledger | None, created_at: str) -> list[Move
     made_at = clock.parse_timestamp(created_at)
     earlier = datetime.timedelta(seconds=_CLOCKS_DIFFER_SECONDS if made_at else ENDED_SECONDS)
     since = (made_at or datetime.datetime.now(datetime.UTC)) - earlier
-    return [*_read_completed_since(ledger, since), *_read_since(ledger, "evacuations", s.DONE, since)]
+    return _read_arrived_since(ledger, since)
 
 
-def _read_completed_since(ledger: Ledger | None, at: datetime.datetime) -> list[MoveRecord]:
-    return _read_since(ledger, "migrations", s.COMPLETED, at)
+def _seconds_ago(seconds: float) -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=seconds)
+
+
+def _read_arrived_since(ledger: Ledger | None, at: datetime.datetime) -> list[MoveRecord]:
+    return [*_read_since(ledger, "migrations", s.COMPLETED, at), *_read_since(ledger, "evacuations", s.DONE, at)]
 
 
 def _read_since(ledger: Ledger | None, term: str, status: str, at: datetime.datetime) -> list[MoveRecord]:

@@ -66,6 +66,17 @@ def test_a_host_with_a_running_move_and_a_candidate_with_an_ended_one_are_asked(
     assert survey(request(), there, ledger).ask_for_all == ()
 
 
+def test_hosts_on_which_an_evacuation_has_started_a_guest_since_their_facts_are_asked(ledger: FileLedger) -> None:
+    for name, host in (("web1", "kvm1"), ("web2", "kvm3")):
+        stored = ledger.open_record(record(name, "kvm9", host, "accepted", type="evacuation"))
+        for status in ("pre-migrating", "done"):
+            stored = ledger.update_record(stored, dataclasses.replace(stored.record, status=status))
+    found = survey(request(), known(), ledger)
+    assert (found.ask, found.ask_for_all) == (("kvm1",), ("kvm3",))
+    there = {**known(), "kvm1": with_receipt(facts("kvm1", domain("web1"))), "kvm3": with_receipt(facts("kvm3", domain("web2")))}
+    assert survey(request(), there, ledger) == HostPreparation((), (), ())
+
+
 def test_a_host_whose_move_ends_while_the_ledger_is_read_is_asked(ledger: FileLedger, monkeypatch: pytest.MonkeyPatch) -> None:
     begun = [ledger.open_record(record("web1", "kvm3", "kvm1", "running"))]
 
@@ -78,7 +89,7 @@ def test_a_host_whose_move_ends_while_the_ledger_is_read_is_asked(ledger: FileLe
 
         return read_and_complete
 
-    for name in ("read_unsettled", "read_completed"):
+    for name in ("read_unsettled", "read_arrived"):
         monkeypatch.setattr(preparation, name, then_complete(getattr(preparation, name)))
     assert survey(request(), known(), ledger).ask == ("kvm1",)
 
