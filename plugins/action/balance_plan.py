@@ -37,8 +37,8 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._balance.runs i
     plan_run,
 )
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._balance.tables import balance_lines, result_lines
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.answers import readable_facts
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.plan_request import save_plan
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.preparation import readable_facts
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.saved_plan import pack_plan
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_if_any, open_ledger

@@ -38,7 +38,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 from ansible_collections.kvmfleet.migration.plugins.module_utils._module import check_domain_name
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.preparation import TaskResult
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.answers import TaskResult
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import list_entries
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import LedgerInEmergency, open_ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.query import to_plain

@@ -17,6 +17,8 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import OVERRIDE
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result, describe_actor
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.answers import readable_facts
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.cordon import restore_hosts
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.plan_request import (
     PlanRequest,
     PlanTask,
@@ -24,7 +26,6 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.plan_req
     read_inputs,
     save_plan,
 )
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.preparation import readable_facts, restore_hosts
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.reserve import check_reserve
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.saved_plan import pack_plan
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.shares import build_shares

@@ -12,12 +12,8 @@ from ansible.utils.display import Display
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import Spec, drain_verify_spec
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, decode, encode
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.preparation import (
-    collect_facts,
-    read_arrived_since_plan,
-    read_unsettled,
-    readable_facts,
-)
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.answers import collect_facts, readable_facts
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.records import read_arrived_since_plan, read_unsettled
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.result import describe_problems, judge_hosts
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.tables import result_lines
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.verify_request import VerifyRequest, VerifyTask

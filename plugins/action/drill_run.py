@@ -23,7 +23,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import Drill, MaintenanceRun
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result, describe_actor
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.preparation import HostQuery, read_answers
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.answers import HostQuery, read_answers
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fence_agent import PowerState
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fence_config import VARIABLE, FencingConfig, parse_fencing
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fence_levels import HostPower, PowerReply, query_host

@@ -22,8 +22,9 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.fleet_cpus import FleetAnswers
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.answers import LONGEST_AGE_SECONDS, TaskResult
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.inputs import DrainInputs
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.preparation import LONGEST_AGE_SECONDS, TaskResult, read_unsettled
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.records import read_unsettled
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.source import age_seconds
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._fleet_check.cpus import make_questions
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._fleet_check.differences import ClockOffset, Finding, find_clock_skew, find_old_protection

@@ -20,14 +20,10 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.referenc
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import COLD_MIGRATION, ENABLED, LIVE_MIGRATION, MAINTENANCE
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, describe_actor
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._cold.run import ColdSettlement
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.answers import readable_facts
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.cordon import Cordon, HostStatus
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.plan_request import HostVariables, read_host_variables
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.preparation import (
-    Cordon,
-    HostStatus,
-    PreparationRequest,
-    prepare_host,
-    readable_facts,
-)
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.preparation import PreparationRequest, prepare_host
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.strategies import check_save_folder
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.ansible_probe import make_probe
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Document, HostEntry, Stored

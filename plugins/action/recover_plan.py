@@ -11,7 +11,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import ENABLED
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.preparation import check_rights, readable_facts
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.answers import check_rights, readable_facts
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_if_any
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.displaced import keep_origins

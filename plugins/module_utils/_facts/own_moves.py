@@ -147,7 +147,7 @@ def list_in_progress(host: Host, states: t.Optional[States], uuid: t.Optional[st
     :arg states: as L(read_unfinished_states) returns them.
     :arg uuid: only this domain.
     """
-    leaving = [info for info in host.list_domains() if is_leaving(info.view) and uuid in (None, info.uuid)]
+    leaving = [info for info in host.list_domains() if info.view.is_leaving and uuid in (None, info.uuid)]
     found = [_describe_running(host, info, (states or {}).get(info.uuid), states is None) for info in leaving]
     seen = {info.uuid for info in leaving}
     waiting = [state for state in (states or {}).values() if state.record.domain.uuid not in seen and is_alive(state.watcher)]
@@ -159,12 +159,6 @@ def find_in_progress(host: Host, uuid: str, folder: str = RUN_FOLDER) -> t.Optio
     """Return the migration of that domain away from the host; null if there is none."""
     found = list_in_progress(host, read_unfinished_states(folder), uuid)
     return found[0] if found else None
-
-
-def is_leaving(view: domain_states.DomainView) -> bool:
-    """Whether the domain is being migrated away from the host."""
-    in_post_copy = view.state == domain_states.PAUSED and view.reason in (domain_states.POST_COPY, domain_states.POST_COPY_FAILED)
-    return view.active and (view.job == domain_states.JOB_OUTGOING or in_post_copy)
 
 
 def _describe_running(host: Host, info: domain_states.DomainInfo, state: t.Optional[StateFile], unreadable: bool) -> Migration:

@@ -72,6 +72,12 @@ class DomainView:
         """Whether a job occupies the domain: libvirt would delay a change until the job ends, and then carry it out although nobody waits for it."""
         return self.job != JOB_NONE or self.reason in (POST_COPY, POST_COPY_FAILED)
 
+    @property
+    def is_leaving(self) -> bool:
+        """Whether the domain is being migrated away from the host, post-copy included."""
+        in_post_copy = self.state == PAUSED and self.reason in (POST_COPY, POST_COPY_FAILED)
+        return self.active and (self.job == JOB_OUTGOING or in_post_copy)
+
     def state_to_restore(self, is_held: bool) -> t.Optional[str]:
         """Return the state that a restart has to restore; null while a job uses the domain or its host is held, because the current state is then not intended.
 

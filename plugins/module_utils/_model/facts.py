@@ -13,6 +13,7 @@ import typing as t
 
 from .._dataclass import dataclass
 from .codec import ABSENT, Absent, JsonObject, Maybe, decode
+from .domain_states import JOB_INCOMING, DomainView
 from .load_signals import DomainLoad, HostLoad
 from .references import HostRef
 from .requests import DomainRequest
@@ -274,6 +275,16 @@ class DomainFacts:
     def needs(self) -> t.Optional[DomainRequest]:
         """The request of the domain; null if the host did not report it. Raises L(ShapeError) if it is invalid."""
         return decode(DomainRequest, self.request, "request") if self.request else None
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether the domain is being migrated away from the host, post-copy included."""
+        return DomainView(active=self.active, state=str(self.state), reason=str(self.reason), job=str(self.job)).is_leaving
+
+    @property
+    def is_arriving(self) -> bool:
+        """Whether the domain is an incoming domain of the host."""
+        return self.active and self.job == JOB_INCOMING
 
 
 # Why a user who is not root does not know something.

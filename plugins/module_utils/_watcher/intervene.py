@@ -17,7 +17,7 @@ import typing as t
 import uuid as uuid_module
 
 from .._dataclass import dataclass
-from .._facts.own_moves import Migration, find_in_progress, is_leaving
+from .._facts.own_moves import Migration, find_in_progress
 from .._host_identity import read_host_id
 from .._libvirt.host import open_host
 from .._libvirt.interface import Host, OpenHost
@@ -253,7 +253,7 @@ class Intervention:
         # The connection of this process can have been lost during the wait.
         with contextlib.closing(self.open_host(self.host.uri)) as host:
             view = host.view_domain(self.info.uuid)
-        if is_leaving(view):
+        if view.is_leaving:
             raise InvalidState(
                 f"The process that forced the migration of domain {self.info.name} has ended, and the migration has not: the domain is {view.describe()} on "
                 f"{migration.record.source.label}.",

@@ -18,9 +18,10 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import PredictedMove
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 
+from .._drain.answers import TaskResult, check_rights, readable_facts
 from .._drain.inputs import DrainOptions
 from .._drain.plan_request import PlanRequest, read_inputs, real_path
-from .._drain.preparation import TaskResult, check_rights, read_completed, readable_facts
+from .._drain.records import read_completed
 from .._drain.saved_plan import DrainPlan, read_plan
 from .._drain.shares import build_moves, read_prediction
 from .._drain.verify_request import DomainsResult

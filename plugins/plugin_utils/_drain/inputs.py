@@ -35,8 +35,8 @@ from .._settings.parallel import AUTO, parallel_value, read_parallel
 from .._settings.policies import build_needs, owner_of, read_scheduling
 from .._settings.scheduler import SchedulerSettings, count_failover_hosts
 from .._settings.variables import Settings, read_facts
+from .answers import active_uuids
 from .plan_entries import PlanOptions
-from .preparation import active_uuids
 from .saved_plan import short_text, to_plain_object
 from .strategy_options import GivenStrategies, StrategyOptions
 

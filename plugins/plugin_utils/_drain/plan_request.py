@@ -23,21 +23,12 @@ from .._ledger.host_entries import read_hosts
 from .._ledger.ledger import Ledger
 from .._settings.scheduler import check_failover_hosts
 from .._settings.variables import Settings
+from .answers import HostQuery, check_answered, check_rights, collect_facts, read_answers, read_silence, readable_facts
+from .cordon import Cordon
 from .drift import apply_saved_plan
 from .inputs import DrainInputs, DrainOptions
 from .plan import make_plan
-from .preparation import (
-    Cordon,
-    HostQuery,
-    check_answered,
-    check_rights,
-    collect_facts,
-    read_answers,
-    read_completed,
-    read_silence,
-    read_unsettled,
-    readable_facts,
-)
+from .records import read_completed, read_unsettled
 from .saved_plan import DrainPlan
 from .strategy_options import GivenStrategies, StrategyOptions
 

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 
@@ -29,7 +30,6 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_
 
 from .inputs import DrainInputs, DrainOptions
 from .plan_entries import PlannedMove
-from .preparation import parse_timestamp
 from .sorting import LeavingDomain
 
 MIB = 1024**2
@@ -145,7 +145,7 @@ class _Stream:
         has_cap = bool(record.connection and record.connection.bandwidth_mib)
         if not result.elapsed_ms or not result.bytes or has_cap:
             return None
-        ended = parse_timestamp(record.updated_at).timestamp()
+        ended = datetime.datetime.fromisoformat(record.updated_at).timestamp()
         # A short stream cannot be told from the setup.
         seconds = max(result.elapsed_ms / 1000 - SETUP_SECONDS, 0.5)
         return cls(ended - seconds, ended, result.bytes / MIB)

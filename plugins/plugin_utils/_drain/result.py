@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import datetime
 import re
 import typing as t
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +21,6 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.referenc
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import COMPLETED, CONFLICT, DONE
 
 from .plan_entries import PlannedColdMove, PlannedMove, PlannedShutdown, UnplacedDomain
-from .preparation import parse_timestamp
 from .saved_plan import DrainPlan
 from .tables import DomainOutcome, HostDrain, HostShare, LeftDomain, result_lines
 from .verify_request import VerifyRequest
@@ -270,8 +270,8 @@ def _span_seconds(records: Sequence[MoveRecord]) -> float:
     """Return the seconds from the first record's beginning to the last one's end, by the control node's and the hosts' clocks."""
     if not records:
         return 0.0
-    first = min(parse_timestamp(record.created_at) for record in records)
-    last = max(parse_timestamp(record.updated_at) for record in records)
+    first = min(datetime.datetime.fromisoformat(record.created_at) for record in records)
+    last = max(datetime.datetime.fromisoformat(record.updated_at) for record in records)
     return max(0.0, round((last - first).total_seconds(), 1))
 
 

@@ -26,9 +26,8 @@ from .._scheduler.request import Request, read_request
 from .._settings.policies import EffectivePolicy, build_needs, owner_of, read_move_policy
 from .inputs import DrainInputs, DrainOptions
 from .plan_entries import PassedStrategy, PlannedShutdown, SkippedDomain, UnplacedDomain
-from .preparation import is_leaving, local_disks
 from .saved_plan import to_plain_json
-from .strategies import DrainedDomain, StrategyChoice, choose_strategy, describe_passed
+from .strategies import DrainedDomain, StrategyChoice, choose_strategy, describe_passed, local_disks
 
 # Why strategies are not possible that were tried already, by UUID of the domain.
 Refused = Mapping[str, Mapping[str, str]]
@@ -114,10 +113,10 @@ def sort_domain(domain: DomainFacts, source: str, inputs: DrainInputs, options: 
         into.add_leaver(_resume_cold_move(leaver, record, inputs))
     elif not domain.active:
         _sort_definition(drained, leaver, policy, into)
-    elif is_leaving(domain) and leaver.destination:
+    elif domain.is_leaving and leaver.destination:
         into.add_leaver(leaver)
     else:
-        strategies = (MIGRATE,) if is_leaving(domain) else list_drain_strategies(policy, options)
+        strategies = (MIGRATE,) if domain.is_leaving else list_drain_strategies(policy, options)
         _apply_choice(choose_strategy(strategies, drained.find_problem, refused), drained, leaver, len(strategies), into)
 
 
@@ -214,7 +213,7 @@ def _make_leaving_domain(domain: DomainFacts, source: str, inputs: DrainInputs, 
     )
     record = inputs.find_record_from(request.uuid, source_ref)
     destination = _find_destination(record, inputs)
-    if is_leaving(domain):
+    if domain.is_leaving:
         others = inputs.hosts_where_active(request.uuid, but=source_ref)
         return LeavingDomain(request, policy.moves, used_mib=domain.used_mib or None, destination=destination or (others[0] if len(others) == 1 else None))
     reserved = record is not None and record.status in BEFORE_JOB

@@ -17,19 +17,24 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import DomainFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import LEAVE, MIGRATE, SAVE, SHUTDOWN
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests import DomainRequest
 
 from .._scheduler.request import Request
 from .._settings.policies import owner_of, read_scheduling
 from .._settings.variables import Settings
 from .inputs import DrainOptions
 from .plan_entries import PassedStrategy
-from .preparation import MOVABLE, is_arriving, is_leaving, local_disks
 from .strategy_options import StrategyOptions
 
 NO_RECEIVER = "A migration of it without a record is in progress, and no candidate reports that it receives the domain: wait until it ends, then run again."
 ARRIVING = "It is still arriving here: wait until that migration ends, then run again."
 TRANSIENT = "It is transient: it exists only while it runs, so it can only be moved live."
 NO_FOLDER = "No folder for its memory is given (drain_host_save_folder)."
+
+
+def local_disks(needs: DomainRequest) -> dict[str, int]:
+    """Return the bytes of each disk, by target, that the domain writes to and that is on storage of its host alone; 0 if the size is not known."""
+    return {disk.target: disk.bytes or 0 for disk in needs.disks or () if disk.shared is False and not disk.readonly and disk.source}
 
 
 def check_save_folder(domains: Iterable[DomainFacts], host: str, settings: Settings, options: StrategyOptions) -> None:
@@ -117,13 +122,13 @@ class DrainedDomain:
 
     def _find_state_problem(self, strategy: str) -> t.Optional[str]:
         state = self.facts.state or ""
-        if is_leaving(self.facts):
+        if self.facts.is_leaving:
             return NO_RECEIVER
-        if is_arriving(self.facts):
+        if self.facts.is_arriving:
             return ARRIVING
         if strategy == SHUTDOWN and state != domain_states.RUNNING:
             return f"It is {state}: only a running domain can be shut down. Resume, stop or repair it and run again."
-        if state not in MOVABLE:
+        if state not in (domain_states.RUNNING, domain_states.PAUSED):
             return f"It is {state}: only a running or a paused domain can be {'saved' if strategy == SAVE else 'moved live'}. Stop or repair it and run again."
         if self.elsewhere:
             return f"It is active on {', '.join(self.elsewhere)} as well. Neither is changed: find out which copy is correct."

@@ -15,8 +15,8 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass impo
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Json, JsonObject, Maybe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 
+from .answers import HostQuery, TaskResult, read_answers
 from .plan_entries import PlannedShutdown
-from .preparation import HostQuery, TaskResult, read_answers
 from .saved_plan import DrainPlan, read_plan
 
 

@@ -23,7 +23,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import DomainProtection, NeededFile, SavedDisk, SavedFile
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import EVACUATION
 
-from .._drain.preparation import TaskResult
+from .._drain.answers import TaskResult
 from .._ledger.documents import Stored
 from .._ledger.ledger import Ledger
 from .._settings.variables import Settings

@@ -15,7 +15,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass impo
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Json, JsonObject, decode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, InvalidArgument, Unreachable, Unsafe
 
-from .._drain.preparation import FactsOf, readable_facts
+from .._drain.answers import FactsOf, readable_facts
 from .._observe.fleet_scan import list_contradicting, scan_fleet
 from .._settings.variables import read_facts
 from .fleet_answers import FirstRound

@@ -17,7 +17,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, printable_line
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef
 
-from .._drain.preparation import TaskResult
+from .._drain.answers import TaskResult
 from .job import ListedDomain
 
 

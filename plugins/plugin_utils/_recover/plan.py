@@ -16,7 +16,8 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import OFFLINE
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import ENABLED
 
-from .._drain.preparation import FactsOf, active_uuids, collect_facts, read_answers, read_unsettled, readable_facts
+from .._drain.answers import FactsOf, active_uuids, collect_facts, read_answers, readable_facts
+from .._drain.records import read_unsettled
 from .._drain.shares import build_moves
 from .._ledger.documents import Document, HostEntry
 from .._ledger.host_decisions import check_not_discarded

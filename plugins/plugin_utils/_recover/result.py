@@ -16,7 +16,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError, printable_line
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import COMPLETED, ENABLED
 
-from .._drain.preparation import TaskResult
+from .._drain.answers import TaskResult
 from .._drain.verify_request import DomainsResult
 from .._ledger.ledger import Ledger
 from .displaced import keep_origins

@@ -16,7 +16,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass impo
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, Json, JsonObject, Maybe, ShapeError, decode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
 
-from .._drain.preparation import HostQuery, TaskResult
+from .._drain.answers import HostQuery, TaskResult
 from .._drain.verify_request import DomainsResult
 from .displaced import DisplacedDomain
 from .release import GuardState, NotedDomain

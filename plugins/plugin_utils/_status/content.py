@@ -21,7 +21,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import record_in
 
 from .._action import progress_line
-from .._drain.preparation import TaskResult
+from .._drain.answers import TaskResult
 from .._ledger.documents import Document, DomainEntry, HostEntry
 from .._ledger.host_entries import list_entries
 from .._ledger.ledger import Ledger

@@ -20,9 +20,9 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import new_record, read_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain import saved_plan
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.answers import HostQuery, collect_facts, fresh_hosts, read_answers, readable_facts
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.drift import apply_saved_plan
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.inputs import DrainInputs
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.preparation import HostQuery, collect_facts, fresh_hosts, read_answers, readable_facts
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.shares import list_moves
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import with_receipt
 from ansible_collections.kvmfleet.migration.tests.simulator import facts as f

@@ -37,7 +37,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._balance.runs i
 )
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.inputs import DrainInputs
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.plan_entries import PlannedMove
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.preparation import read_completed, read_unsettled
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.records import read_completed, read_unsettled
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.saved_plan import DrainPlan
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._balance.balanced import holder, host_ref

@@ -16,9 +16,9 @@ import pytest
 from ansible_collections.kvmfleet.migration.plugins.filter.plan_drain import FilterModule as Plan
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, KvmfleetError
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.answers import readable_facts
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.drift import apply_saved_plan
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.inputs import DrainInputs
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.preparation import readable_facts
 from ansible_collections.kvmfleet.migration.tests.simulator import facts as f
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._drain.builders import record
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import host_entry

@@ -16,7 +16,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, Unreachable
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.preparation import (
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.answers import (
     HostQuery,
     check_answered,
     collect_facts,

@@ -11,12 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.preparation import (
-    CORDON_REASON,
-    Cordon,
-    HostStatus,
-    restore_hosts,
-)
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.cordon import CORDON_REASON, Cordon, HostStatus, restore_hosts
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import DiscardDecision, Document, HostEntry
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import HostIdentity, find_entry_by_name, make_entry
