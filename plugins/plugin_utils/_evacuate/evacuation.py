@@ -390,7 +390,7 @@ class Evacuation:
             problem = start_checks.find_naming_error(job, self.context.target_host)
             if problem:
                 raise problem
-            start_checks.check_disks(job, self.destination, self.seen.unseen.get(job.uuid, {}))
+            start_checks.check_disks(job, self.fleet, self.seen.unseen.get(job.uuid, {}))
 
     def _reserve_all(self, reservation: EvacuationReservation) -> None:
         """Open the records; in check mode predict them."""

@@ -256,24 +256,27 @@ def find_naming_error(job: EvacuationJob, host: str) -> t.Optional[NotSupported]
     )
 
 
-def check_disks(job: EvacuationJob, destination: HostRef, unseen: Mapping[str, str]) -> None:
+def check_disks(job: EvacuationJob, fleet: FleetAnswers, unseen: Mapping[str, str]) -> None:
     """Raise L(Unsafe) for a disk or file that this host was never proved to see, or that it does not see now.
 
     :arg unseen: the reasons, by the names for messages.
     """
+    destination = fleet.destination
     for name in list_unproved_images(job, str(destination.host_id)):
         raise Unsafe(
             f"Domain {job.name} cannot be started on {destination.host}: its access to {name} was not proved while the source was running. It was not started.",
-            f"Start it on a host with access to all that it needs ({', '.join(_hosts_that_see_all(job)) or 'there is none'}).",
+            f"Start it on a host with access to all that it needs: {', '.join(_hosts_that_see_all(job, fleet)) or 'there is none'}.",
         )
     if unseen:
         why = "; ".join(f"{name}: {reason}" for name, reason in sorted(unseen.items()))
         raise Unsafe(f"Domain {job.name} cannot be started on {destination.host}: {why}. It was not started.", "Find out why the storage is not available.")
 
 
-def _hosts_that_see_all(job: EvacuationJob) -> Sequence[str]:
+def _hosts_that_see_all(job: EvacuationJob, fleet: FleetAnswers) -> Sequence[str]:
+    """Return the names of the other hosts that were proved to see everything that the domain needs."""
     needed = [image.seeing_hosts for _name, image in _list_images_to_see(job)]
-    return sorted(frozenset.intersection(*needed) - {job.source.host_id}) if needed else ()
+    host_ids = frozenset.intersection(*needed) - {job.source.host_id} if needed else ()
+    return sorted(entry.name for entry in fleet.entries if entry.host_id in host_ids)
 
 
 def _host_when_saved(saved: DomainProtection) -> str:

@@ -1158,6 +1158,7 @@ def test_a_domain_is_started_only_where_its_disk_was_proved(site: Site) -> None:
     site.save("web", seen_by=["kvm1", "kvm3"])
     run = site.evacuate(force=True)
     assert "was not proved" in errors(run)["web"]
+    assert "Start it on a host with access to all that it needs: kvm3." in errors(run)["web"]
     assert site.running() == {}
     site.evacuate("kvm3")
     assert site.running() == {"kvm3": ["web"]}
