@@ -52,13 +52,13 @@ options:
     description:
       - How the guest is treated. Each move needs a method, its own or that of the task.
       - V(offline) moves the definition of a domain that is shut off. A managed-save image moves with it. For this the domain is started paused on the source,
-        moved live and saved at the destination, which is judged and booked as for a guest that runs. The guest itself does not run in between, and its next
+        moved live and saved at the destination, which is judged and reserved as for a guest that runs. The guest itself does not run in between, and its next
         start resumes it as before. With a disk that can be written, this needs QEMU 10.0 on both hosts; otherwise, the domain is refused (C(not_supported)).
         Start it paused then, and use V(save).
       - V(save) saves the memory of a guest that runs or is paused to O(save_folder), and restores it at the destination. The guest is paused for as long as
         this takes, and loses nothing. If it cannot be restored there, it is restored on the source.
       - V(shutdown) asks the guest to shut down, waits until it is off, and moves its definition. A domain that is off already is moved too. The destination is
-        judged and booked by what the guest needs at its next start, which differs from what it has now if its definition was changed while it ran.
+        judged and reserved by what the guest needs at its next start, which differs from what it has now if its definition was changed while it ran.
     type: str
     choices: [offline, save, shutdown]
   start: &start

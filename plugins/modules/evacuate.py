@@ -214,7 +214,7 @@ EXAMPLES = r"""
   kvmfleet.migration.evacuate:
     source: kvm1
 
-- name: Start one domain on a person's word
+- name: Start one domain after a person has confirmed that the host is off
   kvmfleet.migration.evacuate:
     source: kvm1
     domains: [web1]

@@ -292,7 +292,7 @@ EXAMPLES = r"""
     destination: kvm2
     copy_storage: auto
 
-- name: Move a domain although the host is kept free, on a person's word
+- name: Move a domain although the scheduler keeps the host free
   kvmfleet.migration.live_migrate:
     name: web1
     destination: kvm4

@@ -29,7 +29,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_
 
 from .._ledger.changes import LedgerDomains
 from .._ledger.host_decisions import check_not_granted
-from .._ledger.host_entries import HostIdentity, find_host_entry, read_hosts
+from .._ledger.host_entries import HOST_ID_FILE, HostIdentity, find_host_entry, read_hosts
 from .._ledger.remembered import RememberedMove, check_known, find_missing_records, missing_text, remembered_by_fleet
 from .._migrate.fleet_view import FleetView, RecentMoves
 from .._observe.fleet_scan import ImageUsers
@@ -358,7 +358,11 @@ class Evacuation:
             facts = self.context.settings.fresh_facts(name)
             # Its own facts may be from before it died; only facts under another name show that it is alive.
             if facts is not None and name != self.source.name and facts.get("host_id") == self.source.host_id:
-                raise Unsafe(f"{name} answers with the host ID {self.source.host_id}, that of the host to be evacuated.", "Nothing was started.")
+                raise Unsafe(
+                    f"{name} answers with the host ID {self.source.host_id}, that of {self.source.name}, which is to be evacuated.",
+                    f"Nothing was started. If {name} is {self.source.name} under another name, it is not dead: drain it. If {HOST_ID_FILE} of {name} is a copy,"
+                    " remove it there.",
+                )
 
     def _add_warnings(self) -> None:
         context = self.context

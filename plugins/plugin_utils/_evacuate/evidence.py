@@ -194,8 +194,8 @@ class PowerOffEvidence:
         """Return the error for a source without evidence that has no fence agent either."""
         return Unsafe(
             f"There is no evidence that {self.source.name} is off: it has no {VARIABLE}, and neither fencing nor force_down was given.",
-            f"Nothing was started. Name its fence agent or its watchdog in {VARIABLE}; or give fencing, from a tasks file of your own; or, when a person"
-            " has seen that it is off, force_down with a reason (evacuate_host_force_down and evacuate_host_reason).",
+            f"Nothing was started. Name its fence agent or its watchdog in {VARIABLE}, or give fencing from a tasks file of your own. When a person"
+            " has seen that it is off, set force_down with a reason (evacuate_host_force_down and evacuate_host_reason).",
         )
 
     @property

@@ -147,7 +147,7 @@ def _form_problem(made: JsonObject) -> str | None:
     except ShapeError as error:
         return f"is not valid: {error}"
     if made["kind"] == PERSON and not str(made["reason"] or "").strip():
-        return "is a person's word without a reason"
+        return "is the confirmation of a person, and has no reason"
     if (made["kind"] == WATCHDOG) != ("lease_revision" in made):
         return "is of a watchdog without a lease_revision" if made["kind"] == WATCHDOG else "has a lease_revision, and is not of a watchdog"
     return None
@@ -216,7 +216,7 @@ def _short_line(value: Json) -> str:
 
 
 def _refused_evidence(what: str) -> Unsafe:
-    return Unsafe(f"{what}.", "Nothing was started. Fence the host again, or give a person's word with force_down and a reason.")
+    return Unsafe(f"{what}.", "Nothing was started. Fence the host again, or confirm that it is off with force_down and a reason.")
 
 
 def ask_power(config: FencingConfig) -> PowerReply:
@@ -268,7 +268,10 @@ def confirm_evidence(
         check_evidence(encode(evidence), evidence.host, evidence.host_id, evidence.by, now)
     if config is None:
         if evidence.is_of_agent:
-            raise Unsafe(f"{evidence.host} was fenced by {evidence.agent}, but it has no {VARIABLE} to query it again.", "Nothing was started.")
+            raise Unsafe(
+                f"{evidence.host} was fenced by {evidence.agent}, but it has no {VARIABLE} to query it again.",
+                f"Nothing was started. Set {VARIABLE} of {evidence.host} again.",
+            )
         return evidence
     if config.host != evidence.host:
         raise Unsafe(f"The evidence is about {evidence.host}, the agent about {config.host}.", "Nothing was started.")
@@ -280,7 +283,10 @@ def _confirm_by_level(evidence: Evidence, config: FencingConfig) -> Evidence:
     number, at = evidence.level or 1, utc_now()
     level = config.levels[number - 1] if 1 <= number <= len(config.levels) else ()
     if not level or (evidence.level and evidence.agent != name_agents(level)):
-        raise Unsafe(f"{evidence.host} was fenced by level {number} ({evidence.agent}), which {VARIABLE} no longer names.", "Nothing was started.")
+        raise Unsafe(
+            f"{evidence.host} was fenced by level {number} ({evidence.agent}), which {VARIABLE} no longer names.",
+            "Nothing was started. Run the task without this evidence, which fences the host again.",
+        )
     if evidence.action != FenceAction.OFF and not all(device.is_status_evidence for device in level):
         raise Unsafe(f"A status of {evidence.agent} does not show that {evidence.host} is off.", _next_steps(config.host))
     replies = tuple(zip(level, query_level(level), strict=True))

@@ -23,7 +23,7 @@ from .evidence import PowerOffEvidence
 from .fleet_answers import FoundLocks, LockState
 from .job import EvacuationContext, EvacuationJob
 
-_NOT_FENCED = "accept_locked counts once a fence agent, or a tasks file, has proved that the host is off: a person's word is not enough for both."
+_NOT_FENCED = "accept_locked counts once a fence agent, or a tasks file, has proved that the host is off: the confirmation of a person is not enough for both."
 _FIND_HOLDER = (
     "Find out which process holds the lock (lslocks, qemu-img info) and stop it; the domain may still run. Some storage (NFS 3) keeps the locks of a host that"
     f" is gone. {qemu_locks.FREE_KEPT_LOCKS} accept_locked overrides this check, but not QEMU's own."

@@ -114,7 +114,7 @@ class EvacuationRequest:
         if self.accept_locked and not self.accept_locked["reason"]:
             raise InvalidArgument("evacuate_host_accept_locked needs evacuate_host_reason: how do you know that nobody writes these images?", _NOTHING_STARTED)
         if self.force_down and (self.fencing or self.fence_tasks):
-            raise InvalidArgument("Give a person's word (evacuate_host_force_down) or other evidence, not both.", _NOTHING_STARTED)
+            raise InvalidArgument("Both evacuate_host_force_down and other evidence are given.", f"Give one of them. {_NOTHING_STARTED}")
         if self.destination and self.destination not in self.play:
             raise InvalidArgument(
                 f"evacuate_host_destination is {self.destination}, which is not one of the hosts of the play: {', '.join(sorted(self.play))}.", _NOTHING_STARTED
@@ -141,7 +141,7 @@ class EvacuationRequest:
         asked = self.asked or {}
         found = [host for host in self.play if (answer := asked.get(host)) and answer.ansible_facts is not ABSENT]
         if not found:
-            raise Unreachable(f"None of {', '.join(self.play)} answers.", _NOTHING_STARTED)
+            raise Unreachable(f"None of {', '.join(self.play)} answers.", f"Check the connection of the control node to them. {_NOTHING_STARTED}")
         with readable_facts():
             known = {host: read_facts(facts) for host in found if (facts := facts_of(host))}
             able = [host for host in found if host not in known or known[host].is_read_by_root]

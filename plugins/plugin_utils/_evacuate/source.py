@@ -112,7 +112,9 @@ def resolve_source(entries: Iterable[HostEntry], wanted: str, unreadable: Iterab
         raise Conflict(f"The ledger has several hosts for {wanted!r}: {keys}.", "Specify the host by its host_id. Nothing was started.")
     (entry,) = found
     if not entry.host_id:
-        raise InvalidState(f"The host {wanted} has no host_id in the ledger: it was never protected.", "Nothing was started.")
+        raise InvalidState(
+            f"The host {wanted} has no host_id in the ledger: it was never protected.", "Start its domains by hand once it is off. Nothing was started."
+        )
     return Source(entry)
 
 
@@ -192,7 +194,7 @@ def select_candidates(
             continue
         before = sorted((one for one in tombstones if name in (one.domain.uuid, one.domain.name)), key=lambda one: one.updated_at)
         if not before:
-            raise NotFound(f"According to the ledger, no domain {name!r} may be on {source.name}.", "Nothing was started.")
+            raise NotFound(f"According to the ledger, no domain {name!r} may be on {source.name}.", "Check both names. Nothing was started.")
         done[before[-1].domain.uuid] = before[-1]
     return list(chosen.values()), list(done.values())
 

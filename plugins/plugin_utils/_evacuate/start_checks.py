@@ -111,7 +111,7 @@ def check_absent(job: EvacuationJob, fleet: FleetAnswers) -> None:
         how = "active" if own.active else "defined"
         raise Conflict(
             f"Domain {job.name} is {how} on this host ({fleet.destination.host}) already, and no evacuation started it here. It was not started.",
-            "If it is left over from an earlier stay, clean up this host first (kvmfleet.migration.evacuation_cleanup); if it is active, protect this host.",
+            "If it is active, protect this host. If it is left over from an earlier stay, clean up this host first (kvmfleet.migration.evacuation_cleanup).",
         )
     other = next((uuid for uuid, domain in fleet.own_domains.items() if domain.name == job.name and uuid != job.uuid), None)
     if other and not job.rejoin:
@@ -156,7 +156,7 @@ def check_arrival(job: EvacuationJob, fleet: FleetAnswers, proofs: PowerOffEvide
             raise Unsafe(
                 f"Domain {job.name} may have come to {host.host} after the last renewal of its lease, and then runs there since the reset by the watchdog. "
                 "It was not started.",
-                f"Find out whether {host.host} is off, e.g. on its console, and give a person's word with force_down and a reason.",
+                f"Find out whether {host.host} is off, e.g. on its console, and confirm that with force_down and a reason.",
             )
 
 

@@ -83,7 +83,10 @@ def check_fence(run: MaintenanceRun, entry: HostEntry, guests: KnownGuests) -> H
     progress = run.find_host(host)
     step = progress.last_step if progress and progress.status == m.IN_PROGRESS else None
     if step is None or step.step != m.REBOOT or not step.boot_id:
-        raise InvalidState(f"{host} is not fenced: the maintenance run {run.id} has not recorded that it is safe to reboot.", "Nothing was changed.")
+        raise InvalidState(
+            f"{host} is not fenced: the maintenance run {run.id} has not recorded that it is safe to reboot.",
+            "Continue the run, which checks that first. Nothing was changed.",
+        )
     if entry.state != MAINTENANCE:
         raise Unsafe(f"{host} is not fenced: it is {entry.state} in the ledger, so that guests may have been placed there.", "Drain it. It was not touched.")
     if guests.active:

@@ -123,7 +123,7 @@ def _find_lost(ledger: Ledger, host: HostEntry, wanted: t.Collection[str]) -> li
     for one in wanted:
         candidate = find_named(found, one, host.host_ref)
         if candidate is None:
-            raise NotFound(f"According to the ledger, no domain {one!r} may be on {host.name}.", "Nothing was changed.")
+            raise NotFound(f"According to the ledger, no domain {one!r} may be on {host.name}.", "Check both names. Nothing was changed.")
         domain, record = candidate.entry, candidate.record
         if record or not domain.is_only_on(host.host_ref):
             others = ", ".join(place.label for place in domain.possible_hosts if not place.is_same(host.host_ref))

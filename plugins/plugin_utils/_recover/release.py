@@ -216,8 +216,7 @@ class CleanedHost:
         """Raise L(Unsafe) if the ledger has lost evacuations of the host. Their leftovers would start automatically at one of the next boots."""
         if self.lost:
             raise Unsafe(
-                f"The ledger was set back: it does not have all evacuations of {self.host} any more, of {', '.join(self.lost)}. "
-                "Nothing was released or started there.",
+                f"The ledger was set back: it lacks the evacuations of {', '.join(self.lost)} from {self.host}. Nothing was released or started there.",
                 "Settle the records or remove the leftovers, as described for each domain; then run recover again.",
             )
 
@@ -226,7 +225,7 @@ class CleanedHost:
         if withheld and not has_guard and not self.check_mode:
             names = ", ".join(str(record.domain.name) for record in withheld)
             raise Unsafe(
-                f"{self.host} has no boot guard and open evacuations, of {names}. No guest was started.",
+                f"{self.host} has no boot guard, and its evacuations of {names} are open. No guest was started.",
                 "Run recover again when evacuation_cleanup refuses none of them, or settle the records with the module host.",
             )
 

@@ -73,7 +73,7 @@ def check_tasks(given: t.Any) -> None:
 
 
 def check_person(given: t.Any) -> None:
-    """Read a person's word."""
+    """Read the confirmation of a person."""
     json.dumps(encode(fencing.person_evidence(given, "kvm1", None, "root"))).encode("utf-8")
 
 

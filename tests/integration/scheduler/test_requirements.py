@@ -71,7 +71,7 @@ def test_a_host_without_the_image_of_a_disk_is_refused_even_with_unsafe(lab: Lab
         seen = control.check(2, 3, name=name)
         assert set(reasons(seen.result, lab.host(2))) == {"storage"}, seen.text
         assert image in " ".join(verdict(seen.result, lab.host(3))["warnings"])
-    # It is there, but no kind of storage that is proved to be shared: still not without a person's word.
+    # It is there, but no kind of storage that is proved to be shared: still not without the confirmation of a person.
     assert control.move(name, 2).refused() == "unsafe"
     check_moved(lab, control.move(name, 2, unsafe=True), name, 2)
 

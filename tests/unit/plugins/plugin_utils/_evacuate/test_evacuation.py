@@ -560,7 +560,7 @@ def test_accept_locked_with_force_down_is_refused(site: Site) -> None:
     site.save("web")
     site.locked.add("web")
     run = site.evacuate(force_down=WORD, force=True, accept_locked=accepting(site, "web"))
-    assert "a person's word is not enough for both" in errors(run)["web"]
+    assert "the confirmation of a person is not enough for both" in errors(run)["web"]
     assert (site.running(), site.record_summaries()) == ({}, [])
 
 

@@ -35,8 +35,8 @@ def request(work: Body | None = None, **given: t.Any) -> EvacuationRequest:
         ({"source": "kvm2"}, "kvm2 is one of the hosts of the play: .*hosts: kvmfleet_hosts:!kvm2. Nothing was started."),
         ({"force_down": {"reason": ""}}, r"evacuate_host_force_down needs evacuate_host_reason: how do you know that kvm1 is off\?"),
         ({"accept_locked": {"images": ["/a"], "reason": ""}}, "evacuate_host_accept_locked needs evacuate_host_reason"),
-        ({"force_down": {"reason": "pulled"}, "fencing": [DOCUMENT]}, "or other evidence, not both. Nothing was started."),
-        ({"force_down": {"reason": "pulled"}, "work": {"fence_tasks": "fence.yml"}}, "or other evidence, not both."),
+        ({"force_down": {"reason": "pulled"}, "fencing": [DOCUMENT]}, "and other evidence are given. Give one of them. Nothing was started."),
+        ({"force_down": {"reason": "pulled"}, "work": {"fence_tasks": "fence.yml"}}, "and other evidence are given. Give one of them."),
         ({"destination": "kvm9"}, "evacuate_host_destination is kvm9, which is not one of the hosts of the play: kvm2, kvm3. Nothing was started."),
         ({"destination": "kvm1"}, "evacuate_host_destination is kvm1, which is not one of the hosts of the play"),
     ],
@@ -90,7 +90,7 @@ def test_hosts_that_answered_are_the_survivors() -> None:
     assert request(asked(**facts)).find_survivors(facts.get).hosts == tuple(PLAY)
     assert request(asked(kvm2=None, kvm3=facts["kvm3"])).find_survivors(facts.get).hosts == ("kvm3",)
     for silent in ({}, asked(kvm2=None, kvm3=None)):
-        with pytest.raises(Unreachable, match=r"None of kvm2, kvm3 answers\. Nothing was started\."):
+        with pytest.raises(Unreachable, match=r"None of kvm2, kvm3 answers\. Check the connection"):
             request(silent).find_survivors(facts.get)
 
 

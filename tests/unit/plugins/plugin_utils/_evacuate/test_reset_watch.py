@@ -228,10 +228,10 @@ def test_what_came_to_a_host_after_its_last_renewal_may_run_there_since_the_rese
     assert site.running() == {"kvm2": ["before", "refused"]}
     refusal = (
         "Domain {} may have come to kvm1 after the last renewal of its lease, and then runs there since the reset by the watchdog. It was not started. Find out"
-        " whether kvm1 is off, e.g. on its console, and give a person's word with force_down and a reason."
+        " whether kvm1 is off, e.g. on its console, and confirm that with force_down and a reason."
     )
     assert errors == {"before": "", "refused": "", "after": refusal.format("after"), "moving": refusal.format("moving")}
-    # A person's word is about the whole host.
+    # The confirmation of a person is about the whole host.
     site.evacuate()
     assert site.running() == {"kvm2": ["after", "before", "moving", "refused"]}
 

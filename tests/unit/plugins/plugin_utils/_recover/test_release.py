@@ -85,7 +85,7 @@ def cleaned(check_mode: bool = False, **changes: t.Any) -> CleanedHost:
 
 def test_an_evacuation_that_the_ledger_lost_prevents_the_release() -> None:
     refused = [{"name": "web1", "record": "r1"}, {"name": "web2", "record": "r2"}]
-    with pytest.raises(Unsafe, match=r"does not have all evacuations of kvm1 any more, of web1\. Nothing was released or started there\. Settle the records"):
+    with pytest.raises(Unsafe, match=r"it lacks the evacuations of web1 from kvm1\. Nothing was released or started there\. Settle the records"):
         cleaned(refused=refused, missing_records=[{"id": "r1"}]).check_nothing_lost()
 
 
@@ -94,7 +94,7 @@ def test_a_domain_refused_for_another_reason_does_not_prevent_the_release() -> N
 
 
 def test_an_open_evacuation_without_a_boot_guard_ends_the_recovery() -> None:
-    with pytest.raises(Unsafe, match=r"kvm1 has no boot guard and open evacuations, of web9\. No guest was started\."):
+    with pytest.raises(Unsafe, match=r"kvm1 has no boot guard, and its evacuations of web9 are open\. No guest was started\."):
         cleaned().check_guarded(False, OPEN)
     cleaned().check_guarded(False, [])
     cleaned().check_guarded(True, OPEN)
