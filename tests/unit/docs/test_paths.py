@@ -72,15 +72,16 @@ def names_of_tests() -> frozenset[str]:
 
 
 def package_rows() -> dict[str, tuple[str, ...]]:
-    """Return, for each half, the packages of the tables of docs/architecture.md in their order."""
+    """Return, for each half, the rows of the tables of docs/architecture.md, one for each package."""
     text = ARCHITECTURE.read_text(encoding="utf-8")
     tables = {half: text.partition(f"Below `plugins/{half}/`:")[2].partition("\n#")[0] for half in HALVES}
-    return {half: tuple(line for line in table.splitlines() if line.startswith("| `_")) for half, table in tables.items()}
+    return {half: tuple(line for line in table.splitlines() if re.match(r"\| \d+ \| `_", line)) for half, table in tables.items()}
 
 
-def packages_in(row: str) -> frozenset[str]:
-    """Return the packages that the first column of a row names."""
-    return frozenset(span.rstrip("/") for span in code_spans(row.split("|")[1]))
+def package_in(row: str) -> str:
+    """Return the package that a row describes."""
+    (package,) = code_spans(row.split("|")[2])
+    return package.rstrip("/")
 
 
 def names_on_disk(folder: pathlib.Path) -> frozenset[str]:
@@ -134,18 +135,19 @@ def test_the_architecture_names_every_package_in_the_order_of_the_layers(half: s
     contract = {"module_utils": "host", "plugin_utils": "control"}[half]
     layers = read_contracts()[f"importlinter:contract:{contract}"]["layers"].split("\n")[:0:-1]
 
-    assert [packages_in(row) for row in package_rows()[half]] == [frozenset(layer.split(" | ")) for layer in layers]
-    assert frozenset[str]().union(*map(packages_in, package_rows()[half])) == names_on_disk(ROOT / "plugins" / half)
+    rows = [(int(row.split("|")[1]), package_in(row)) for row in package_rows()[half]]
+    assert rows == [(number, package) for number, layer in enumerate(layers, 1) for package in layer.split(" | ")]
+    assert {package for _number, package in rows} == names_on_disk(ROOT / "plugins" / half)
 
 
 @pytest.mark.parametrize("half", HALVES)
 def test_the_architecture_names_every_file_of_a_package_and_no_other(half: str) -> None:
     modules = names_on_disk(ROOT / "plugins" / "modules")
     for row in package_rows()[half]:
-        folders = [ROOT / "plugins" / half / package for package in packages_in(row) if (ROOT / "plugins" / half / package).is_dir()]
-        files = frozenset[str]().union(*map(names_on_disk, folders)) | packages_in(row)
+        folder = ROOT / "plugins" / half / package_in(row)
+        files = (names_on_disk(folder) if folder.is_dir() else frozenset()) | {package_in(row)}
         spans = {span.rstrip("/") for span in code_spans(row) if not span.startswith("/")}
-        assert (sorted(files - spans), sorted(spans - files - modules)) == ([], []), row.split("|")[1]
+        assert (sorted(files - spans), sorted(spans - files - modules)) == ([], []), package_in(row)
 
 
 def test_the_architecture_names_every_contract_of_imports() -> None:
