@@ -31,6 +31,7 @@ from .._ledger.changes import LedgerDomains
 from .._ledger.host_decisions import check_not_granted
 from .._ledger.host_entries import HOST_ID_FILE, HostIdentity, find_host_entry, read_hosts
 from .._ledger.remembered import RememberedMove, check_known, find_missing_records, missing_text, remembered_by_fleet
+from .._ledger.rules import map_holders
 from .._migrate.fleet_view import FleetView, RecentMoves
 from .._observe.fleet_scan import ImageUsers
 from .._settings.variables import read_facts
@@ -130,7 +131,7 @@ class Evacuation:
         for job in self.jobs:
             job.keep_error(lambda job: start_checks.check_inactive(job, self.fleet))
             job.keep_error(lambda job: check_known(job.name, job.uuid, self.missing_records))
-        held = {record.domain.uuid for record in self.context.ledger.list_records(unsettled_only=True)}
+        held = map_holders(self.context.ledger.list_records(unsettled_only=True))
         self.domains = self.context.ledger.read_domains()
         self.unaccounted = self.fleet.list_unaccounted([document.domain for document in self.domains.documents], held)
         self._add_warnings()

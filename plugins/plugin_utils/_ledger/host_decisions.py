@@ -26,7 +26,7 @@ from .documents import DiscardDecision, Document, HostEntry, Stored
 from .host_entries import HostIdentity, find_entry_by_uuid, find_host_entry, recorded_grant, with_grant, with_identity
 from .ledger import Ledger
 from .leftovers import is_left_on, is_superseded, list_leftovers, without_host
-from .rules import describe_record
+from .rules import describe_record, holds_domain
 
 
 def entry_without_token(entry: HostEntry, reason: str, by: str, **more: Json) -> HostEntry | None:
@@ -185,7 +185,7 @@ def _list_evacuations_to(ledger: Ledger, host_id: str | None) -> list[MoveRecord
 
 
 def _is_open_to(record: MoveRecord, host_id: str) -> bool:
-    return record.type == s.EVACUATION and record.is_unsettled and record.destination.host_id == host_id and not record.superseded_by
+    return record.type == s.EVACUATION and holds_domain(record) and record.destination.host_id == host_id
 
 
 def _ask_hosts_step(record: MoveRecord) -> str:

@@ -12,6 +12,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 
 from .ledger import Ledger
+from .rules import holds_domain
 
 
 def list_leftovers(ledger: Ledger, host_id: str | None) -> list[MoveRecord]:
@@ -23,7 +24,7 @@ def list_leftovers(ledger: Ledger, host_id: str | None) -> list[MoveRecord]:
 def list_begun(ledger: Ledger, host_id: str | None) -> list[MoveRecord]:
     """Return the evacuations from this host whose results are not known, by its own ID alone, as L(list_leftovers)."""
     records = ledger.list_records(types=[s.EVACUATION], unsettled_only=True) if host_id else ()
-    return [record for record in records if record.source.host_id == host_id and not record.superseded_by]
+    return [record for record in records if record.source.host_id == host_id and holds_domain(record)]
 
 
 def is_left_on(record: MoveRecord, host_id: str) -> bool:

@@ -21,6 +21,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.referenc
 from .._ledger.host_entries import HostIdentity
 from .._ledger.leftovers import is_superseded, list_uncleaned_hosts
 from .._ledger.remembered import RememberedMove
+from .._ledger.rules import holds_domain
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ def _withholds(record: MoveRecord, host: HostRef) -> bool:
 def find_keeping_out(records: Iterable[MoveRecord], identity: HostIdentity) -> list[MoveRecord]:
     """Return the records for which the host stays in maintenance: those that withhold its release, and every unsettled one that names it."""
     listed = list(records)
-    named = [record for record in listed if record.is_unsettled and not record.superseded_by and any(end.may_be(identity.host_ref) for end in record.ends)]
+    named = [record for record in listed if holds_domain(record) and any(end.may_be(identity.host_ref) for end in record.ends)]
     known = {record.id for record in named}
     return named + [record for record in find_withholding(listed, identity) if record.id not in known]
 

@@ -1129,6 +1129,15 @@ def test_an_evacuation_to_a_host_that_died_withholds_this_host_until_it_was_clea
     assert obstacles(site, "kvm3") == ([older.id], [older.id])
 
 
+def test_a_domain_is_unaccounted_although_a_record_of_it_was_superseded(site: Site) -> None:
+    site.save("web")
+    site.save("stray", on="kvm3")
+    older = site.ledger.open_record(new_record(s.LIVE_MIGRATION, DomainRef(uuid_of("stray"), "stray"), site.place("kvm3"), site.place("kvm2"), {}, "x"))
+    site.ledger.update_record(older, older.record.supersede(uuid_of("newer record")))
+    result = build_result(site.evacuate(), diff=False)
+    assert [one["name"] for one in result["unaccounted"]] == ["stray"]
+
+
 def test_domains_that_are_on_no_host_are_unaccounted_and_not_started(site: Site) -> None:
     site.save("web")
     site.save("stray", on="kvm3")
