@@ -19,12 +19,11 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model import s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, JsonObject, Maybe, SignedInt, decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, InvalidState, KvmfleetError, NotFound, Unsafe
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import DomainFacts, HostFacts
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import DomainFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import Drill, MaintenanceRun
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result, describe_actor
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.answers import HostQuery, read_answers
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fence_agent import PowerState
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fence_config import VARIABLE, FencingConfig, parse_fencing
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fence_levels import HostPower, PowerReply, query_host
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fencing import fence_host
@@ -43,7 +42,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.ru
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.transitions import Now
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.timeline import read_timeline
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.options import readable_results
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import Settings
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import Settings, read_reported_domains
 
 # From the check of the fleet to the cut, a drill has a few short tasks.
 CHECK_MAX_AGE_SECONDS = 300
@@ -176,7 +175,7 @@ class _DrillWork:
             unclear=[*self._why_unchecked(check), *(str(loss["reason"]) for loss in losses if loss["reason"] or not loss["guests"])],
             silent=sorted({host for finding in check.get("findings") or [] if finding["kind"] == "silent" for host in finding["hosts"]}),
             power=str(power) if power else None,
-            is_on=bool(power and power.devices_in(PowerState.ON) and not power.devices_in(PowerState.OFF)),
+            is_on=power is not None and power.is_on,
         )
 
     def _why_unchecked(self, check: t.Mapping[str, t.Any]) -> list[str]:
@@ -214,7 +213,7 @@ class _DrillWork:
                     f"The power of {self._host} is not cut: the drill {run.id} names no guest, so that it was begun without its check.",
                     "End it with kvmfleet.migration.maintenance -e request=stop, and run the whole playbook kvmfleet.migration.drill.",
                 )
-            what = drills.decide_cut(self._drill(run), self._is_off(power), step.boot_id or None, boot_now)
+            what = drills.decide_cut(self._drill(run), power.is_off, step.boot_id or None, boot_now)
             if what == drills.IS_BACK:
                 return drills.note_problem(run, self._host, f"{self._host} was switched on again before the drill continued.", now), (what, None)
             if what == drills.GO_ON:
@@ -255,7 +254,7 @@ class _DrillWork:
         """Switch the host on again if this drill has cut its power."""
         cut_at = self._drill(self._held_run).cut_at
         power = query_host(self._known_config) if cut_at else None
-        if power is None or (power.devices_in(PowerState.ON) and not power.devices_in(PowerState.OFF)):
+        if power is None or power.is_on:
             return {"changed": False, "cut_at": cut_at}
         switch_on(self._known_config, power, _LEFT_OFF)
         return {"changed": True, "cut_at": cut_at}
@@ -306,26 +305,22 @@ class _DrillWork:
             raise InvalidArgument(f"{self._host} has no fence agent in {VARIABLE}.", "Name one. Nothing was changed.")
         return config
 
-    @staticmethod
-    def _is_off(power: HostPower) -> bool:
-        return bool(power.devices_in(PowerState.OFF)) and not power.devices_in(PowerState.ON)
-
     def _read_evacuations(self) -> list[MoveRecord]:
         return [record for record in read_records(self._ledger, "evacuations", Conditions(host=self._host)) if record.source.host == self._host]
 
     def _read_guests(self) -> t.Optional[list[DomainFacts]]:
         """Return the guests that the host has reported within the last minute."""
         try:
-            facts = self._settings.fresh_facts(self._host)
-            return [one for one in decode(HostFacts, facts).domains or () if one.active] if facts else None
+            domains = read_reported_domains(self._settings.fresh_facts(self._host))
+            return None if domains is None else [one for one in domains if one.active]
         except KvmfleetError:
             return None
 
 
 def _active_guests(facts: t.Optional[JsonObject]) -> t.Optional[frozenset[str]]:
     """Return the UUIDs of the guests that run on a host; None if it did not report its guests."""
-    domains = decode(HostFacts, facts).domains if facts else None
-    return None if domains is ABSENT or domains is None else frozenset(one.uuid for one in domains if one.active)
+    domains = read_reported_domains(facts)
+    return None if domains is None else frozenset(one.uuid for one in domains if one.active)
 
 
 def _refusal_text(guest: t.Mapping[str, t.Any]) -> str:

@@ -17,7 +17,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model import m
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, JsonObject, ShapeError, SignedInt, decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, NotFound
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import DomainFacts, HostFacts
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import DomainFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import MaintenanceRun, RunOptions
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result, describe_actor
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fence_agent import PowerState
@@ -49,7 +49,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.ho
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.interventions import choose_run, intervene, is_left, leave_run
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.runs import change_held_run, change_run, list_open_runs, read_now
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.transitions import Now, heed_request
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import Settings
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import Settings, read_reported_domains
 
 _REQUESTS = {spec.RUN_PAUSED: m.PAUSE, spec.RUN_RESUMED: m.RESUME, spec.RUN_STOPPED: m.STOP}
 _NEEDED = {
@@ -296,9 +296,8 @@ class _RunWork:
 
         A role queries it right before. That may be a minute ago if another host of the batch answers slowly.
         """
-        facts = self._settings.facts(host)
-        domains = decode(HostFacts, facts).domains if facts else ABSENT
-        return None if domains is ABSENT or domains is None else [domain.name for domain in domains if domain.active]
+        domains = read_reported_domains(self._settings.facts(host))
+        return None if domains is None else [domain.name for domain in domains if domain.active]
 
     def _active_guests(self, host: str) -> list[str]:
         return [domain.name for domain in self._read_domains(host) or () if domain.active]
@@ -309,9 +308,7 @@ class _RunWork:
 
     def _read_domains(self, host: str) -> t.Optional[tuple[DomainFacts, ...]]:
         """Return the domains that the host has reported within the last minute; None if it has not."""
-        facts = self._settings.fresh_facts(host)
-        domains = decode(HostFacts, facts).domains if facts else None
-        return None if domains is ABSENT else domains
+        return read_reported_domains(self._settings.fresh_facts(host))
 
     def _finish_host(self) -> Result:
         host = str(self._task.host)

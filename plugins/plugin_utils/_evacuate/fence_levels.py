@@ -248,6 +248,16 @@ class HostPower:
         """Return the devices that report this state."""
         return [device for device, reply in self.replies if reply.power is power]
 
+    @property
+    def is_on(self) -> bool:
+        """Whether devices report the host as on, and none as off."""
+        return bool(self.devices_in(PowerState.ON)) and not self.devices_in(PowerState.OFF)
+
+    @property
+    def is_off(self) -> bool:
+        """Whether devices report the host as off, and none as on. This alone is no evidence, see L(find_off)."""
+        return bool(self.devices_in(PowerState.OFF)) and not self.devices_in(PowerState.ON)
+
     def find_off(self) -> int | None:
         """Return the number of the first level all of whose devices show that the host is off, if no device reports it as on."""
         if self.devices_in(PowerState.ON):

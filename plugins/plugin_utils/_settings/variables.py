@@ -19,7 +19,7 @@ from ansible.template import Templar
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import BootMoment, boot_moment, read_moment
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Json, JsonObject, ShapeError, decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import DomainFacts, HostFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.libvirt_formats import TRANSPORTS, check_address, check_uri, remote_uri
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import DEFAULTS, PROFILE_FIELDS, check_fields
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource_maps import ResourceMaps
@@ -37,6 +37,12 @@ def read_facts(facts: JsonObject) -> HostFacts:
     if found.domains is ABSENT or found.domains is None:
         raise ShapeError("domains", "the list of domains", facts.get("domains", ABSENT))
     return found
+
+
+def read_reported_domains(facts: JsonObject | None) -> tuple[DomainFacts, ...] | None:
+    """Return the domains in C(kvmfleet_host) of a host; None for a host that has not reported any, not even that it has none."""
+    domains = decode(HostFacts, facts).domains if facts else None
+    return None if domains is ABSENT else domains
 
 
 def with_receipt(facts: JsonObject) -> dict[str, Json]:

@@ -262,6 +262,15 @@ def test_facts_of_guests_before_a_wait_do_not_count_for_the_cut(node: Drills) ->
     assert "kvm3 did not report its guests now." in node.documents()[0]["drill"]["problems"][0]
 
 
+def test_a_host_whose_libvirt_is_silent_did_not_report_its_guests(node: Drills) -> None:
+    node.begin()
+    facts = f.host("kvm3")
+    del facts["domains"]
+    node.variables["ansible_facts"] = {"kvmfleet_host": with_receipt(facts)}
+    assert node.cut()["is_cut"] is False
+    assert "kvm3 did not report its guests now." in node.documents()[0]["drill"]["problems"][0]
+
+
 def test_a_process_that_is_killed_before_the_agent_was_called_cuts_the_power_again(node: Drills, monkeypatch: pytest.MonkeyPatch) -> None:
     node.begin()
 
