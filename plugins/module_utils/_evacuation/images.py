@@ -214,12 +214,6 @@ def leave_tokens(folders: t.Sequence[str], host_id: str) -> t.Tuple[Nonces, t.Di
     return nonces, {folder: problem for folder, (_nonce, problem) in tried.items() if problem}
 
 
-def find_seen_tokens(tokens: t.Mapping[str, Nonces]) -> t.Dict[str, Nonces]:
-    """Return, of these tokens of other hosts (host ID to folder to nonce), those that this host sees now, with the same nonce."""
-    found = {host_id: {folder: nonce for folder, nonce in nonces.items() if is_token_seen(folder, host_id, nonce)} for host_id, nonces in tokens.items()}
-    return {host_id: nonces for host_id, nonces in found.items() if nonces}
-
-
 def is_token_seen(folder: str, host_id: str, nonce: str) -> bool:
     """Whether this host sees that token now. An unreadable token is not seen."""
     try:

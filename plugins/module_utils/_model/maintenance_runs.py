@@ -28,7 +28,6 @@ DONE = "done"
 NOTHING_TO_DO = "nothing to do"
 FAILED = "failed"
 HOST_STATUSES = (WAITING, IN_PROGRESS, DONE, NOTHING_TO_DO, FAILED)
-ENDED = frozenset({DONE, NOTHING_TO_DO, FAILED})
 
 # The steps of a host, in order.
 CHECK = "check"
@@ -188,11 +187,6 @@ class HostProgress:
         """Whether the host is out of service: its drain was begun, or its power is cut in a drill, and it was not recovered."""
         names = {step.step for step in self.steps}
         return bool(names & {DRAIN, CUT}) and self.status not in (DONE, NOTHING_TO_DO)
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether nothing is left to do for the host in this run."""
-        return self.status in ENDED
 
 
 @dataclass(frozen=True)

@@ -88,10 +88,10 @@ class Journal:
         requester = self.record.requester_of(cause) if cause else None
         return self._by if requester in (None, self._by) else f"{self._by} for {requester}"
 
-    def enter_status(self, status: str, detail: str = "") -> None:
+    def enter_status(self, status: str) -> None:
         """Like L(advance_status), and nothing if the record has that status already."""
         if self.record.status != status:
-            self.advance_status(status, detail)
+            self.advance_status(status)
 
     def intend_act(self, act: str, detail: str = "") -> None:
         """Write the act that is about to be done to the guest."""

@@ -124,7 +124,7 @@ def _copies_for(request: Request) -> tuple[tuple[str, int], ...]:
     if not request.copied:
         return ()
     paths = {disk.target: disk.source or "" for disk in request.disks}
-    return tuple((request.copy_paths.get(target) or paths.get(target, ""), size) for target, size in request.copied.items())
+    return tuple((paths.get(target, ""), size) for target, size in request.copied.items())
 
 
 def _reserved_copies(record: MoveRecord) -> tuple[tuple[str, int], ...]:

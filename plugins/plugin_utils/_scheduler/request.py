@@ -135,7 +135,6 @@ class Request:
     :arg source_uuid: libvirt's UUID of that host, C(source_id) its own ID; empty if it is not known.
     :arg needs: the request as C(host_facts) gives it for the domain.
     :arg copied: target to bytes, of the disks that are to be copied.
-    :arg copy_paths: target to path at the destination, if that is not the path at the source.
     :arg unsafe: whether the operator confirms storage that is not proved to be shared.
     :arg one_way: whether it may move to a host from which it could not move back.
     :arg at_source: the request with the names of the host that it leaves, if this one has those of another host.
@@ -154,7 +153,6 @@ class Request:
     vcpus: int = 1
     needs: DomainRequest = field(default_factory=lambda: DomainRequest(1, 1), hash=False)
     copied: Mapping[str, int] = field(default_factory=dict, hash=False)
-    copy_paths: Mapping[str, str] = field(default_factory=dict, hash=False)
     unsafe: bool = False
     source_id: str = ""
     one_way: bool = True
@@ -175,7 +173,6 @@ class Request:
         source_uuid: str = "",
         copied: t.Optional[Mapping[str, int]] = None,
         unsafe: bool = False,
-        copy_paths: t.Optional[Mapping[str, str]] = None,
         source_id: t.Optional[str] = None,
         one_way: bool = True,
     ) -> Request:
@@ -193,7 +190,6 @@ class Request:
             vcpus=read.vcpus,
             needs=read,
             copied=_checked_copies(copied or {}),
-            copy_paths=dict(copy_paths or {}),
             unsafe=unsafe,
             source_id=source_id or "",
             one_way=one_way,

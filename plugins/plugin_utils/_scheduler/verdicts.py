@@ -121,10 +121,10 @@ class Moves:
 DEFAULT_WEIGHERS: t.Final[tuple[Weigher, ...]] = (FreeMemory(), FreeCpu(), SoftGroups(), Moves())
 
 
-def weigh_hosts(request: Request, hosts: Sequence[HostState], fleet: Fleet, weighers: Sequence[Weigher] = DEFAULT_WEIGHERS) -> Mapping[str, float]:
+def weigh_hosts(request: Request, hosts: Sequence[HostState], fleet: Fleet) -> Mapping[str, float]:
     """Return the weight of each of these hosts, by name."""
     weights = [0.0] * len(hosts)
-    for weigher in weighers:
+    for weigher in DEFAULT_WEIGHERS:
         raw = weigher.raw_weights(request, hosts, fleet)
         add_weights(weights, weigher, hosts, raw, min(raw, default=0.0), max(raw, default=0.0))
     return {host.name: weight for host, weight in zip(hosts, weights, strict=True)}

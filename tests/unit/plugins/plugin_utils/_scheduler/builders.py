@@ -30,9 +30,9 @@ FILTERS = {rule.name: rule for rule in DEFAULT_FILTERS}
 uuid_of = f.uuid_of
 
 
-def request(name: str = "web1", copied: t.Optional[Mapping[str, int]] = None, copy_paths: t.Optional[Mapping[str, str]] = None, **needs: t.Any) -> Request:
+def request(name: str = "web1", copied: t.Optional[Mapping[str, int]] = None, **needs: t.Any) -> Request:
     """A domain of kvm1 that wants a place."""
-    return Request.from_needs(f.request(**needs), uuid_of(name), name, SOURCE, uuid_of(SOURCE), copied, copy_paths=copy_paths)
+    return Request.from_needs(f.request(**needs), uuid_of(name), name, SOURCE, uuid_of(SOURCE), copied)
 
 
 def domain(name: str, memory_mib: int = 1024, vcpus: int = 1, **changes: t.Any) -> f.Document:

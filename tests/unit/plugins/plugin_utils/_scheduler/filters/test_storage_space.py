@@ -71,11 +71,6 @@ def test_copied_disks_of_one_domain_are_added_up() -> None:
     assert judge_with("disk", request(disks=disks, copied={"vda": 200 * MIB, "vdb": 201 * MIB}), host(mounts=[MOUNT])).reason
 
 
-def test_a_copy_is_counted_at_its_target_path() -> None:
-    asked = request(disks=LOCAL, copied={"vda": 401 * MIB}, copy_paths={"vda": "/big/vda.qcow2"})
-    assert judge_with("disk", asked, host(mounts=[MOUNT, {**MOUNT, "path": "/big", "available_bytes": 900 * MIB}])).reason is None
-
-
 def test_unknown_free_space_is_a_warning() -> None:
     silent = {**MOUNT, "available_bytes": None}
     assert judge_with("disk", request(disks=LOCAL, copied={"vda": MIB}), host(mounts=[silent])).warnings
