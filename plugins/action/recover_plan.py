@@ -22,8 +22,8 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.plan i
     list_begun_hosts,
     plan_return,
     plan_starts,
-    read_start_mode,
 )
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.starts import read_start_mode
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.task_results import read_task
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.parallel import read_parallel
 
