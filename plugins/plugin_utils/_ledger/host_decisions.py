@@ -160,7 +160,7 @@ def settle_record(stored: Stored, status: str, statement: str, by: str) -> MoveR
     if not (record.status == s.ERROR or is_discarded or (is_superseded(record) and status == s.FAILED)):
         raise InvalidState(
             f"{_capitalized_description(record)} has the status '{record.status}': a person settles one that is 'error', one that was given up for a newer one "
-            "(as 'failed'), or one that is 'done' and whose source will not return (as 'completed').",
+            "(as 'failed'), or one that is 'done', and whose source will not return or has the domain again (as 'completed').",
             _ask_hosts_step(record),
         )
     if not may_follow(record.type, record.status, status):
