@@ -376,6 +376,8 @@ class Evacuation:
                 " given up. If it is needed, name it (domains; evacuate_host_domains of the role)."
             )
         for job in self.jobs:
+            if job.name != job.candidate.entry.name:
+                context.warnings.append(f"Domain {job.candidate.entry.name} is started as {job.name}, the name in its saved definition.")
             if job.saved.host and not job.saved.host.is_same(self.source.host_ref):
                 at = f"{job.saved.host.host} (saved {age_seconds(job.saved.at or None)} s ago)"
                 context.warnings.append(f"Domain {job.name} was saved on {at}, before it came to {self.source.name}: later changes are not included.")

@@ -238,8 +238,8 @@ class EvacuationJob:
 
     @property
     def name(self) -> str:
-        """The domain's name."""
-        return str(self.candidate.entry.name)
+        """The domain's name in what was saved, under which it is started. It may have been renamed since."""
+        return str((self.saved.request or {}).get("name") or self.candidate.entry.name)
 
     @property
     def saved(self) -> DomainProtection:

@@ -247,6 +247,16 @@ def test_the_name_of_a_guest_that_was_made_again_means_the_new_one(site: Site) -
     assert [record.domain.uuid for record in site.ledger.list_records()] == [uuid]
 
 
+def test_a_domain_that_was_renamed_since_it_was_saved_is_started_under_its_saved_name(site: Site) -> None:
+    """Its move under the new name came before the next protection. The definition has the old one."""
+    site.save("web")
+    site.change("web", lambda body: body.update(name="www"))
+    run = site.evacuate(domains=["www"])
+    assert (site.running(), site.record_summaries()) == ({"kvm2": ["web"]}, [("web", "done", "kvm2")])
+    assert "Domain www is started as web, the name in its saved definition." in run.context.warnings
+    assert [document.domain.name for document in site.ledger.list_domains()] == ["web"]
+
+
 def test_a_start_of_a_missing_domain_that_has_begun_is_settled(site: Site) -> None:
     site.save("bad")
     site.hosts["kvm2"].refuses.add("bad")
