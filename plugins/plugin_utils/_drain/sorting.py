@@ -143,7 +143,9 @@ def _apply_choice(choice: StrategyChoice, drained: DrainedDomain, leaver: Leavin
         reason = f"Its policy leaves it on the host (drain: leave): {source} will not be safe to reboot."
         into.skipped.append(SkippedDomain(domain.name, domain.uuid, source, domain.state or "", LEAVE, _with_passed(passed, reason), noted))
     elif choice.strategy == SHUTDOWN and not cold.moves_stopped:
-        into.shutdowns.append(PlannedShutdown(domain.name, domain.uuid, source, _with_passed(passed, "Its policy shuts it down (drain: shutdown)."), noted))
+        ends = " It is transient, so its definition ends with it, and nothing starts it again." if domain.persistent is False else ""
+        reason = f"Its policy shuts it down (drain: shutdown).{ends}"
+        into.shutdowns.append(PlannedShutdown(domain.name, domain.uuid, source, _with_passed(passed, reason), noted))
     else:
         leaver = replace(leaver, strategy=choice.strategy, passed=passed, has_other=len(passed) + 1 < strategies)
         into.add_leaver(leaver if choice.strategy == MIGRATE else _make_cold(leaver, choice.strategy, cold.restart or choice.strategy == SAVE))

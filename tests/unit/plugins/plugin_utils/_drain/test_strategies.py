@@ -76,6 +76,12 @@ def test_a_domain_that_is_shut_down_stays_or_moves_its_definition_or_starts_else
     assert cold(plan_of(guest, restart=True)) == [("web", "shutdown", True, "kvm2")]
 
 
+def test_the_plan_says_that_nothing_starts_a_transient_domain_again() -> None:
+    (lasting,) = plan_of(f.domain("web", drain="shutdown")).shutdowns
+    (transient,) = plan_of(f.domain("web", drain="shutdown", persistent=False)).shutdowns
+    assert transient.reason == f"{lasting.reason} It is transient, so its definition ends with it, and nothing starts it again."
+
+
 def test_a_domain_that_cannot_move_live_is_started_elsewhere() -> None:
     guest = f.domain("web", drain=["migrate", "shutdown"], blockers=["It has the folder 'x' of its host through 9p."])
     assert cold(plan_of(guest, restart=True)) == [("web", "shutdown", True, "kvm2")]
