@@ -21,6 +21,7 @@ description:
     default the only hardware watchdog of the host; C(seconds) (10; 5 to 60) is how long after the last ping it resets the host. The daemon of the package
     C(watchdog), which must be installed on the host, runs as the unit C(kvmfleet-watchdog). It asks whether the host may keep running, and resets the host at
     once if not. The units C(watchdog) and C(wd_keepalive) of that package are masked.
+  - A host that has the service tries a new configuration before it is changed. If the host could not renew its lease with it, the task fails with C(unsafe).
   - An armed watchdog cannot be disarmed. If the key C(watchdog) is removed, the daemon pings the device without a question until the next boot.
   - Before a watchdog is unbound, or resets its host later than before, what M(kvmfleet.migration.protect) saw of it is removed from the ledger. A reset is
     evidence again when the host was protected once more.

@@ -106,14 +106,24 @@ class Way:
 
     def put(self, value: bytes) -> int:
         """Write the key of the lease; return the revision of etcd at which that was done. Raises L(NotAcknowledged)."""
-        payload = {"key": _encode_bytes(self._config.key.encode("utf-8")), "value": _encode_bytes(value)}
+        return self._send("kv/put", self._describe_put(value))
+
+    def try_put(self) -> int:
+        """Return the revision of etcd if it would write the key of the lease, which it does not. Raises L(NotAcknowledged)."""
+        # Without a condition, a transaction has not failed. The rights to all of its operations are checked.
+        return self._send("kv/txn", {"failure": [{"request_put": self._describe_put(b"")}]})
+
+    def _describe_put(self, value: bytes) -> JsonObject:
+        return {"key": _encode_bytes(self._config.key.encode("utf-8")), "value": _encode_bytes(value)}
+
+    def _send(self, call: str, payload: JsonObject) -> int:
         try:
-            return self._read_revision(self._post("kv/put", payload, self._get_token()))
+            return self._read_revision(self._post(call, payload, self._get_token()))
         except _Refused as error:
             if not self._tokens.token or not error.is_stale_token:
                 raise
         self._tokens.token = None
-        return self._read_revision(self._post("kv/put", payload, self._get_token()))
+        return self._read_revision(self._post(call, payload, self._get_token()))
 
     def _read_revision(self, answer: JsonObject) -> int:
         header = answer.get("header")

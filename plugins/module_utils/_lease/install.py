@@ -10,10 +10,11 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import tempfile
 import typing as t
 
 from .._archive import build_archive
-from .._files import Content
+from .._files import Content, create_file_once
 from .._model.codec import encode
 from .._model.errors import Internal, Unsafe
 from .._systemd import (
@@ -36,6 +37,7 @@ from .._systemd import (
 )
 from .config import CONFIG_FILE, LeaseConfig
 from .program import run_lease
+from .renewal import explain_no_renewal
 from .state import COUNT_FILE, STATE_FILE, read_reserved_count
 from .watchdog import TESTED_FILE, read_watchdog
 
@@ -62,11 +64,14 @@ def install_lease(config: LeaseConfig, tls: t.Mapping[str, str], least_count: in
     :arg tls: the contents of C(ca_file), C(cert_file) and C(key_file), as far as they are needed.
     :arg least_count: the number of the last renewal in etcd; used if the host has lost its own count.
     :raises Internal: the host cannot run the program; then nothing has changed that runs it.
+    :raises Unsafe: the host could not renew its lease with another configuration than it has; then nothing has changed.
     """
     interpreter = choose_interpreter()
     contents = _list_contents(interpreter, _name_files(config, tls), tls)
     changes = [path for path, (content, mode) in contents.items() if not has_content(os.path.join(root, path), content, mode)]
     surplus = [path for name, path in TLS_FILES.items() if name not in tls and os.path.lexists(os.path.join(root, path))]
+    if os.path.lexists(os.path.join(root, _CONFIG)) and not {_CONFIG, *TLS_FILES.values()}.isdisjoint([*changes, *surplus]):
+        _require_renewable(config, tls)
     is_on, is_counted = is_linked(os.path.join(root, WANTS_LINK), SERVICE), _is_count_known(root)
     note = RestartNote(SERVICE, root)
     is_pending = note.exists
@@ -103,6 +108,20 @@ def remove_lease(root: str = "/", check_mode: bool = False) -> UnitChange:
         if is_systemd_running(root):
             run_systemctl("daemon-reload", state="The service is stopped and its files are removed.")
     return UnitChange(tuple(f"/{path}" for path in present), is_systemd_running(root))
+
+
+def _require_renewable(config: LeaseConfig, tls: t.Mapping[str, str]) -> None:
+    """Prove that the host can renew its lease with a new configuration: its watchdog resets a host that loses its lease while others have theirs."""
+    with tempfile.TemporaryDirectory() as folder:
+        paths: t.Dict[str, t.Any] = {name: os.path.join(folder, name) for name in tls}
+        for name, content in tls.items():
+            create_file_once(paths[name], content, _SECRET)
+        why = explain_no_renewal(dataclasses.replace(config, **paths))
+    if why:
+        raise Unsafe(
+            f"{config.name} could not renew its lease with the new configuration: {why}.",
+            "Correct the user, the password, the files and the members of etcd. Nothing was changed: the host renews its lease as before.",
+        )
 
 
 def _name_files(config: LeaseConfig, tls: t.Mapping[str, str]) -> LeaseConfig:

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 import typing as t
 
@@ -61,12 +62,19 @@ class Renewer:
 
         :arg describe: returns what to write through the way of that name.
         """
+        return self._use_ways(lambda way: functools.partial(way.put, describe(way.name)))
+
+    def try_ways(self) -> Acknowledgement:
+        """Find a way through which the lease can be written, and write nothing. Raises L(NotAcknowledged) with what each way answered."""
+        return self._use_ways(lambda way: way.try_put)
+
+    def _use_ways(self, make_call: t.Callable[[Way], t.Callable[[], int]]) -> Acknowledgement:
         problems: t.List[str] = []
         begin = self._clock()
         for way in self._order_ways():
             if problems and self._clock() - begin > self._limit_seconds:
                 break
-            outcome = self._attempt(way, describe(way.name))
+            outcome = self._attempt(make_call(way))
             if isinstance(outcome, int):
                 self._prefer(way)
                 return Acknowledgement(outcome, way.name)
@@ -74,16 +82,16 @@ class Renewer:
         self._rotate_relays()
         raise NotAcknowledged("; ".join(problems))
 
-    def _attempt(self, way: Way, value: bytes) -> t.Union[int, str]:
+    def _attempt(self, call: t.Callable[[], int]) -> t.Union[int, str]:
         """Return the revision, or why there is none. The limit includes the resolution of names and slow answers; then the thread is abandoned."""
 
-        def put() -> t.Union[int, str]:
+        def send() -> t.Union[int, str]:
             try:
-                return way.put(value)
+                return call()
             except NotAcknowledged as error:
                 return str(error)
 
-        outcome = PendingAnswer(put).wait(self._seconds)
+        outcome = PendingAnswer(send).wait(self._seconds)
         return f"no answer within {self._seconds:g} s" if outcome is None else outcome
 
     def _order_ways(self) -> t.List[Way]:
@@ -100,3 +108,29 @@ class Renewer:
 
     def _rotate_relays(self) -> None:
         self._relayed = [*self._relayed[_RELAYS:], *self._relayed[:_RELAYS]]
+
+
+# A login may take longer than one renewal.
+_TRIES = 3
+
+
+def explain_no_renewal(config: LeaseConfig) -> str:
+    """Return why the host could not renew its lease with this configuration; empty if it could. Nothing is written."""
+    try:
+        renewer = Renewer(config)
+    except (OSError, ValueError) as error:
+        return f"its TLS files cannot be used: {error}"
+    why = ""
+    for _try in range(_TRIES):
+        why = _explain_failure(renewer)
+        if not why:
+            break
+    return why
+
+
+def _explain_failure(renewer: Renewer) -> str:
+    try:
+        renewer.try_ways()
+    except NotAcknowledged as error:
+        return str(error)
+    return ""

@@ -21,6 +21,7 @@ import pytest
 from ansible_collections.kvmfleet.migration.plugins.module_utils import _systemd
 from ansible_collections.kvmfleet.migration.plugins.module_utils._archive import build_archive
 from ansible_collections.kvmfleet.migration.plugins.module_utils._lease import install as m
+from ansible_collections.kvmfleet.migration.plugins.module_utils._lease.config import LeaseConfig
 from ansible_collections.kvmfleet.migration.plugins.module_utils._lease.program import run_lease
 from ansible_collections.kvmfleet.migration.plugins.module_utils._lease.watchdog import TESTED_FILE
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Internal, Unsafe
@@ -31,6 +32,19 @@ from .conftest import make_config
 TLS: t.Mapping[str, str] = types.MappingProxyType({"ca_file": "ca", "cert_file": "certificate", "key_file": "key"})
 CONFIG, COUNT = "etc/kvmfleet/lease.json", "var/lib/kvmfleet/lease-count"
 INSTALLED = {m.PROGRAM_FILE, CONFIG, m.UNIT_FILE, m.WANTS_LINK, *m.TLS_FILES.values()}
+
+
+@pytest.fixture(autouse=True)
+def tried(monkeypatch: pytest.MonkeyPatch) -> t.List[t.Tuple[t.Optional[str], str]]:
+    """The passwords of the configurations that were tried, with the content of their key file. One with the password C(wrong) cannot work."""
+    seen: t.List[t.Tuple[t.Optional[str], str]] = []
+
+    def explain(config: LeaseConfig) -> str:
+        seen.append((config.password, pathlib.Path(str(config.key_file)).read_text(encoding="utf-8") if config.key_file else ""))
+        return "10.0.0.1:2379: it rejects the user 'lease-kvm1'" if config.password == "wrong" else ""
+
+    monkeypatch.setattr(m, "explain_no_renewal", explain)
+    return seen
 
 
 def tree(root: pathlib.Path) -> t.Set[str]:
@@ -46,6 +60,28 @@ def test_a_second_installation_changes_nothing(tmp_path: pathlib.Path) -> None:
     assert install(tmp_path) == tree(tmp_path) == INSTALLED | {COUNT}
     assert install(tmp_path) == set()
     assert os.readlink(tmp_path / m.WANTS_LINK) == f"/{m.UNIT_FILE}"
+
+
+@pytest.mark.parametrize("check_mode", [True, False])
+def test_a_configuration_with_which_a_host_would_lose_its_lease_is_refused(tmp_path: pathlib.Path, check_mode: bool) -> None:
+    install(tmp_path)
+    before = (tmp_path / CONFIG).read_text()
+    with pytest.raises(Unsafe, match=r"it rejects the user 'lease-kvm1'") as error:
+        install(tmp_path, password="wrong", check_mode=check_mode)
+    assert "Nothing was changed" in str(error.value)
+    assert (tmp_path / CONFIG).read_text() == before
+    assert install(tmp_path, password="another") == {CONFIG}
+
+
+def test_only_a_change_of_what_the_lease_needs_is_tried(tmp_path: pathlib.Path, tried: t.List[t.Tuple[t.Optional[str], str]]) -> None:
+    install(tmp_path)
+    install(tmp_path)
+    (tmp_path / m.UNIT_FILE).write_text("older")
+    install(tmp_path)
+    assert tried == []
+    install(tmp_path, tls={**TLS, "key_file": "new key"})
+    install(tmp_path, password="another", tls={})
+    assert tried == [("secret", "new key"), ("another", "")]
 
 
 def test_a_service_whose_task_died_after_its_files_had_changed_is_started_anew(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -84,3 +84,14 @@ def test_more_peers_than_fit_into_one_renewal_are_tried_in_turn(monkeypatch: pyt
             renewer.renew(describe)
     assert asked.count(m.DIRECT) == 3
     assert {peer.name for peer in relays} <= set(asked)
+
+
+def test_a_configuration_is_tried_without_a_renewal(cluster: Cluster, config: LeaseConfig) -> None:
+    m.Renewer(config).renew(describe)
+    before = read_key(cluster, KEY)
+    assert m.explain_no_renewal(config) == ""
+    assert "rejects the user 'lease-kvm1'" in m.explain_no_renewal(dataclasses.replace(config, password="mistyped"))
+    assert "permission denied" in m.explain_no_renewal(dataclasses.replace(config, host_id=PEER))
+    assert "cluster" in m.explain_no_renewal(dataclasses.replace(config, cluster_id="1"))
+    assert "TLS files" in m.explain_no_renewal(dataclasses.replace(config, cert_file="/nonexistent"))
+    assert (read_key(cluster, KEY), read_key(cluster, f"{PREFIX}/leases/{PEER}")) == (before, None)
