@@ -17,7 +17,8 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records 
 
 from .._evacuate.restart_limit import describe_way_out
 from .._evacuate.source import age_seconds
-from .._ledger.documents import DiscardDecision, HostEntry
+from .._ledger.documents import DiscardDecision, DomainEntry, HostEntry
+from .._ledger.host_entries import recorded_grant
 from .._ledger.remembered import RememberedMove, missing_text
 from .._maintenance.drills import drill_line
 from .._maintenance.texts import run_line
@@ -147,6 +148,7 @@ class StatusReport:
         yield from self._unstarted_texts()
         yield from self._evacuated_texts()
         yield from self._unlisted_texts()
+        yield from self._token_texts()
         yield from self._content.run_findings
         if self._content.check and (line := attention_line(self._content.check)):
             yield line
@@ -257,6 +259,19 @@ class StatusReport:
                 f" address. If it will not return: kvmfleet.migration.host with name={host}, source_discarded and a reason"
             )
 
+    def _token_texts(self) -> Iterator[str]:
+        """Yield the hosts that are off and would start guests by themselves which others have started elsewhere. A host that answers is protected again."""
+        for host, entry in self._entries.items():
+            if host not in self.silent or entry.discarded or recorded_grant(entry) is None:
+                continue
+            names = sorted(domain.name or domain.uuid for domain in self._content.domains if _was_taken_from(domain, entry))
+            if names:
+                yield (
+                    f"{host} may hold a clean-shutdown token, with which it would start its guests by itself when it is switched on, also {_names(names)},"
+                    f" which others have started elsewhere meanwhile. Revoke it on a host that sees its shared storage: kvmfleet.migration.host with"
+                    f" name={host}, revoke_token and a reason"
+                )
+
     def _protection_texts(self) -> Iterator[str]:
         hours = self._protected_hours()
         old = {host: age for host, age in hours.items() if age is not None and age >= self._max_hours and self._entries[host].state == s.ENABLED}
@@ -332,6 +347,13 @@ class StatusReport:
         yield f"{_count(count, 'domain')} saved from {_count(len(ages), 'host')}. The oldest: {oldest}, {_age_text(ages[oldest])} ago"
         if len(ages) < len(self._fleet):
             yield f"never: {_names([host for host in self._fleet if host not in ages])}"
+
+
+def _was_taken_from(domain: DomainEntry, host: HostEntry) -> bool:
+    """Whether the domain was moved away or started elsewhere without this collection, after its host was protected last."""
+    since = (host.protected and host.protected.at) or ""
+    acts = [act for act in domain.foreign_acts or () if act.source and act.source.is_same(host.host_ref) and act.at > since]
+    return bool(acts) and not domain.includes_host(host.host_ref)
 
 
 def _error_text(record: MoveRecord) -> str:

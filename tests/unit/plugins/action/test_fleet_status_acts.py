@@ -21,8 +21,9 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, KvmfleetError
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import new_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import HostProtection
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
-from ansible_collections.kvmfleet.migration.tests.unit.plugins.action.test_fleet_status import FLEET, HOST_IDS, Desk, Result
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.action.test_fleet_status import EMPTY, FLEET, HOST_IDS, Desk, Result
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import domain_entry
 
 WEB = "55555555-0000-4000-8000-000000000005"
@@ -119,6 +120,23 @@ def test_a_move_that_the_ledger_has_lost_is_no_act(desk: Desk) -> None:
     desk.look("kvm1", remembered=[{**lost, "generation": 5, "status": s.COMPLETED, "ledger_id": desk.ledger.ledger_id}])
     desk.look("kvm2", web())
     assert desk.show_all()["foreign_acts"] == []
+
+
+def test_a_guest_of_a_host_that_was_shut_down_with_a_token_is_a_finding_when_others_have_started_it_elsewhere(desk: Desk) -> None:
+    (document,) = [one for one in desk.ledger.list_hosts() if one.host.name == "kvm1"]
+    granted = dataclasses.replace(document.host, protected=HostProtection(at="2026-01-01T00:00:00.000Z", token_id=WEB, token_folders={"/images": WEB}))
+    desk.ledger.put_host(granted, document.version)
+    desk.answers["kvm1"] = {"unreachable": True, "msg": "no route"}
+    assert [line for line in desk.show_all()["attention"] if "token" in line] == []
+    desk.look("kvm2", web(reason="booted"))
+    assert [found["act"] for found in desk.show_all()["foreign_acts"]] == ["started"]
+    (finding,) = [line for line in desk.show_all()["attention"] if "token" in line]
+    assert finding == (
+        "kvm1 may hold a clean-shutdown token, with which it would start its guests by itself when it is switched on, also web1, which others have started"
+        " elsewhere meanwhile. Revoke it on a host that sees its shared storage: kvmfleet.migration.host with name=kvm1, revoke_token and a reason"
+    )
+    desk.answers["kvm1"] = EMPTY
+    assert [line for line in desk.show_all()["attention"] if "token" in line] == []
 
 
 TWICE = (
