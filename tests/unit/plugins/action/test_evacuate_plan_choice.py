@@ -69,7 +69,7 @@ def test_a_destination_outside_the_play_is_refused_by_the_check(node: Node, site
 def test_unknown_and_ambiguous_domains_are_refused_before_the_host_is_fenced(node: Node, site: Site, step: str) -> None:
     site.agent(power="on")
     site.save("web")
-    with pytest.raises(NotFound, match=r"no domain 'nobody' may be on kvm1\. Nothing was started"):
+    with pytest.raises(NotFound, match=r"no domain 'nobody' may be on kvm1\. Check both names\. Nothing was started"):
         node.task(step, domains=["web", "nobody"])
     site.save("twin")
     site.change("web", lambda body: body.update(name="twin"))
