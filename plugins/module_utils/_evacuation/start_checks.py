@@ -18,7 +18,9 @@ from xml.etree import ElementTree
 
 from .._facts.disks import list_files_below
 from .._facts.image_header import RAW, Unreadable
+from .._model.codec import Absent
 from .._model.definition_files import BACKING, DATA, Pools, describe_file, source_of
+from .._model.domain_states import SHUTOFF
 from .._model.errors import Unsafe
 from .._model.libvirt_formats import NotXml, parse_xml
 from .._model.requests import DomainRequest
@@ -132,21 +134,26 @@ class WantedDomain(t.Protocol):
     def tokens(self) -> HostTokens:
         """The tokens of the host that the domain was saved on."""
 
+    @property
+    def wanted(self) -> t.Union[str, Absent]:
+        """The state that it is to have."""
+
 
 def find_unproved(domain: WantedDomain) -> t.Dict[str, str]:
     """Return, by the name for messages, why a disk or file that a start would use is not proved to be the saved one; empty if all are."""
-    disks = {f"disk {target}": why for target, why in find_unproved_disks(domain.disks, domain.tokens).items()}
+    disks = {f"disk {target}": why for target, why in find_unproved_disks(domain.disks, domain.tokens, starts=domain.wanted != SHUTOFF).items()}
     return {**disks, **find_unproved_files(domain.files, domain.tokens), **find_stale_files(domain.fresh)}
 
 
-def find_unproved_disks(disks: t.Iterable[SavedDisk], tokens_of_host: HostTokens) -> t.Dict[str, str]:
+def find_unproved_disks(disks: t.Iterable[SavedDisk], tokens_of_host: HostTokens, starts: bool = True) -> t.Dict[str, str]:
     """Return, by target, why a disk that the start would use is not proved to be that of the saved definition; empty if all are.
 
     :arg tokens_of_host: those of the host that the domain was saved on.
+    :arg starts: false for a domain that stays off, which may be the template of later images.
     """
     images = ImageLocator()
     reasons = {
-        disk.target: _explain_unproved(disk, tokens_of_host, images) or _explain_new_backing(disk) or _explain_later_image(disk)
+        disk.target: _explain_unproved(disk, tokens_of_host, images) or _explain_new_backing(disk) or (_explain_later_image(disk) if starts else "")
         for disk in disks
         if _is_used(disk)
     }

@@ -310,6 +310,7 @@ class DomainToProbe:
     :arg files: the other files that were proved; C(fresh) are the paths of files that a start would create.
     :arg tokens: of the host that the domain was saved on.
     :arg request: what the domain needs of a host.
+    :arg wanted: the state that the domain is to have.
     """
 
     uuid: str
@@ -318,6 +319,7 @@ class DomainToProbe:
     fresh: t.Tuple[str, ...]
     tokens: HostTokens
     request: JsonObject
+    wanted: t.Union[str, Absent] = ABSENT
 
 
 @dataclass(frozen=True)

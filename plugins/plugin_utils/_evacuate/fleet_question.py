@@ -48,7 +48,7 @@ class FleetQuestion:
         return {job.uuid: self._tokens_for(job) for job in jobs}
 
     def _domain_to_probe(self, job: EvacuationJob) -> DomainToProbe:
-        return DomainToProbe(job.uuid, job.disks_here, job.files_here, job.fresh_here, self._tokens_for(job), job.saved.request or {})
+        return DomainToProbe(job.uuid, job.disks_here, job.files_here, job.fresh_here, self._tokens_for(job), job.saved.request or {}, job.wanted)
 
     def _tokens_for(self, job: EvacuationJob) -> HostTokens:
         """Return the tokens of the host that the domain was saved on, by the folders as this host calls them."""

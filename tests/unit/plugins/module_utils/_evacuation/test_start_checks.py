@@ -81,6 +81,14 @@ def test_other_images_of_the_folder_prevent_no_start(tmp_path: pathlib.Path, giv
     assert find_unproved_disks([disk(tmp_path, **differing)], given) == {}
 
 
+@pytest.mark.parametrize(("state", "refused"), [("shut off", False), ("running", True), (ABSENT, True)])
+def test_a_template_that_stays_off_may_have_later_clones(tmp_path: pathlib.Path, given: HostTokens, state: t.Any, refused: bool) -> None:
+    write_at(tmp_path / "web", 100)
+    write_at(tmp_path / "web-clone1", 200, tmp_path / "web")
+    template = DomainToProbe("uuid", (disk(tmp_path),), (), (), given, {}, state)
+    assert list(find_unproved(template)) == ["disk vda"] * refused
+
+
 def test_an_image_whose_base_was_written_later_is_not_started(tmp_path: pathlib.Path, given: HostTokens) -> None:
     """The snapshot was merged into its base since the domain was saved, and its file was left."""
     base = tmp_path / "base"

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import os
+import struct
 import typing as t
 
 import pytest
@@ -91,6 +93,16 @@ def test_a_domain_that_stays_off_may_share_its_image(site: Site) -> None:
     web = site.save("web", state="shut off")
     site.own_facts["kvm2"] = imported("clone", image_of(web))
     assert [web] in plan(site)[1].by_host.values()
+
+
+def test_a_template_is_defined_although_later_clones_are_built_on_its_image(site: Site) -> None:
+    template, clone = site.save("golden", state="shut off"), site.images / "golden-web1.qcow2"
+    name = str(site.images / "golden.qcow2").encode()
+    clone.write_bytes(struct.pack(">4sIQI", b"QFI\xfb", 3, 512, len(name)).ljust(512, b"\0") + name)
+    os.utime(site.images / "golden.qcow2", (100, 100))
+    assert plan(site)[1].by_host == {"kvm2": [template], "kvm3": []}
+    run = site.evacuate()
+    assert [(job.error, job.record.status if job.record else None) for job in run.jobs] == [(None, "done")]
 
 
 def test_a_domain_goes_where_its_disks_are_seen(site: Site) -> None:
