@@ -176,9 +176,12 @@ _MEDIA = ("cdrom", "floppy")
 
 
 def _explain_other_image(disk: DiskNeed, running: Element, pools: Pools) -> t.Optional[str]:
-    """Return why a start from the definition would not use the image that the running domain has as this disk; null if it would, or for a medium."""
+    """Return why a start from the definition would not use the image that the running domain has as this disk; null if it would, or for a medium.
+
+    libvirt runs a transient disk on an overlay that it deletes at the end: a start is to use the image of the definition.
+    """
     now = source_of(running.find("source"))
-    if not now or not disk.source or disk.readonly or disk.device in _MEDIA:
+    if not now or not disk.source or disk.readonly or disk.device in _MEDIA or running.find("transient") is not None:
         return None
     paths = [_find_path(disk.kind or "", disk.source, pools), _find_path(running.get("type", ""), now, pools)]
     if all(path.startswith("/") for path in paths) and answer_within(STORAGE_SECONDS, lambda: os.path.realpath(paths[0]) == os.path.realpath(paths[1])):

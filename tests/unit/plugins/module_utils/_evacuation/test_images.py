@@ -127,6 +127,11 @@ def test_a_medium_may_have_been_changed_in_a_running_domain(differing: dict[str,
     assert disk_of(asked("/a/one.img"), "<domain><devices><disk type='file'><target dev='vda'/></disk></devices></domain>").backing_problem is None
 
 
+def test_a_transient_disk_runs_on_an_overlay_of_its_image() -> None:
+    live = "<domain><devices><disk type='file'><target dev='vda'/><source file='/a/one.qcow2.TRANSIENT'/><transient/></disk></devices></domain>"
+    assert not disk_of(asked("/a/one.qcow2"), live).backing_problem
+
+
 def test_one_image_may_have_several_names(tmp_path: pathlib.Path) -> None:
     image, link = tmp_path / "web1.qcow2", tmp_path / "link.qcow2"
     image.touch()
