@@ -219,14 +219,20 @@ class Evacuation:
         """
         self._check_others()
         arrivals = self.proofs.list_late_arrivals(self.context.ledger)
-        # The facts of the other hosts were compared in the plan, once for all survivors.
-        users = ImageUsers({self.context.target_host: read_facts(self.seen.facts)})
+        users = self._find_image_users()
         for job in self.jobs:
             job.keep_error(lambda job: self.check_runs_nowhere(job, arrivals, users))
             if job.is_open:
                 job.keep_error(self._judge_destination)
                 if job.error:
                     self.record_refusal(job, self.destination, job.error.message)
+
+    def _find_image_users(self) -> ImageUsers:
+        """Return the users of images on this host, and on the others by their facts if these are fresh: there may be no plan that has compared them."""
+        settings = self.context.settings
+        known = {name: settings.fresh_facts(name) for name in settings.fleet() if name not in (self.source.name, self.context.target_host)}
+        others = {name: decode(HostFacts, facts) for name, facts in known.items() if facts}
+        return ImageUsers({**others, self.context.target_host: read_facts(self.seen.facts)})
 
     def check_runs_nowhere(self, job: EvacuationJob, arrivals: Mapping[str, frozenset[str]], users: ImageUsers) -> None:
         """Decide about the record of the domain. Raises an error unless each host that may run the domain has answered, or is off and stays off by evidence.
