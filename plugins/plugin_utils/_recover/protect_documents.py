@@ -34,7 +34,7 @@ from .inferred_sights import FolderNames, infer_sights
 
 @dataclass(frozen=True)
 class ProtectInputs:
-    """C(documents), C(unsettled) records and the newest C(tombstones) (evacuations that are C(done)), each by the domain's UUID; C(hosts), the entries.
+    """C(documents), C(unsettled) records and C(tombstones) (evacuations that are C(done), the newest last), each by the domain's UUID; C(hosts), the entries.
 
     :arg sights: what each other host sees of the host whose domains are saved, by its ID; see L(infer_sights).
     :arg lost: UUIDs of domains of moves that hosts remember and the ledger does not.
@@ -42,7 +42,7 @@ class ProtectInputs:
 
     documents: t.Mapping[str, Document] = field(default_factory=dict)
     unsettled: t.Mapping[str, MoveRecord] = field(default_factory=dict)
-    tombstones: t.Mapping[str, MoveRecord] = field(default_factory=dict)
+    tombstones: t.Mapping[str, Sequence[MoveRecord]] = field(default_factory=dict)
     hosts: t.Sequence[HostEntry] = ()
     sights: Sights = field(default_factory=dict)
     lost: t.Collection[str] = ()
@@ -57,9 +57,11 @@ def read_inputs(ledger: t.Optional[Ledger], host_id: t.Optional[str], names_here
         return ProtectInputs()
     documents = {document.domain.uuid: document for document in ledger.list_domains()}
     unsettled = map_holders(ledger.list_records(unsettled_only=True))
-    done = sorted(ledger.list_records(types=[s.EVACUATION], statuses=[s.DONE]), key=lambda record: record.updated_at)
+    tombstones: dict[str, list[MoveRecord]] = {}
+    for record in sorted(ledger.list_records(types=[s.EVACUATION], statuses=[s.DONE]), key=lambda record: record.updated_at):
+        tombstones.setdefault(record.domain.uuid.lower(), []).append(record)
     hosts = list_entries(ledger)
-    return ProtectInputs(documents, unsettled, {record.domain.uuid.lower(): record for record in done}, hosts, infer_sights(ledger, hosts, host_id, names_here))
+    return ProtectInputs(documents, unsettled, tombstones, hosts, infer_sights(ledger, hosts, host_id, names_here))
 
 
 SAVED = "saved"
@@ -101,7 +103,7 @@ def judge_domain(reported: SavedDomain, inputs: ProtectInputs, protected_host: H
     hosts = _find_possible_hosts(reported, inputs, protected_host, before)
     if hosts is None:
         return Judgement(SKIPPED, _elsewhere_text(reported, inputs, protected_host, before))
-    judgement = _build_document(reported, protected_host, by, before, hosts, inputs.tombstones.get(reported.uuid))
+    judgement = _build_document(reported, protected_host, by, before, hosts, next(reversed(inputs.tombstones.get(reported.uuid, ())), None))
     if before is None or reported.uuid in inputs.unsettled or reported.uuid in inputs.lost:
         return judgement
     return dataclasses.replace(judgement, act=find_foreign_act(before, reported.seen, protected_host, by))
@@ -131,16 +133,17 @@ def _double_run_alarm(reported: SavedDomain, inputs: ProtectInputs, protected_ho
     """Return why a domain that is active here may also be active elsewhere; empty if nothing indicates that."""
     if not reported.active:
         return ""
-    record, tombstone = inputs.unsettled.get(reported.uuid), inputs.tombstones.get(reported.uuid)
+    record, tombstones = inputs.unsettled.get(reported.uuid), inputs.tombstones.get(reported.uuid, ())
     what = f"Domain {reported.name} is active on {protected_host.host}, but "
     if record is not None and not _may_be_active(record, protected_host):
         return f"{what}{describe_record(record)} is unsettled ('{record.status}') and assigns it to another host. It was not saved. {_STOP_ONE_COPY}"
     document = inputs.documents.get(reported.uuid)
-    if record is None and tombstone is not None and document is not None and not document.domain.includes_host(protected_host):
-        if _was_seen_inactive(document.domain) and not tombstone.source.may_be(protected_host):
+    if record is None and tombstones and document is not None and not document.domain.includes_host(protected_host):
+        # Each host that the domain was evacuated from, and that is not cleaned, may have an outdated copy.
+        if _was_seen_inactive(document.domain) and not any(one.source.may_be(protected_host) for one in tombstones):
             return ""
-        started = tombstone.destination.host
-        return f"{what}{describe_record(tombstone)} is 'done': it was started on {started} and may run twice. It was not saved. {_STOP_ONE_COPY}"
+        started = tombstones[-1].destination.host
+        return f"{what}{describe_record(tombstones[-1])} is 'done': it was started on {started} and may run twice. It was not saved. {_STOP_ONE_COPY}"
     return ""
 
 

@@ -40,7 +40,7 @@ def document_of(judgement: Judgement) -> Body:
 
 
 def inputs_with(body: Body, unsettled: t.Optional[MoveRecord] = None, tombstone: t.Optional[MoveRecord] = None) -> ProtectInputs:
-    return ProtectInputs({DOMAIN: Document(body, 3)}, {DOMAIN: unsettled} if unsettled else {}, {DOMAIN: tombstone} if tombstone else {})
+    return ProtectInputs({DOMAIN: Document(body, 3)}, {DOMAIN: unsettled} if unsettled else {}, {DOMAIN: [tombstone]} if tombstone else {})
 
 
 def document(*places: HostRef) -> Body:
@@ -180,6 +180,14 @@ def test_a_domain_that_may_run_twice_may_be_on_each_of_its_hosts(record: MoveRec
     }
     assert judge(reported_domain(), inputs_with(after, record), KVM3).entry is None
     assert judge(reported_domain(), ProtectInputs({}, {DOMAIN: record}), KVM3).entry is None
+
+
+def test_the_copy_on_each_host_that_a_domain_was_evacuated_from_is_outdated() -> None:
+    """Two hosts have died, one after the other, and the first one returns without a boot guard while the guest is off on the third."""
+    twice = [evacuation(KVM1, KVM2, s.PRE_MIGRATING, s.DONE), evacuation(KVM2, KVM3, s.PRE_MIGRATING, s.DONE)]
+    left = document_of(judge(reported_domain(active=False, state="shut off"), inputs_with(document(KVM3)), KVM3))
+    inputs = ProtectInputs({DOMAIN: Document(left, 3)}, {}, {DOMAIN: twice})
+    assert {host.host: judge(reported_domain(), inputs, host).kind for host in (KVM1, KVM2)} == dict.fromkeys(("kvm1", "kvm2"), protect_documents.CONFLICT)
 
 
 def test_a_domain_is_missing_if_only_the_ledger_places_it_on_the_host() -> None:

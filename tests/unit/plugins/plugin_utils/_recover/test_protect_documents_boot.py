@@ -114,5 +114,5 @@ def test_a_host_that_reports_no_boot_gives_no_earlier_state() -> None:
 def test_a_guest_that_was_evacuated_to_stay_off_did_not_run(wanted_state: str, earlier: str | None) -> None:
     tombstone = dataclasses.replace(evacuation(KVM1, KVM2, s.PRE_MIGRATING, s.DONE), wanted_state=wanted_state)
     body = {**body_of(judge(ProtectInputs())), "possible_hosts": [encode(KVM2)]}
-    inputs = ProtectInputs({DOMAIN: Document(body, 1)}, {}, {DOMAIN: tombstone})
+    inputs = ProtectInputs({DOMAIN: Document(body, 1)}, {}, {DOMAIN: [tombstone]})
     assert kept(body_of(judge(inputs, KVM2, **{**OFF, "boot_id": C}))["protected"]) == ("shut off", C, earlier)
