@@ -159,27 +159,34 @@ class ImageUsers:
     """
 
     def __init__(self, facts: Mapping[str, HostFacts | None]) -> None:
-        self._users: defaultdict[str, list[RunningDomain]] = defaultdict(list)
+        self._users: defaultdict[str, list[tuple[RunningDomain, bool]]] = defaultdict(list)
         for host, known in facts.items():
             for one in [RunningDomain(host, domain) for domain in (known.domains if known else ()) or () if domain.active]:
                 # What a host does not report proves nothing, and prevents nothing.
                 with contextlib.suppress(ShapeError):
                     for disk in list_written(one.domain.needs):
-                        images: list[DiskNeed | DiskFile] = [disk, *(disk.files or ())]
-                        for image in images:
-                            self._users[_image_name(host, image)].append(one)
+                        for image, is_written in _list_images(disk):
+                            self._users[_image_name(host, image)].append((one, is_written))
 
     def find_other(self, uuid: str, host: str, disks: Iterable[DiskNeed]) -> str:
-        """Return which image of a domain another domain uses, in words; empty for none.
+        """Return which image of a domain another domain uses, in words; empty for none. Both may be built on an image that neither writes.
 
         :arg host: whose names the disks have.
         :arg disks: that the domain would write.
         """
         for disk in disks:
-            user = next((one for one in self._users.get(_image_name(host, disk), ()) if one.domain.uuid != uuid), None)
-            if user:
-                return f"its disk {disk.target} ({disk.source}) is in use by {user.description}, which is running"
+            for image, is_written in _list_images(disk):
+                users = self._users.get(_image_name(host, image), ())
+                user = next((one for one, writes in users if one.domain.uuid != uuid and (writes or is_written)), None)
+                if user:
+                    what = disk.source if is_written else f"{disk.source}, built on {image.source}"
+                    return f"its disk {disk.target} ({what}) is in use by {user.description}, which is running"
         return ""
+
+
+def _list_images(disk: DiskNeed) -> list[tuple[DiskNeed | DiskFile, bool]]:
+    """Return the images of a disk, each with whether the domain writes it."""
+    return [(disk, True), *((file, False) for file in disk.files or ())]
 
 
 def list_written(needs: DomainRequest | None) -> list[DiskNeed]:

@@ -89,6 +89,17 @@ def test_a_domain_whose_image_another_one_is_built_on_is_not_started(site: Site)
     assert plan(site)[1].by_host == {"kvm2": [], "kvm3": []}
 
 
+@pytest.mark.parametrize("is_written", [True, False])
+def test_a_domain_whose_base_another_one_writes_is_not_started(site: Site, is_written: bool) -> None:
+    """Linked clones are built on one image, which none of them writes."""
+    web, base = site.save("web"), {"role": "backing", "kind": "file", "source": "/srv/base.qcow2", "shared": True, "store": "nas:/srv/base.qcow2"}
+    site.change("web", lambda body: body["protected"]["request"]["disks"][0].update(files=[base]))
+    site.own_facts["kvm2"] = imported("other", "nas:/srv/base.qcow2") if is_written else imported("other", image_of("other"), files=[base])
+    run, shares = plan(site)
+    assert [*shares.by_host["kvm2"], *shares.by_host["kvm3"]] == ([] if is_written else [web])
+    assert all("web.qcow2, built on /srv/base.qcow2) is in use by other" in str(job.error) for job in run.jobs) is is_written
+
+
 def test_a_domain_that_stays_off_may_share_its_image(site: Site) -> None:
     web = site.save("web", state="shut off")
     site.own_facts["kvm2"] = imported("clone", image_of(web))
