@@ -144,6 +144,18 @@ def test_each_host_takes_its_steps_after_the_one_before_is_back(desk: Desk) -> N
     assert [host["predicted_seconds"] for host in run["hosts"]] == [31] * 3
 
 
+def test_a_host_that_was_fenced_while_it_waited_is_not_returned_to_service(desk: Desk) -> None:
+    desk.failures = {"drain": ["kvm2"]}
+    assert desk.maintain().code != 0
+    (run,) = desk.runs
+    # kvm3 was evacuated meanwhile, and answers again, without guests.
+    desk.answers["host"]["kvm3"] = {"changed": False, "host": {"state": "fenced", "reason": "its power supply is broken"}}
+    desk.failures = {}
+    again = desk.maintain(rolling_maintenance_run=run["id"])
+    assert "kvm3 is fenced in the ledger (its power supply is broken). It was not drained." in again.text
+    assert (desk.done_to("kvm2"), desk.done_to("kvm3")) == (["drain", "maintain", "recover"], ["plan"])
+
+
 @pytest.mark.long
 def test_hosts_of_a_batch_are_out_of_service_together(desk: Desk) -> None:
     done = desk.maintain(rolling_maintenance_max_unavailable=2, rolling_maintenance_canary=True, rolling_maintenance_canary_minutes="0")
