@@ -121,16 +121,19 @@ def _find_lost(ledger: Ledger, host: HostEntry, wanted: t.Collection[str]) -> li
     found = list_candidates(ledger, host.host_ref)
     lost: dict[str, Document] = {}
     for one in wanted:
+        named = [domain for domain in found if one in (domain.uuid, domain.entry.name)]
+        # An earlier run has given it up, after another one of that name was deleted.
+        if named and all(domain.entry.is_missing and not domain.record for domain in named):
+            continue
         candidate = find_named(found, one, host.host_ref)
         if candidate is None:
             raise NotFound(f"According to the ledger, no domain {one!r} may be on {host.name}.", "Check both names. Nothing was changed.")
-        domain, record = candidate.entry, candidate.record
-        if record or not domain.is_only_on(host.host_ref):
-            others = ", ".join(place.label for place in domain.possible_hosts if not place.is_same(host.host_ref))
+        entry, record = candidate.entry, candidate.record
+        if record or not entry.is_only_on(host.host_ref):
+            others = ", ".join(place.label for place in entry.possible_hosts if not place.is_same(host.host_ref))
             why = f"{describe_record(record)} is not settled" if record else f"it may be on {others} too"
-            raise InvalidState(f"Domain {domain.name} may not be lost: {why}.", "Settle that first. Nothing was changed.")
-        if not domain.is_missing:
-            lost[domain.uuid] = candidate.document
+            raise InvalidState(f"Domain {entry.name} may not be lost: {why}.", "Settle that first. Nothing was changed.")
+        lost[entry.uuid] = candidate.document
     return list(lost.values())
 
 

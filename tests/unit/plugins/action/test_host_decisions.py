@@ -261,6 +261,8 @@ def test_a_lost_domain_that_has_the_name_of_a_deleted_one_is_given_up(fleet: Dec
     fleet.task(target_host="localhost", name="kvm1", source_discarded=True, reason="burnt")
     assert fleet.task(**LOST)["changed"]
     assert fleet.entries()[0]["decisions"][-1]["domains"] == [made_again]
+    # A killed task is run again.
+    assert not fleet.task(**LOST)["changed"]
 
 
 def test_a_domain_that_may_have_come_to_the_lost_host_is_named_with_its_record(fleet: Deciding) -> None:
