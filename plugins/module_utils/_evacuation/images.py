@@ -11,7 +11,9 @@ import contextlib
 import dataclasses
 import json
 import os
+import random
 import re
+import tempfile
 import typing as t
 import uuid as uuid_module
 from xml.etree.ElementTree import Element
@@ -197,6 +199,8 @@ _MAX_BYTES = 4096
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 # How the names of file systems begin whose files may have another number on each host.
 _NUMBERED_BY_HOST = (*UNTOLD_KINDS, "cifs", "smb")
+# File systems give new files the lowest free numbers: a copy on an empty one has those of the original, unless that has left some of them free.
+_FREE_NUMBERS = (32, 64)
 
 Nonces = t.Dict[str, str]
 
@@ -266,7 +270,10 @@ def _write_token(folder: str, token: StorageToken, is_numbered: bool) -> str:
     def as_text(inode: int) -> str:
         return json.dumps(encode(dataclasses.replace(token, inode=inode if is_numbered else ABSENT)))
 
-    replace_file(token_path(folder, token.host_id), as_text, 0o644)
+    with contextlib.ExitStack() as lower:
+        for _number in range(random.randint(*_FREE_NUMBERS) if is_numbered else 0):  # noqa: S311 - this is no secret
+            lower.enter_context(tempfile.TemporaryFile(prefix=HOST_TOKEN_PREFIX, dir=folder))
+        replace_file(token_path(folder, token.host_id), as_text, 0o644)
     return token.nonce
 
 

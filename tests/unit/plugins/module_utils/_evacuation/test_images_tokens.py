@@ -13,6 +13,7 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation import images
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.mounts import Mount
+from ansible_collections.kvmfleet.migration.plugins.module_utils._files import ContentByInode
 
 HOST = "1b0c7a52-4a5f-4e0f-9a3f-8c7d1d0e5a01"
 OTHER = "2b0c7a52-4a5f-4e0f-9a3f-8c7d1d0e5a02"
@@ -57,6 +58,21 @@ def test_a_copy_of_a_folder_with_its_token_is_another_store(copied: tuple[pathli
     (renewed,) = images.leave_tokens([str(copy)], HOST)[0].values()
     assert renewed != nonce
     assert images.is_token_seen(str(copy), HOST, renewed)
+
+
+def test_a_token_leaves_lower_numbers_free_that_its_copy_on_an_empty_file_system_gets(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """C(cp) copies files in the order of their numbers, and an empty file system numbers them from the lowest one."""
+    replace, lower = images.replace_file, list[str]()
+
+    def replace_file(path: str, content: ContentByInode, mode: int) -> None:
+        opened = [os.readlink(file) for file in pathlib.Path("/proc/self/fd").iterdir() if file.is_symlink()]
+        lower.extend(name for name in opened if name.startswith(f"{tmp_path}/") and name.endswith(" (deleted)"))
+        replace(path, content, mode)
+
+    monkeypatch.setattr(images, "replace_file", replace_file)
+    images.leave_tokens([str(tmp_path)], HOST)
+    assert lower
+    assert os.listdir(tmp_path) == [f".kvmfleet-host-{HOST}"]
 
 
 def test_a_token_of_an_earlier_version_keeps_its_nonce_and_is_not_proved_by_later_copies(tmp_path: pathlib.Path) -> None:
