@@ -63,6 +63,7 @@ class ActionModule(FleetAction):
             "tls": dict(plan.tls),
             "least_count": plan.least_count,
             "watchdog": watchdog,
+            "ledger_id": ledger.ledger_id,
             "check": bool(self._task.check_mode),
         }
         done = self.run_phase("install", work, task.uri, task_vars, is_secret=True)
@@ -72,9 +73,8 @@ class ActionModule(FleetAction):
         return {**result, "warnings": warnings} if warnings else result
 
     def _remove(self, task: _LeaseTask, location: LedgerLocation, task_vars: Result) -> JsonObject:
-        if not self._task.check_mode:
-            _withdraw_before_removal(location, self.target_host(task_vars))
-        done = self.run_phase("remove", {"check": bool(self._task.check_mode)}, task.uri, task_vars)
+        ledger_id = _withdraw_before_removal(location, self.target_host(task_vars), bool(self._task.check_mode))
+        done = self.run_phase("remove", {"ledger_id": ledger_id, "check": bool(self._task.check_mode)}, task.uri, task_vars)
         result: Result = {key: done[key] for key in ("changed", "files", "systemd")}
         warnings = list(t.cast("list[str]", done.get("warnings") or ()))
         if not self._task.check_mode:
@@ -99,12 +99,13 @@ def _withdraw_evidence(ledger: Ledger, host: str, still_counts: Callable[[Protec
         withdraw_watchdog(ledger, str(entry.host_key), still_counts)
 
 
-def _withdraw_before_removal(location: LedgerLocation, host: str) -> None:
-    """Withdraw the evidence of a host whose watchdog will be unbound. Raises L(Unreachable) if the ledger does not answer."""
+def _withdraw_before_removal(location: LedgerLocation, host: str, check: bool) -> str | None:
+    """Withdraw the evidence of a host whose watchdog will be unbound; return the ID of the ledger. Raises L(Unreachable) if the ledger does not answer."""
     try:
         ledger = open_if_any(*location)
-        if ledger:
+        if ledger and not check:
             _withdraw_evidence(ledger, host)
+        return ledger.ledger_id if ledger else None
     except Unreachable as error:
         raise Unreachable(
             f"The service of the lease of {host} was not removed: the ledger, which may take a later silence of {host} for a reset by its watchdog, does not"

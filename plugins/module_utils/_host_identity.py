@@ -117,7 +117,7 @@ def check_ledger_id(ledger_id: t.Optional[str], path: str = LEDGER_ID_FILE) -> t
     """Return the remembered ID. Raises L(Conflict) if it is another ledger's; null as C(ledger_id) is a ledger that does not exist yet."""
     known = read_ledger_id(path)
     if known is not None and known != ledger_id:
-        ours = f"this task uses the ledger {ledger_id}" if ledger_id else "this task would create a new one"
+        ours = f"this task uses the ledger {ledger_id}" if ledger_id else "there is no ledger where this task looks for it"
         raise Conflict(
             f"This host was protected under the ledger {known}, and {ours}: a fleet must have only one ledger. Nothing was changed.",
             f"Use that ledger (option ledger, or kvmfleet_ledger). If it is permanently lost, remove {path} on the host and run the task again.",

@@ -34,7 +34,8 @@ options:
   state:
     description:
       - Whether the host has the service. V(absent) also unbinds the watchdog, and removes the lease of the host from etcd. It is refused (C(unreachable)) while
-        the ledger does not answer, because the ledger may take a later silence of the host for a reset by its watchdog.
+        the ledger does not answer, because the ledger may take a later silence of the host for a reset by its watchdog. For the same reason, both are refused
+        (C(conflict)) if the host was protected under another ledger.
     type: str
     choices: [present, absent]
     default: present

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .._host_identity import read_host_id
+from .._host_identity import check_ledger_id, read_host_id
 from .._model.codec import Json, decode
 from .._model.errors import Conflict
 from .._module import Phase, Result, require_local, require_root
@@ -26,19 +26,22 @@ class _Install(t.TypedDict):
     watchdog: Json
     tls: t.Dict[str, str]
     least_count: int
+    ledger_id: str
     check: bool
 
 
 class _Remove(t.TypedDict):
     """The input of L(remove)."""
 
+    ledger_id: t.Optional[str]
     check: bool
 
 
 def install(uri: str, work: _Install) -> Result:
-    """Install the service, and bind the watchdog if C(watchdog) has its options. Raises L(Conflict) if the host has another identity than in the ledger."""
+    """Install the service, and bind the watchdog if C(watchdog) has its options. Raises L(Conflict) if the host has another identity or another ledger."""
     require_root()
     require_local(uri)
+    check_ledger_id(work["ledger_id"])
     config = decode(LeaseConfig, work["config"])
     host_id = read_host_id()
     if host_id != config.host_id:
@@ -56,9 +59,13 @@ def install(uri: str, work: _Install) -> Result:
 
 
 def remove(uri: str, work: _Remove) -> Result:
-    """Remove the service, and the test of the watchdog before it."""
+    """Remove the service, and the test of the watchdog before it.
+
+    Raises L(Conflict) if the host belongs to another ledger, which would take its silence for a reset by the watchdog.
+    """
     require_root()
     require_local(uri)
+    check_ledger_id(work["ledger_id"])
     unbound = unbind_watchdog(check_mode=work["check"])
     change = remove_lease(check_mode=work["check"])
     return {**_describe_change(change, unbound), "warnings": list(unbound.warnings)}

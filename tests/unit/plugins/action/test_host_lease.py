@@ -174,6 +174,14 @@ def test_a_service_is_removed_without_any_ledger(node: Node, monkeypatch: pytest
     assert node.task(state="absent")["changed"]
 
 
+def test_the_host_learns_the_ledger_of_the_task(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    node.task()
+    node.task(state="absent")
+    monkeypatch.setattr(m, "open_if_any", lambda *location: None, raising=False)
+    node.task(state="absent")
+    assert [work["ledger_id"] for work in node.works] == [node.ledger.ledger_id, node.ledger.ledger_id, None]
+
+
 def test_a_watchdog_that_stays_armed_is_a_warning(node: Node) -> None:
     node.answer = {**node.answer, "warnings": ["It cannot be disarmed."]}
     assert node.task(state="absent")["warnings"] == ["It cannot be disarmed."]

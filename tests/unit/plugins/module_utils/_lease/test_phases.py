@@ -1,0 +1,66 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The host half of C(host_lease): on which hosts it changes nothing."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils import _host_identity
+from ansible_collections.kvmfleet.migration.plugins.module_utils._lease import phases
+from ansible_collections.kvmfleet.migration.plugins.module_utils._lease.watchdog_install import WatchdogChange
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict
+from ansible_collections.kvmfleet.migration.plugins.module_utils._systemd import UnitChange
+
+from .conftest import make_config
+
+ONE, OTHER = "1b0c7a52-4a5f-4e0f-9a3f-8c7d1d0e5a01", "2b0c7a52-4a5f-4e0f-9a3f-8c7d1d0e5a02"
+URI = "qemu:///system"
+
+
+@pytest.fixture
+def changes(monkeypatch: pytest.MonkeyPatch) -> t.List[str]:
+    """What was changed on a host of the ledger C(ONE)."""
+    done: t.List[str] = []
+
+    def change(name: str, result: object) -> t.Callable[..., object]:
+        def call(*_arguments: object, **_options: object) -> object:
+            done.append(name)
+            return result
+
+        return call
+
+    monkeypatch.setattr(phases, "require_root", lambda: None)
+    monkeypatch.setattr(_host_identity, "read_ledger_id", lambda _path: ONE)
+    monkeypatch.setattr(phases, "read_host_id", lambda: make_config().host_id)
+    monkeypatch.setattr(phases, "unbind_watchdog", change("unbind", WatchdogChange(())))
+    monkeypatch.setattr(phases, "remove_lease", change("remove", UnitChange((), True)))
+    monkeypatch.setattr(phases, "install_lease", change("install", UnitChange((), True)))
+    return done
+
+
+@pytest.mark.parametrize("ledger_id", [OTHER, None])
+@pytest.mark.parametrize("check", [True, False])
+def test_the_lease_of_a_host_of_another_ledger_is_not_removed(changes: t.List[str], ledger_id: t.Optional[str], check: bool) -> None:
+    """Its own ledger would take the silence of the host for a reset by its watchdog."""
+    with pytest.raises(Conflict, match=f"was protected under the ledger {ONE}"):
+        phases.remove(URI, {"ledger_id": ledger_id, "check": check})
+    assert changes == []
+    phases.remove(URI, {"ledger_id": ONE, "check": check})
+    assert changes == ["unbind", "remove"]
+
+
+def test_the_lease_of_a_host_of_another_ledger_is_not_replaced(changes: t.List[str]) -> None:
+    def install(ledger_id: str) -> None:
+        phases.install(URI, {"config": encode(make_config()), "watchdog": None, "tls": {}, "least_count": 0, "ledger_id": ledger_id, "check": False})
+
+    with pytest.raises(Conflict, match=f"was protected under the ledger {ONE}"):
+        install(OTHER)
+    assert changes == []
+    install(ONE)
+    assert changes == ["install", "unbind"]
