@@ -22,6 +22,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_en
     HostIdentity,
     check_own_ledger,
     find_host_entry,
+    find_own_entry,
     withdraw_watchdog,
 )
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
@@ -88,7 +89,7 @@ class ActionModule(FleetAction):
             cleaned.check_guarded(answer.has_guard, obstacles.withheld_by)
         if is_wanted:
             check_own_ledger(target_host, who.identity.ledger_id, ledger)
-            _check_permitted(ledger, identity, obstacles)
+            _check_permitted(ledger, identity, settings.fleet(), obstacles)
         if ledger and (is_wanted or cleaned) and not self._task.check_mode:
             _withdraw_earlier_boots(ledger, identity, answer)
         changed, forgotten = False, {}
@@ -147,9 +148,9 @@ def _check_newer(ledger: Ledger | None, host: str) -> None:
         )
 
 
-def _check_permitted(ledger: Ledger | None, identity: HostIdentity, obstacles: Obstacles) -> None:
+def _check_permitted(ledger: Ledger | None, identity: HostIdentity, fleet: t.Collection[str], obstacles: Obstacles) -> None:
     """Raise the error that forbids the release; the host then stays held."""
-    found = find_host_entry(ledger, identity) if ledger else None
+    found = find_own_entry(ledger, identity, fleet) if ledger else None
     if found is None:
         raise NotFound(
             f"The ledger does not know {identity.name}, so it cannot say whether its guests were started elsewhere.",

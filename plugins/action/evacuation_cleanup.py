@@ -17,7 +17,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef, IdentityAnswer
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result, describe_actor
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.cleanup import CleanupOutcome, HostCleanup
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import HostIdentity, find_host_entry, list_entries
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import HostIdentity, find_own_entry, list_entries
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_if_any
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.remembered import (
@@ -68,7 +68,7 @@ class ActionModule(FleetAction):
         answer = decode(IdentityAnswer, phase("identify", {"ledger_id": ledger.ledger_id if ledger else None}))
         identity = _read_identity(target_host, answer)
         outcome = CleanupOutcome()
-        if ledger and _has_identity(ledger, identity):
+        if ledger and _has_identity(ledger, identity, settings):
             self.attach_notifier(ledger, settings, target_host, location)
             me = HostRef(target_host, identity.host_id, identity.host_uuid)
             uris = _list_other_uris(settings, target_host, ledger, identity)
@@ -96,9 +96,9 @@ def _read_identity(target_host: str, answer: IdentityAnswer) -> HostIdentity:
     return HostIdentity(target_host, identifiers.host_id, identifiers.host_uuid, identifiers.machine_id)
 
 
-def _has_identity(ledger: Ledger, identity: HostIdentity) -> bool:
+def _has_identity(ledger: Ledger, identity: HostIdentity, settings: Settings) -> bool:
     """Whether records can belong to this host at all. Raises L(Conflict) if it is not certainly the host in the ledger."""
-    find_host_entry(ledger, identity)
+    find_own_entry(ledger, identity, settings.fleet())
     return identity.host_id is not None
 
 

@@ -112,16 +112,26 @@ def find_host_entry(ledger: Ledger, identity: HostIdentity) -> t.Optional[Docume
     return found
 
 
+def find_own_entry(ledger: Ledger, identity: HostIdentity, fleet: Collection[str]) -> t.Optional[Document]:
+    """Return the host's entry, as L(find_host_entry) does. Raises L(Conflict) also if it may be the entry of another host of the inventory."""
+    found = find_host_entry(ledger, identity)
+    check_one_name(found.host if found else None, identity.name, fleet)
+    return found
+
+
 def check_one_name(entry: t.Optional[HostEntry], name: str, fleet: Collection[str]) -> None:
     """Raise L(Conflict) if the entry of a host has another name that the inventory has, too.
 
-    The entry has one name, by which the host is fenced, asked and evacuated. Each task would give it the other one.
+    The entry has one name, by which the host is fenced, asked and evacuated. Each task would give it the other one. The copy of a whole disk has the libvirt
+    UUID of the original, too, if that is in the configuration of the daemon.
     """
     if entry is not None and entry.name != name and entry.name in fleet:
         raise Conflict(
-            f"{name} and {entry.name} of the inventory lead to one host (host ID {entry.host_id}), which the ledger has as {entry.name}.",
-            f"Correct the address of the one that is another host, or remove one of them from the inventory. If this host is {name}, and {entry.name} another"
-            f" one, confirm it{_ADOPT}",
+            f"{name} and {entry.name} of the inventory lead to one host, or to one and a copy of its disk: {name} reports the host ID {entry.host_id}, which"
+            f" the ledger has for {entry.name}.",
+            f"If they are one host, correct the address of the wrong name, or remove it from the inventory. If {name} is a copy of {entry.name}, remove"
+            f" {HOST_ID_FILE} there, and give it a machine ID and, if libvirtd.conf sets one, a host_uuid of its own. Only if {name} is the host that the"
+            f" ledger has had as {entry.name}, and {entry.name} is a new one, confirm that{_ADOPT}",
         )
 
 

@@ -26,8 +26,7 @@ from .._ledger.documents import Document, GuardStatus, HostEntry, HostProtection
 from .._ledger.host_entries import (
     Grant,
     HostIdentity,
-    check_one_name,
-    find_host_entry,
+    find_own_entry,
     list_entries,
     list_uuid_notes,
     make_entry,
@@ -323,7 +322,7 @@ class ProtectSteps:
         if answer.libvirt_error:
             raise Unreachable(f"Libvirt on {self.name} did not answer, so nothing was saved of it: {answer.libvirt_error}")
         identity = HostIdentity(self.name, identifiers.host_id, identifiers.host_uuid, identifiers.machine_id)
-        found = self._find_document(self.ledger, identity) if self.ledger else None
+        found = find_own_entry(self.ledger, identity, self.fleet) if self.ledger else None
         if self.ledger and found is None:
             self.ledger.check_new_host(identity.host_ref)
         if found and found.host.ledger_id and found.host.ledger_id != self._ledger_id():
@@ -339,13 +338,7 @@ class ProtectSteps:
         def changed(before: t.Optional[HostEntry]) -> HostEntry:
             return change(make_entry(before, identity, before.state if before else ENABLED, None, self.by))
 
-        return update_entry(ledger, lambda: self._find_document(ledger, identity), changed)
-
-    def _find_document(self, ledger: Ledger, identity: HostIdentity) -> t.Optional[Document]:
-        """Return the host's entry. Raises L(Conflict) as L(find_host_entry), and if the inventory has the host under two names."""
-        found = find_host_entry(ledger, identity)
-        check_one_name(found.host if found else None, self.name, self.fleet)
-        return found
+        return update_entry(ledger, lambda: find_own_entry(ledger, identity, self.fleet), changed)
 
     def _change_entry(self, own: t.Optional[HostEntry], change: ChangeEntry) -> None:
         if not self.check and self.ledger is not None and own is not None:

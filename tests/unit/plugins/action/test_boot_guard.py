@@ -189,6 +189,20 @@ def test_a_host_of_another_ledger_is_not_released(fleet: Fleet) -> None:
     assert fleet.task(state="released")["changed"]
 
 
+def test_a_host_with_the_identity_of_another_host_of_the_inventory_is_not_released(fleet: Fleet) -> None:
+    """The copy of a whole disk has all of it, where the configuration of libvirt's daemon sets the UUID: it would start the guests of the original."""
+    ledger = fleet.known()
+    (entry,) = ledger.list_hosts()
+    ledger.put_host(host_entry({**entry.body, "name": "kvm9"}), entry.version)
+    fleet.facts = {"kvm9": {}}
+    with pytest.raises(Conflict, match="kvm1 and kvm9 of the inventory lead to one host, or to one and a copy of its disk"):
+        fleet.task(state="released")
+    assert fleet.host.phases == ["read"]
+    # The host was renamed: the inventory has its former name no more.
+    fleet.facts = {}
+    assert fleet.task(state="released")["changed"]
+
+
 def test_a_host_that_was_discarded_is_not_released(fleet: Fleet) -> None:
     ledger = fleet.known()
     (entry,) = ledger.list_hosts()
