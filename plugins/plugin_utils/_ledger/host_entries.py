@@ -139,10 +139,12 @@ def check_own_ledger(host: str, ledger_id: Maybe[str], ledger: t.Optional[Ledger
     """Raise L(Conflict) if a host was protected under another ledger than that of the task, which knows neither its moves nor its evacuations.
 
     :arg ledger_id: as the host reports it.
+    :arg ledger: None if it does not exist yet.
     """
-    if ledger and ledger_id and ledger_id != ledger.ledger_id:
+    if ledger_id and (ledger is None or ledger_id != ledger.ledger_id):
+        ours = f"this task uses {ledger.name} ({ledger.ledger_id})" if ledger else "there is no ledger where this task looks for it"
         raise Conflict(
-            f"{host} was protected under the ledger {ledger_id}, and this task uses {ledger.name} ({ledger.ledger_id}): a fleet must have only one ledger.",
+            f"{host} was protected under the ledger {ledger_id}, and {ours}: a fleet must have only one ledger.",
             f"Use that ledger (option ledger, or kvmfleet_ledger). If it is permanently lost, or {host} has left its fleet, remove {LEDGER_ID_FILE} there."
             " Nothing was changed.",
         )

@@ -116,6 +116,16 @@ def test_a_host_of_another_ledger_is_neither_drained_nor_enabled(fleet: Fleet) -
     assert fleet.entries() == before
 
 
+@pytest.mark.parametrize("work", [{}, {"drain": {"play": ["kvm1"], "candidates": ["kvm2"], "just_asked": True}}])
+def test_check_mode_refuses_a_host_for_which_the_task_would_create_another_ledger(fleet: Fleet, work: dict[str, t.Any]) -> None:
+    fleet.check_mode, fleet.host.host_id, fleet.host.ledger_id = True, ID, UUID
+    with pytest.raises(Conflict, match="there is no ledger where this task looks for it"):
+        fleet.task(state="maintenance", reason="disk", _work=work)
+    fleet.facts = with_receipt({"host_id": ID, "host_uuid": UUID, "machine_id": "m1", "ledger_id": UUID, "domains": []})
+    with pytest.raises(Conflict, match="there is no ledger where this task looks for it"):
+        fleet.task(state="maintenance", reason="disk", _work=work)
+
+
 DRAIN: dict[str, t.Any] = {"play": ["kvm1"], "candidates": ["kvm2"], "just_asked": True}
 
 
