@@ -66,7 +66,7 @@ def has_tombstone(folder: str, grant: str, host_id: str, nonce: str) -> bool:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         if _read_nonce(descriptor, host_id) != nonce:
-            raise ValueError("this host's file there has another nonce")
+            raise ValueError("this host's file there is a copy, or has another nonce")
         return _file_exists(f"{TOMBSTONE_PREFIX}{grant}", descriptor)
     finally:
         os.close(descriptor)

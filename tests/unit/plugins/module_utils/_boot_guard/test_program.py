@@ -281,6 +281,9 @@ def test_a_copy_of_shared_storage_does_not_confirm_a_token(machine: Machine, is_
         shutil.copytree(machine.root / "old", machine.stores[0])
     machine.boot()
     assert (machine.guard.confirm_token() is None) is is_copied
+    folders = {str(store): NONCE for store in machine.stores}
+    why = storage_program.judge_grant({"grant": GRANT, "host_id": HOST_ID, "folders": folders})[1]
+    assert ("this host's file there is a copy" in why) is is_copied
 
 
 def test_shared_storage_that_is_mounted_late_is_awaited(machine: Machine) -> None:
