@@ -128,6 +128,8 @@ class TaskRun(abc.ABC, t.Generic[R, J]):
             check_known(job.request.label, job.domain_uuid, context.missing)
         job.domain = replace(job.domain, seen_devices=view.seen_devices(job.domain, job.request.uris))
         job.decision = self.decide_job(view, job, stored)
+        if isinstance(job.decision, (d.Start, d.AdoptForeign)):
+            check_own_ledger(view.source, view.survey.source.ledger_id, context.ledger)
         if isinstance(job.decision, d.Start):
             job.decision = self._exclude_other_ledgers(view, job, job.decision)
         if isinstance(job.decision, d.Refuse) and isinstance(job.decision.error, Unreachable) and not context.settings.is_known(job.decision.host):
@@ -139,9 +141,8 @@ class TaskRun(abc.ABC, t.Generic[R, J]):
             job.decision = self.check_abilities(view, job, job.decision)
 
     def _exclude_other_ledgers(self, view: FleetView, job: J, start: d.Start) -> d.Start | d.Refuse:
-        """Return the decision without the candidates that belong to another ledger. Raises L(Conflict) if the source does."""
+        """Return the decision without the candidates that belong to another ledger."""
         ledger, problems = self.context.ledger, dict[str, KvmfleetError]()
-        check_own_ledger(view.source, view.survey.source.ledger_id, ledger)
         for host in start.candidates:
             try:
                 check_own_ledger(host, view.candidate_facts(host, job.request.uris[host]).ledger_id, ledger)

@@ -493,6 +493,18 @@ def test_a_foreign_job_is_adopted_with_a_record(control: Control) -> None:
     assert not any(call.startswith("migrate") for call in control.fleet.source.calls)
 
 
+def test_a_foreign_job_on_a_host_of_another_ledger_is_not_adopted(control: Control) -> None:
+    """It may be a move of that ledger whose watcher has died."""
+    control.fleet.link_mib = 100
+    control.fleet.guest()
+    control.fleet.begin_elsewhere()
+    control.fleet.clock.sleep(1)
+    control.source.facts = {"kvm1": {"ledger_id": OTHER}}
+    job = run_one_move(control)
+    assert f"kvm1 was protected under the ledger {OTHER}" in str(job.error)
+    assert control.records() == []
+
+
 def test_a_foreign_job_to_another_destination_is_a_conflict(control: Control) -> None:
     control.fleet.link_mib = 100
     control.fleet.guest()
