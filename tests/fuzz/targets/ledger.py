@@ -182,7 +182,7 @@ def _reads(path: str) -> Iterator[Callable[[], object]]:
 
 def _evacuated(ledger: FileLedger) -> None:
     dead = source.resolve_source([document.host for document in ledger.list_hosts()], "kvm1")
-    found, _tombstones = source.select_candidates(source.list_candidates(ledger, dead), None, ledger, dead)
+    found, _tombstones = source.select_candidates(source.list_candidates(ledger, dead.host_ref), None, ledger, dead)
     for candidate in found:
         with contextlib.suppress(KvmfleetError):
             source.check_saved_values(candidate.entry)
