@@ -101,11 +101,7 @@ class ActionModule(FleetAction):
         """Find the host's entry, and change it if the task requests that."""
         options = t.cast(HostOptions, args)
         work = options["_work"] or HostWork()
-        if work.get("refusal"):
-            raise InvalidArgument(str(work["refusal"]), "Nothing was changed.")
-        # A role's request that all hosts of the play proceed together.
-        if work.get("together"):
-            self.refuse_free_strategy()
+        self._check_work(work)
         target_host = self.target_host(task_vars)
         name = options["name"] if options["name"] is not None else target_host
         _check_name(name)
@@ -129,13 +125,7 @@ class ActionModule(FleetAction):
         before = found.host if found else None
         if name == target_host and options["state"] is not None:
             check_one_name(before, name, settings.fleet())
-        wanted = _wanted_status(options, HostStatus.from_entry(before), is_drained=drain is not None)
-        if wanted is None:
-            after, result = None, self._read_entry(found)
-        else:
-            _check_new_host(ledger, found, identity, options)
-            is_stated = _is_stated(options)
-            after, result = self._write_entry(ledger, found, identity, wanted, describe_actor(task_vars), is_drained=drain is not None, is_stated=is_stated)
+        after, result = self._change_state(ledger, found, identity, options, describe_actor(task_vars), is_drained=drain is not None)
         if drain:
             cordon = Cordon.from_entries(before, after) if after else None
             result["_drain"] = {**_prepare_drain(drain, options, cordon, settings, ledger), "settings": encode(variables)}
@@ -144,6 +134,13 @@ class ActionModule(FleetAction):
             result["_ledger"] = options["ledger"]
         warnings += ledger.problems if ledger else []
         return {**result, "warnings": warnings} if warnings else result
+
+    def _check_work(self, work: HostWork) -> None:
+        """Refuse what a role refuses, or a strategy under which its hosts do not proceed together."""
+        if work.get("refusal"):
+            raise InvalidArgument(str(work["refusal"]), "Nothing was changed.")
+        if work.get("together"):
+            self.refuse_free_strategy()
 
     # -- a person's decisions ------------------------------------------------------------------------------------
 
@@ -223,8 +220,15 @@ class ActionModule(FleetAction):
         made = self.run_phase("create", {}, options["uri"], task_vars)
         return HostIdentity(name, str(made["host_id"]), identity.host_uuid, identity.machine_id), found
 
-    def _read_entry(self, found: Document | None) -> Result:
-        return {"changed": False, "host": found.body if found else None}
+    def _change_state(
+        self, ledger: Ledger | None, found: Document | None, identity: HostIdentity, options: HostOptions, by: str, is_drained: bool
+    ) -> tuple[HostEntry | None, Result]:
+        """Give the host the state that the task requests, if any. Return the entry that was written, and the result."""
+        wanted = _wanted_status(options, HostStatus.from_entry(found.host if found else None), is_drained=is_drained)
+        if wanted is None:
+            return None, {"changed": False, "host": found.body if found else None}
+        _check_new_host(ledger, found, identity, options)
+        return self._write_entry(ledger, found, identity, wanted, by, is_drained=is_drained, is_stated=_is_stated(options))
 
     def _write_entry(
         self, ledger: Ledger | None, found: Document | None, identity: HostIdentity, wanted: HostStatus, by: str, is_drained: bool, is_stated: bool
