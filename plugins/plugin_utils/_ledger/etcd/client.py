@@ -39,6 +39,7 @@ from .messages import (
     parse_result,
     parse_size,
 )
+from .quota import MAKE_ROOM
 
 # etcd has one code for several refusals; the text distinguishes them where it matters.
 _COMMON_NAME = b"CommonName of client"
@@ -89,8 +90,7 @@ def translate_refusal(error: Refused, address: EtcdAddress, user: t.Optional[str
     if _NO_SPACE in text:
         return Internal(
             f"The database of the etcd ledger {address} is full: it accepts no further change.",
-            "Raise --quota-backend-bytes of its members, or free space ('etcdctl compact', 'etcdctl defrag'); then 'etcdctl alarm disarm'. Moves in flight "
-            "continue; run the same task again to follow them.",
+            f"{MAKE_ROOM} Moves in flight continue; run the same task again to follow them.",
         )
     if any(words in text for words in _TOO_LARGE):
         return Internal(f"The etcd ledger {address} rejected a document: {text}. Nothing was written.", "Raise --max-request-bytes of its members.")

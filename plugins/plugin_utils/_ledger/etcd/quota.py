@@ -14,15 +14,13 @@ from .messages import DatabaseSize
 # Where a member does not report its quota: the default, or the largest that etcd recommends if the database is larger than that.
 _ASSUMED_QUOTAS = (2 * 1024**3, 8 * 1024**3)
 _NEAR = 0.8
+MAKE_ROOM = "Raise --quota-backend-bytes of its members, or free space ('etcdctl compact', 'etcdctl defrag'); then 'etcdctl alarm disarm'."
 
 
 def describe_shortage(database: DatabaseSize, address: str) -> t.Optional[str]:
     """Return what is wrong with the size of a database and what to do; None if there is room."""
     if database.is_full:
-        return (
-            f"The database of the etcd ledger {address} is full: nothing can be moved or evacuated. Raise --quota-backend-bytes of its members, or free space "
-            "('etcdctl compact', 'etcdctl defrag'); then 'etcdctl alarm disarm'."
-        )
+        return f"The database of the etcd ledger {address} is full: nothing can be moved or evacuated. {MAKE_ROOM}"
     quota = database.quota or next((quota for quota in _ASSUMED_QUOTAS if database.size < quota), None)
     if quota is None or database.size < _NEAR * quota:
         return None
