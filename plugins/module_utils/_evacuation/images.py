@@ -234,12 +234,11 @@ def _leave_token(folder: str, host_id: str) -> t.Tuple[str, str]:
     """Return the nonce of the host's token in the folder, or else why it has none."""
     try:
         token = _read_token(folder, host_id)
-        is_numbered = _has_common_inodes(folder)
         if token is None:
-            return _write_token(folder, StorageToken(host_id, str(uuid_module.uuid4())), is_numbered), ""
-        if is_numbered and token.inode is ABSENT:
+            return _write_token(folder, StorageToken(host_id, str(uuid_module.uuid4())), _has_common_inodes(folder)), ""
+        if token.inode is ABSENT and _has_common_inodes(folder):
             with contextlib.suppress(OSError):
-                _write_token(folder, token, is_numbered)
+                _write_token(folder, token, is_numbered=True)
         return token.nonce, ""
     except OSError as error:
         return "", error.strerror or str(error)
