@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
+from ansible_collections.kvmfleet.migration.plugins.module_utils._host_identity import HOST_ID_FILE
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import HostClock, boot_moment, utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, decode, encode
@@ -29,7 +30,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_
 
 from .._ledger.changes import LedgerDomains
 from .._ledger.host_decisions import check_not_granted
-from .._ledger.host_entries import HOST_ID_FILE, HostIdentity, find_host_entry, read_hosts
+from .._ledger.host_entries import HostIdentity, find_host_entry, read_hosts
 from .._ledger.remembered import RememberedMove, check_known, find_missing_records, missing_text, remembered_by_fleet
 from .._ledger.rules import map_holders
 from .._migrate.fleet_view import FleetView, RecentMoves

@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import field, replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
+from ansible_collections.kvmfleet.migration.plugins.module_utils._host_identity import HOST_ID_FILE, LEDGER_ID_FILE
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, JsonObject, Maybe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict
@@ -65,8 +66,6 @@ def host_lock_name(host: HostRef) -> str:
     return f"host-{host.host_id or host.host_uuid or 'unknown'}"
 
 
-HOST_ID_FILE = "/var/lib/kvmfleet/host-id"
-LEDGER_ID_FILE = "/var/lib/kvmfleet/ledger-id"
 _ADOPT = " with adopt_identity of kvmfleet.migration.host. Nothing was changed."
 _OR_ADOPT = ", or confirm that it is with adopt_identity of kvmfleet.migration.host. Nothing was changed."
 

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._host_identity import HOST_ID_FILE
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import (
     Conflict,
     InvalidArgument,
@@ -17,7 +18,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 )
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import Survey, SurveyedDomain
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import HOST_ID_FILE, HOW_TO_SET_UUID
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import HOW_TO_SET_UUID
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.request import MoveRequest
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.storage import check_storage
 
