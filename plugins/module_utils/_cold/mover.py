@@ -17,7 +17,7 @@ import typing as t
 
 from .._dataclass import dataclass
 from .._domains.shutting_down import DomainShutdown
-from .._evacuation.quarantine import Quarantine, is_moved
+from .._evacuation.quarantine import Quarantine, find_unmounted, is_moved
 from .._facts.mounts import innermost_mount, read_mounts
 from .._host_identity import read_host_id
 from .._migration.rewriting import rewrite_definition
@@ -254,8 +254,11 @@ class ColdMover:
         manifest = quarantine.read_manifest()
         if manifest is None:
             return
+        mounts = {mount.path for mount in read_mounts()}
         for file in [file for file in manifest.items if self._is_needed_by_others(file) or not _try_move(quarantine, file)]:
-            quarantine.drop_file(file)
+            # An earlier run may have moved it, and its file system is not mounted now: it is kept, and no other list names it.
+            if not find_unmounted(file, mounts):
+                quarantine.drop_file(file)
         manifest = quarantine.mark_complete()
         self.journal.note_cold(kept=tuple(filter(None, [manifest.definition, *(file.destination for file in manifest.items)])))
 

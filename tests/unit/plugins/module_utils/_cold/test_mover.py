@@ -13,6 +13,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._cold import journal, mover
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.quarantine import QUARANTINE_FOLDER, Quarantine
 from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.saved_memory import SAVED_FOLDER
 from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.values import Permissions
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states as ds
@@ -313,6 +314,26 @@ def test_memory_goes_back_to_a_file_if_the_destination_is_lost_before_it_could_r
     pair.fleet.before_call = lambda machine, call: None
     assert run(pair).record.status == s.COMPLETED
     assert (pair.places(), pair.saved()) == ({"kvm2": ds.SHUTOFF}, {"kvm1": [], "kvm2": ["web1.save"]})
+
+
+def test_a_file_in_quarantine_stays_listed_while_its_file_system_is_not_mounted(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process is killed after the file was moved, and the file system has no mount when the next run continues."""
+    pair = make("offline", state=ds.SHUTOFF)
+    kept, hidden = pair.folder / QUARANTINE_FOLDER, pair.folder / "not mounted"
+
+    def die(moment: int) -> None:
+        if kept.is_dir():
+            raise Killed
+
+    pair.on_moment = die
+    assert pair.run() is None
+    kept.rename(hidden)
+    pair.on_moment = lambda moment: None
+    monkeypatch.setattr(mover, "read_mounts", list)
+    assert run(pair).record.status == s.COMPLETED
+    manifest = Quarantine(pair.record.record_id, str(pair.folder / "quarantine")).read_manifest()
+    assert manifest is not None
+    assert [(hidden / pathlib.Path(file.destination).relative_to(kept)).exists() for file in manifest.items] == [True]
 
 
 def refuse_to_write(path: str, document: object) -> None:
