@@ -28,7 +28,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.action import EvacuationAction, add_proof, add_shares, build_assessment
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.detection import read_detection
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.evacuation import Evacuation
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.evacuation import Evacuation, ProbedFleet
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fleet_answers import SourceAnswers
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.job import EvacuationTask
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.plan import Shares, has_recent_facts, plan_evacuation, refuse_missing_destination
@@ -75,13 +75,14 @@ class ActionModule(EvacuationAction):
         if step == EVACUATE_PROVE:
             run.context.options = dataclasses.replace(run.context.options, fencing=request.given_evidence(run.source.name, bool(self._task.check_mode)))
         try:
-            run.probe_fleet(step == EVACUATE_PROVE, request.first_round)
+            probed = run.probe_fleet(step == EVACUATE_PROVE, request.first_round)
         except SourceAnswers as error:
             raise run.add_begun(error) from error
         refuse_missing_destination(run, request.destination, task.survivors or (), request.excluded)
         if step == EVACUATE_ASSESS:
             return self.with_warnings(run, {**encode(build_assessment(run)), "changed": False})
-        return self.with_warnings(run, self._take_evidence(run, task, request) if step == EVACUATE_PROVE else self._share_domains(run, task, request))
+        take_step = self._take_evidence if step == EVACUATE_PROVE else self._share_domains
+        return self.with_warnings(run, take_step(run, probed, task, request))
 
     def _query_host(self, task: EvacuationTask, request: EvacuationRequest, task_vars: Result) -> JsonObject:
         """Gather the facts of the host. The first host of the play asks for all that has to be known before the fencing, at the same time."""
@@ -128,25 +129,26 @@ class ActionModule(EvacuationAction):
         warnings = found.list_warnings(request.source)
         return {**result, "warnings": warnings} if warnings else result
 
-    def _take_evidence(self, run: Evacuation, task: EvacuationTask, request: EvacuationRequest) -> JsonObject:
+    def _take_evidence(self, run: Evacuation, probed: ProbedFleet, task: EvacuationTask, request: EvacuationRequest) -> JsonObject:
         """Collect the evidence, and make the plan unless the survivors have to be asked again first. A host is fenced only if that is necessary."""
-        run.record_waiting()
+        run.record_waiting(probed.fleet.destination)
         if run.open_jobs():
-            run.prove_source_off(starts=False)
+            run.prove_source_off(probed, starts=False)
         proof, changed = add_proof(run, boot_moment()), bool(run.proofs.all_evidence) and not run.check
         names = list(task.survivors or ())
         if names and run.open_jobs() and has_recent_facts(run, names):
-            return {**self._show_plan(run, plan_evacuation(run, names, None, request.destination), request), "since": encode(proof.since), "changed": changed}
+            shares = plan_evacuation(run, probed, names, None, request.destination)
+            return {**self._show_plan(run, shares, request), "since": encode(proof.since), "changed": changed}
         return {**encode(proof), "changed": changed}
 
-    def _share_domains(self, run: Evacuation, task: EvacuationTask, request: EvacuationRequest) -> JsonObject:
+    def _share_domains(self, run: Evacuation, probed: ProbedFleet, task: EvacuationTask, request: EvacuationRequest) -> JsonObject:
         """Make the shares of the survivors, and show them."""
         shares = Shares({}, [])
         if run.open_jobs():
-            run.reuse_evidence()
+            run.reuse_evidence(probed)
         if run.open_jobs():
             names = task.survivors or [request.destination or run.context.target_host]
-            shares = plan_evacuation(run, names, read_moment(task.since or None), request.destination)
+            shares = plan_evacuation(run, probed, names, read_moment(task.since or None), request.destination)
         return {**self._show_plan(run, shares, request), "changed": False}
 
     def _show_plan(self, run: Evacuation, shares: Shares, request: EvacuationRequest) -> JsonObject:

@@ -12,7 +12,7 @@ import contextlib
 import itertools
 import time
 import typing as t
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
@@ -21,6 +21,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model import d
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import HostClock, boot_moment, utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError, Unsafe
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.evidence import SourceSilence
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostAnswer, HostRef, host_of
@@ -55,13 +56,54 @@ from .job import CachedSettings, EvacuationContext, EvacuationJob, ListedDomain
 from .reservation import EvacuationReservation, record_refusal
 from .restart_limit import RestartLimitReached
 from .selection import DomainSelector
+from .silent_hosts import SilentHosts
 from .source import age_seconds, check_still_not_granted, resolve_source
 from .starts import DomainStarter
+
+BuildEvidence = Callable[[EvacuationJob], list[JsonObject]]
 
 # The number of reservations under one lock on the host. A live migration to the host waits for no more than these.
 _RESERVED_AT_ONCE = 16
 # Older answers of hosts are queried again before any decision.
 _FRESH_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class ProbedFleet:
+    """What L(Evacuation.probe_fleet) has found.
+
+    :arg began_at: when the query began, by the monotonic clock.
+    :arg seen: what the host that the task runs on sees.
+    :arg host_clock: the clock of that host; None if an earlier step has asked it.
+    :arg silence: of the source, to the control node.
+    :arg silent_at: when the source was last found silent, by the monotonic clock.
+    :arg uris: of the hosts that answered, by name.
+    :arg silent: the hosts that did not answer, except for the source.
+    :arg others: silent hosts that need evidence of their own.
+    """
+
+    began_at: float
+    seen: SurvivorView
+    host_clock: HostClock | None
+    silence: SourceSilence
+    silent_at: float
+    fleet: FleetAnswers
+    uris: Mapping[str, str]
+    silent: SilentHosts
+    others: Sequence[HostRef]
+
+
+@dataclass(frozen=True)
+class SourceProof:
+    """The silence of the source as it was proved last, and what was found of the locks of its images since.
+
+    :arg silent_at: by the monotonic clock.
+    :arg images: by path.
+    """
+
+    silence: SourceSilence
+    silent_at: float
+    images: Mapping[str, LockState]
 
 
 @dataclass
@@ -94,51 +136,53 @@ class Evacuation:
         """Ask what L(probe_fleet) judges, with the fence agent. Raises an error if the source has answered, or this survivor has not. Changes nothing."""
         check_not_granted(self.source.entry)
         self._select_domains()
-        return self._ask_side_by_side(self.question.build_question(self.open_jobs(), self.question.list_uris()), asks_agent=True)
+        return self._ask_side_by_side(self.question.build_question(self.open_jobs(), self.question.list_uris()), asks_agent=True)[0]
 
-    def probe_fleet(self, asks_agent: bool = False, earlier: FirstRound | None = None) -> None:
+    def probe_fleet(self, asks_agent: bool = False, earlier: FirstRound | None = None) -> ProbedFleet:
         """Determine the selected domains, the answers of the fleet, and what prevents each start; raises what prevents all starts. Changes nothing.
 
         :arg asks_agent: whether the fence agent is asked for the power state meanwhile, because L(prove_source_off) will need it.
         :arg earlier: what L(ask_first_round) has returned; it is used if it answers the same question and is as recent as silence has to be.
         """
-        self.probed_at = time.monotonic()
+        began_at = time.monotonic()
         # A source that may release itself.
         check_not_granted(self.source.entry)
         self._select_domains()
         uris = self.question.list_uris()
         question = self.question.build_question(self.open_jobs(), uris)
         is_answer = earlier is not None and earlier.is_answer_to(self.context.target_host, self._digest(question), boot_moment(), SILENCE_FRESH_SECONDS)
-        asked = earlier if earlier and is_answer else self._ask_side_by_side(question, asks_agent)
+        asked, host_clock = (earlier, None) if earlier and is_answer else self._ask_side_by_side(question, asks_agent)
         self.proofs.renewals.note_earlier(str(self.source.host_id), asked.lease_revision)
-        seen, self.silence = asked.seen, asked.silence
+        seen = asked.seen
         self.proofs.asked_power = PowerReply.from_json(asked.power) if asked.power else None
         # When the source was last silent; the agent is queried later.
-        self.silent_at = time.monotonic()
+        silent_at = time.monotonic()
         self.proofs.check_endpoints(seen.doors, self.context.target_host)
         facts = read_facts(seen.facts)
-        self.destination = self._read_host_ref(facts)
-        start_checks.check_destination(self.destination, self.source.host_ref)
+        destination = self._read_host_ref(facts)
+        start_checks.check_destination(destination, self.source.host_ref)
         own = {domain.uuid: domain for domain in facts.domains or ()}
-        self.fleet = FleetAnswers(
-            self.source, self.destination, own, seen.fleet, self.entries, self._host_ids(seen.fleet), frozenset(self.context.settings.fleet())
-        )
-        self.fleet.check_source_is_silent()
+        fleet = FleetAnswers(self.source, destination, own, seen.fleet, self.entries, self._host_ids(seen.fleet), frozenset(self.context.settings.fleet()))
+        fleet.check_source_is_silent()
         self._check_no_twin()
-        self._find_silent_hosts()
-        self.uris = {name: uri for name, uri in uris.items() if name in self.fleet.answering_hosts}
-        self.seen = seen
+        silent = fleet.find_silent_hosts(self.context.options.accept_silent)
+        others = self._list_others(fleet, silent)
         self.missing_records = self._find_missing_records(facts)
         for job in self.jobs:
-            job.keep_error(lambda job: start_checks.check_inactive(job, self.fleet))
+            job.keep_error(lambda job: start_checks.check_inactive(job, fleet))
             job.keep_error(lambda job: check_known(job.name, job.uuid, self.missing_records))
         held = map_holders(self.context.ledger.list_records(unsettled_only=True))
         self.domains = self.context.ledger.read_domains()
-        self.unaccounted = self.fleet.list_unaccounted([document.domain for document in self.domains.documents], held)
-        self._add_warnings()
+        self.unaccounted = fleet.list_unaccounted([document.domain for document in self.domains.documents], held)
+        self._add_warnings(fleet)
+        answering = {name: uri for name, uri in uris.items() if name in fleet.answering_hosts}
+        return ProbedFleet(began_at, seen, host_clock, asked.silence, silent_at, fleet, answering, silent, others)
 
-    def _ask_side_by_side(self, question: JsonObject, asks_agent: bool) -> FirstRound:
-        """Try to connect to the source, as Ansible does too, while the survivor asks the fleet. Nothing is judged before all of them have ended."""
+    def _ask_side_by_side(self, question: JsonObject, asks_agent: bool) -> tuple[FirstRound, HostClock]:
+        """Try to connect to the source, as Ansible does too, while the survivor asks the fleet. Nothing is judged before all of them have ended.
+
+        Returns the clock of the survivor as well.
+        """
         make_probe, name = self.context.make_probe, self.source.name
         self.proofs.renewals.read_leases()
         lease_revision = self.proofs.renewals.revision_of(str(self.source.host_id))
@@ -149,43 +193,47 @@ class Evacuation:
             power = self.proofs.begin_power_query(pool) if needs_agent else None
             silence = pool.submit(self.proofs.check_silence)
             seen = decode(SurvivorView, self.context.phase("look", question))
-            self.host_clock = HostClock(seen.at, time.monotonic())
+            host_clock = HostClock(seen.at, time.monotonic())
             silent = silence.result()
             if probe:
                 probe.require_silence()
             reply = power.result().as_json() if power else None
         warnings = tuple(t.cast("t.Sequence[str]", seen.extra.get("warnings") or ()))
-        return FirstRound(self.context.target_host, self._digest(question), boot_moment(), replace(seen, extra={}), silent, warnings, reply, lease_revision)
+        digest = self._digest(question)
+        return FirstRound(self.context.target_host, digest, boot_moment(), replace(seen, extra={}), silent, warnings, reply, lease_revision), host_clock
 
     def _digest(self, question: JsonObject) -> str:
         return digest_question(self.source, question)
 
-    def prove_source_off(self, starts: bool = True) -> None:
+    def prove_source_off(self, probed: ProbedFleet, starts: bool = True) -> SourceProof:
         """Prove that the source is off. Raises what L(PowerOffEvidence.collect_evidence) does. A domain whose image is still written is not started.
 
         :arg starts: whether this task starts domains itself. If not, the tasks that start domains prove the silence after the fencing, and that no lease is
           renewed; here only a lease that is renewed is waited for.
         """
-        self._collect_evidence()
+        self._collect_evidence(probed)
         if self.proofs.given:
             # Agents that were just queried need not be queried again.
             self.proofs.confirm_all()
         begun = time.monotonic()
         if self.check or any(one.host_id == self.source.host_id for one in self.proofs.given):
-            self.images = self._check_locks(seen_since=True)
+            proof = SourceProof(probed.silence, probed.silent_at, self._check_locks(probed, seen_since=True))
         else:
-            self._prove_silence(starts)
+            proof = self._prove_silence(probed, starts)
         if not self.check:
             self.proofs.await_expiry(only_renewed=not starts)
         waited = time.monotonic() - begun
         if waited > _FRESH_SECONDS and not self.check:
             self.proofs.extend_evidence(waited)
+        return proof
 
-    def _collect_evidence(self) -> None:
+    def _collect_evidence(self, probed: ProbedFleet) -> None:
         """Collect the evidence, and write whether the source could be fenced."""
         options, ledger, host_id = self.context.options, self.context.ledger, str(self.source.host_id)
         try:
-            self.proofs.collect_evidence(options.fencing, options.force_down, self.others, self._check_others, may_fence=not self.check)
+            self.proofs.collect_evidence(
+                options.fencing, options.force_down, probed.others, lambda: self._check_silent(probed.silent), may_fence=not self.check
+            )
         except KvmfleetError as error:
             # What a person has to know is the error of the fencing, also if the ledger cannot be written.
             with contextlib.suppress(KvmfleetError):
@@ -195,57 +243,57 @@ class Evacuation:
         if known and known.is_impossible and self.proofs.of_source and not self.check:
             clear_impossible(ledger, host_id)
 
-    def _prove_silence(self, probes_ports: bool) -> None:
+    def _prove_silence(self, probed: ProbedFleet, probes_ports: bool) -> SourceProof:
         """Prove that the source has become silent since it was fenced, while waiting for its leases."""
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
             silence = pool.submit(self.proofs.check_silence) if probes_ports else None
-            self.silent_at = time.monotonic()
-            self.images = self._check_locks(seen_since=False)
-            self.silence = silence.result() if silence else self.silence
+            silent_at = time.monotonic()
+            images = self._check_locks(probed, seen_since=False)
+            return SourceProof(silence.result() if silence else probed.silence, silent_at, images)
 
-    def reuse_evidence(self) -> None:
+    def reuse_evidence(self, probed: ProbedFleet) -> None:
         """Use the evidence of an earlier step for a plan. There is no wait: the tasks that start domains prove everything again."""
         options = self.context.options
-        self.proofs.collect_evidence(options.fencing, options.force_down, self.others, self._check_others, may_fence=False)
-        self.images = self._check_locks(seen_since=True, waits=False)
+        self.proofs.collect_evidence(options.fencing, options.force_down, probed.others, lambda: self._check_silent(probed.silent), may_fence=False)
+        self._check_locks(probed, seen_since=True, waits=False)
 
-    def _check_others(self) -> None:
+    def _check_silent(self, silent: SilentHosts) -> None:
         """Raise L(Unsafe) if another host is silent, and neither accepted nor off by evidence."""
-        self.silent.check_accepted(self.proofs.has_proof_of, self.proofs.unproved)
+        silent.check_accepted(self.proofs.has_proof_of, self.proofs.unproved)
 
-    def judge_jobs(self) -> None:
+    def judge_jobs(self, probed: ProbedFleet) -> None:
         """Determine what prevents the start of each domain on this host. A host that cannot start it is recorded as refused.
 
         Raises L(Unsafe) if a host has become silent since the evidence was collected, or if evidence of a watchdog was withdrawn.
         """
-        self._check_others()
+        self._check_silent(probed.silent)
         arrivals = self.proofs.list_late_arrivals(self.context.ledger)
-        users = self._find_image_users()
+        users = self._find_image_users(probed.seen)
         for job in self.jobs:
-            job.keep_error(lambda job: self.check_runs_nowhere(job, arrivals, users))
+            job.keep_error(lambda job: self.check_runs_nowhere(job, probed.fleet, arrivals, users))
             if job.is_open:
-                job.keep_error(self._judge_destination)
+                job.keep_error(lambda job: self._judge_destination(job, probed))
                 if job.error:
-                    self.record_refusal(job, self.destination, job.error.message)
+                    self.record_refusal(job, probed.fleet.destination, job.error.message)
 
-    def _find_image_users(self) -> ImageUsers:
+    def _find_image_users(self, seen: SurvivorView) -> ImageUsers:
         """Return the users of images on this host, and on the others by their facts if these are fresh: there may be no plan that has compared them."""
         settings = self.context.settings
         known = {name: settings.fresh_facts(name) for name in settings.fleet() if name not in (self.source.name, self.context.target_host)}
         others = {name: decode(HostFacts, facts) for name, facts in known.items() if facts}
-        return ImageUsers({**others, self.context.target_host: read_facts(self.seen.facts)})
+        return ImageUsers({**others, self.context.target_host: read_facts(seen.facts)})
 
-    def check_runs_nowhere(self, job: EvacuationJob, arrivals: Mapping[str, frozenset[str]], users: ImageUsers) -> None:
+    def check_runs_nowhere(self, job: EvacuationJob, fleet: FleetAnswers, arrivals: Mapping[str, frozenset[str]], users: ImageUsers) -> None:
         """Decide about the record of the domain. Raises an error unless each host that may run the domain has answered, or is off and stays off by evidence.
 
         :arg arrivals: see L(check_arrival).
         :arg users: see L(check_images_free).
         """
-        start_checks.decide_record(job, self.fleet)
-        start_checks.check_covered(job, self.fleet, self.proofs, source_counts=self.check and self.proofs.can_fence)
-        start_checks.check_arrival(job, self.fleet, self.proofs, arrivals)
-        start_checks.check_no_token(job, self.context.ledger, self.fleet, self.proofs)
-        if not start_checks.was_started(job, self.fleet):
+        start_checks.decide_record(job, fleet)
+        start_checks.check_covered(job, fleet, self.proofs, source_counts=self.check and self.proofs.can_fence)
+        start_checks.check_arrival(job, fleet, self.proofs, arrivals)
+        start_checks.check_no_token(job, self.context.ledger, fleet, self.proofs)
+        if not start_checks.was_started(job, fleet):
             start_checks.check_images_free(job, users)
 
     def record_refusal(self, job: EvacuationJob, destination: HostRef, why: str, filters_off: Iterable[str] = (), reason: t.Optional[str] = None) -> None:
@@ -253,34 +301,36 @@ class Evacuation:
         if not self.check and job.candidate.record is None:
             job.stored = record_refusal(self.context, job, destination, why, filters_off, reason)
 
-    def record_waiting(self) -> None:
+    def record_waiting(self, destination: HostRef) -> None:
         """Record each domain that waits for a person as refused, so that the ledger and a notice name it."""
         for job in self.jobs:
             if isinstance(job.error, RestartLimitReached):
-                self.record_refusal(job, self.destination, job.error.message, reason=REASON_RESTART_LIMIT)
+                self.record_refusal(job, destination, job.error.message, reason=REASON_RESTART_LIMIT)
 
     def evacuate_domains(self) -> None:
         """Start the domains, or predict their results in check mode."""
         try:
-            self.probe_fleet()
+            probed = self.probe_fleet()
         except SourceAnswers as error:
             raise self._add_settled(error, self.settle_begun()) from error
-        self.record_waiting()
+        self.record_waiting(probed.fleet.destination)
         # Do not fence if there is nothing to start.
         if not self.open_jobs():
             return
-        self.prove_source_off()
-        if not self.check and time.monotonic() - self.probed_at > _FRESH_SECONDS:
+        proof = self.prove_source_off(probed)
+        if not self.check and time.monotonic() - probed.began_at > _FRESH_SECONDS:
             # The agent or leases took time: earlier answers of hosts are out of date.
-            self.probe_fleet()
-            self.images = self._check_locks(seen_since=True, waits=False)
+            probed = self.probe_fleet()
+            proof = SourceProof(probed.silence, probed.silent_at, self._check_locks(probed, seen_since=True, waits=False))
         # After the proof that the host is off: since then it can neither be granted a token nor leave one.
         check_still_not_granted(self.context.ledger, self.source.name, self.source.host_id)
-        self.judge_jobs()
-        self._reserve_all(EvacuationReservation(self.context, self._fleet_view(self.seen.facts), self.destination, self.seen.cpu))
+        self.judge_jobs(probed)
+        destination = probed.fleet.destination
+        reservation = EvacuationReservation(self.context, self._fleet_view(probed.seen.facts), destination, probed.seen.cpu)
+        self._reserve_all(reservation, lambda job: self._build_evidence(job, probed.silent, proof))
         if not self.check:
-            host_id, tokens = str(self.destination.host_id), self.question.list_tokens(self.open_jobs())
-            starting = DomainStarter(self.context, self.proofs, self.uris, host_id, tokens, self.silent_at, self.acceptance, self.host_clock)
+            host_id, tokens = str(destination.host_id), self.question.list_tokens(self.open_jobs())
+            starting = DomainStarter(self.context, self.proofs, probed.uris, host_id, tokens, proof.silent_at, self.acceptance, probed.host_clock)
             starting.start_domains(self.open_jobs())
 
     def settle_begun(self) -> list[EvacuationJob]:
@@ -290,10 +340,10 @@ class Evacuation:
             return []
         question = {**self.question.build_question([], {}), "knock": []}
         facts = decode(SurvivorView, self.context.phase("look", question)).facts
-        self.destination = self._read_host_ref(read_facts(facts))
+        destination = self._read_host_ref(read_facts(facts))
         missing = self._find_missing_records(read_facts(facts))
-        begun = [job for job in self.jobs if start_checks.has_begun(job, self.destination)]
-        reservation = EvacuationReservation(self.context, self._fleet_view(facts), self.destination, {})
+        begun = [job for job in self.jobs if start_checks.has_begun(job, destination)]
+        reservation = EvacuationReservation(self.context, self._fleet_view(facts), destination, {})
         for job in begun:
             # What is lost until the source returns prevents starts alone.
             job.rejoin, job.lost = True, []
@@ -301,7 +351,7 @@ class Evacuation:
             job.keep_error(lambda job: reservation.rejoin_record(job, []))
         rejoined = [job for job in begun if job.is_open]
         if rejoined:
-            DomainStarter(self.context, self.proofs, {}, str(self.destination.host_id), self.question.list_tokens(rejoined)).settle_begun(rejoined)
+            DomainStarter(self.context, self.proofs, {}, str(destination.host_id), self.question.list_tokens(rejoined)).settle_begun(rejoined)
         return begun
 
     def _add_settled(self, refusal: SourceAnswers, begun: list[EvacuationJob]) -> SourceAnswers:
@@ -322,22 +372,21 @@ class Evacuation:
         step = f"Once {self.source.name} is back, recover it (kvmfleet.migration.recover): this settles them."
         return SourceAnswers(what, f"{refusal.next_step} {step}")
 
-    def build_evidence(self, job: EvacuationJob) -> list[JsonObject]:
+    def _build_evidence(self, job: EvacuationJob, silent: SilentHosts, proof: SourceProof) -> list[JsonObject]:
         """Return all evidence that the source is off, as the domain's record keeps it, with the domain's own images."""
-        accepted = encode(self.silent.list_accepted(self.context.by, utc_now()))
-        own = {path: self.images[path] for path in lockable_paths(job.disks_here) if path in self.images}
+        accepted = encode(silent.list_accepted(self.context.by, utc_now()))
+        own = {path: proof.images[path] for path in lockable_paths(job.disks_here) if path in proof.images}
         images = [{"kind": "locks", "from": self.context.target_host, "images": encode(own), "at": utc_now()}] if own else []
-        return [*encode(self.proofs.all_evidence), encode(self.silence), *images, *self.acceptance.build_evidence(job, self.images), *accepted]
+        return [*encode(self.proofs.all_evidence), encode(proof.silence), *images, *self.acceptance.build_evidence(job, proof.images), *accepted]
 
-    def _find_silent_hosts(self) -> None:
-        """Find the silent hosts, and those of them that need evidence. Raises L(Unsafe) for one that is not accepted, and of which there can be none."""
+    def _list_others(self, fleet: FleetAnswers, silent: SilentHosts) -> list[HostRef]:
+        """Return the silent hosts that need evidence. Raises L(Unsafe) for one that is not accepted, and of which there can be none."""
         fencing = self.context.options.fencing
-        places = self.fleet.list_silent_hosts(where for job in self.jobs if job.is_open for where in job.candidate.possible_hosts)
-        self.silent = self.fleet.find_silent_hosts(self.context.options.accept_silent)
-        more = [where for where in self.silent.list_refs_to_prove() if not any(where.is_same(place) for place in places)]
+        places = fleet.list_silent_hosts(where for job in self.jobs if job.is_open for where in job.candidate.possible_hosts)
+        more = [where for where in silent.list_refs_to_prove() if not any(where.is_same(place) for place in places)]
         named = {place.host for place in places}
-        self.silent.check_accepted(lambda where: where not in more or where.host in named or self.proofs.can_prove(where, fencing), {})
-        self.others = [*places, *more]
+        silent.check_accepted(lambda where: where not in more or where.host in named or self.proofs.can_prove(where, fencing), {})
+        return [*places, *more]
 
     def _select_domains(self) -> None:
         selected = self.selector.select_domains()
@@ -372,7 +421,7 @@ class Evacuation:
                     " remove it there.",
                 )
 
-    def _add_warnings(self) -> None:
+    def _add_warnings(self, fleet: FleetAnswers) -> None:
         context = self.context
         context.warnings += map(missing_text, self.missing_records)
         if not self.source.is_held_at_boot:
@@ -388,41 +437,41 @@ class Evacuation:
             if job.saved.host and not job.saved.host.is_same(self.source.host_ref):
                 at = f"{job.saved.host.host} (saved {age_seconds(job.saved.at or None)} s ago)"
                 context.warnings.append(f"Domain {job.name} was saved on {at}, before it came to {self.source.name}: later changes are not included.")
-            for other in self.fleet.off_on(job.uuid):
+            for other in fleet.off_on(job.uuid):
                 context.warnings.append(
                     f"Domain {job.name} is defined on {other} as well, and off there: clean up that host (kvmfleet.migration.evacuation_cleanup), or undefine "
                     "it there, before that host restarts. It must not be started there."
                 )
 
-    def _check_locks(self, seen_since: bool, waits: bool = True) -> dict[str, LockState]:
-        starting = [job for job in self.open_jobs() if job.wanted != domain_states.SHUTOFF and not start_checks.was_started(job, self.fleet)]
-        return self.locks.check_images(starting, self.seen.locks, seen_since, waits)
+    def _check_locks(self, probed: ProbedFleet, seen_since: bool, waits: bool = True) -> dict[str, LockState]:
+        starting = [job for job in self.open_jobs() if job.wanted != domain_states.SHUTOFF and not start_checks.was_started(job, probed.fleet)]
+        return self.locks.check_images(starting, probed.seen.locks, seen_since, waits)
 
-    def _judge_destination(self, job: EvacuationJob) -> None:
-        start_checks.check_absent(job, self.fleet)
+    def _judge_destination(self, job: EvacuationJob, probed: ProbedFleet) -> None:
+        start_checks.check_absent(job, probed.fleet)
         if not job.rejoin:
             problem = start_checks.find_naming_error(job, self.context.target_host)
             if problem:
                 raise problem
-            start_checks.check_disks(job, self.fleet, self.seen.unseen.get(job.uuid, {}))
+            start_checks.check_disks(job, probed.fleet, probed.seen.unseen.get(job.uuid, {}))
 
-    def _reserve_all(self, reservation: EvacuationReservation) -> None:
+    def _reserve_all(self, reservation: EvacuationReservation, build_evidence: BuildEvidence) -> None:
         """Open the records; in check mode predict them."""
         for job in self.jobs:
-            job.keep_error(lambda job: self._prepare_record(job, reservation))
+            job.keep_error(lambda job: self._prepare_record(job, reservation, build_evidence))
         waiting = iter([job for job in self.open_jobs() if not (self.check or job.rejoin)])
         while some := list(itertools.islice(waiting, _RESERVED_AT_ONCE)):
             with reservation.lock_host():
                 for job in some:
-                    job.keep_error(lambda job: reservation.reserve_host(job, self.build_evidence(job)))
+                    job.keep_error(lambda job: reservation.reserve_host(job, build_evidence(job)))
 
-    def _prepare_record(self, job: EvacuationJob, reservation: EvacuationReservation) -> None:
+    def _prepare_record(self, job: EvacuationJob, reservation: EvacuationReservation, build_evidence: BuildEvidence) -> None:
         if self.check:
             reservation.predict_record(job)
         elif job.rejoin:
-            reservation.rejoin_record(job, self.build_evidence(job))
+            reservation.rejoin_record(job, build_evidence(job))
         else:
-            reservation.supersede_older(job, self.build_evidence(job))
+            reservation.supersede_older(job, build_evidence(job))
 
     def _fleet_view(self, seen: JsonObject) -> FleetView:
         context, facts = self.context, replace(read_facts(seen), answered=True)

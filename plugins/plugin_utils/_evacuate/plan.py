@@ -31,7 +31,8 @@ from .._scheduler.planner import plan_placements
 from .._scheduler.request import Request
 from .._scheduler.verdicts import check_host
 from .._settings.variables import read_facts
-from .evacuation import Evacuation
+from .evacuation import Evacuation, ProbedFleet
+from .fleet_answers import FleetAnswers, SurvivorView
 from .job import EvacuationJob
 from .renaming import rename_definition
 from .reservation import OFF_FILTERS, START_FILTERS, build_request
@@ -143,19 +144,19 @@ def _pinned_among(pinned: Mapping[str, str], jobs: Iterable[EvacuationJob]) -> d
     return {uuid: host for uuid, host in pinned.items() if uuid in uuids}
 
 
-def plan_evacuation(run: Evacuation, names: Sequence[str], since: t.Optional[BootMoment] = None, destination: str = "") -> Shares:
+def plan_evacuation(run: Evacuation, probed: ProbedFleet, names: Sequence[str], since: t.Optional[BootMoment] = None, destination: str = "") -> Shares:
     """Return the shares of these hosts. A domain that all of them refuse gets a record with the status C(conflict), unless in check mode.
 
-    The fleet was queried and the evidence collected before. Raises L(InvalidArgument) for a host without facts, L(Unsafe) for withdrawn evidence.
+    The evidence was collected before. Raises L(InvalidArgument) for a host without facts, L(Unsafe) for withdrawn evidence.
 
     :arg since: the time of the evidence. Facts that were received later are used, even if the slowest host took long.
     :arg destination: as for L(share_domains); one of C(names).
     """
-    survivors = _read_survivors(run, names, since)
+    survivors = _read_survivors(run, probed.seen, names, since)
     arrivals = run.proofs.list_late_arrivals(run.context.ledger)
     for job in run.open_jobs():
         if job.uuid not in survivors.pinned:
-            job.keep_error(lambda job: _judge_job(job, run, survivors, arrivals))
+            job.keep_error(lambda job: _judge_job(job, run, probed.fleet, survivors, arrivals))
     shares = share_domains(run.open_jobs(), survivors, destination, run.context.options.force)
     refused_host = survivors.states[destination or min(names)]
     jobs = {job.uuid: job for job in run.jobs}
@@ -195,18 +196,18 @@ def _missing_destination(destination: str, domain: str, why: str | None) -> Kvmf
     return Unreachable(f"The destination {destination} does not answer. Domain {domain} was not started.", "Name another host, or none.")
 
 
-def _judge_job(job: EvacuationJob, run: Evacuation, survivors: SurvivingHosts, arrivals: Mapping[str, frozenset[str]]) -> None:
-    if run.fleet.is_active_at(job.uuid, run.destination):
+def _judge_job(job: EvacuationJob, run: Evacuation, fleet: FleetAnswers, survivors: SurvivingHosts, arrivals: Mapping[str, frozenset[str]]) -> None:
+    if fleet.is_active_at(job.uuid, fleet.destination):
         raise Unsafe(f"Domain {job.name} is active on {run.context.target_host}, which answers. It was not started.", "Protect that host.")
-    run.check_runs_nowhere(job, arrivals, survivors.image_users)
+    run.check_runs_nowhere(job, fleet, arrivals, survivors.image_users)
 
 
 @pause_collector()
-def _read_survivors(run: Evacuation, names: Sequence[str], since: t.Optional[BootMoment]) -> SurvivingHosts:
+def _read_survivors(run: Evacuation, seen: SurvivorView, names: Sequence[str], since: t.Optional[BootMoment]) -> SurvivingHosts:
     settings, entries, unreadable = run.context.settings, run.entries, run.unreadable_hosts
     known_since = {name: settings.facts_since(name, since) if since else None for name in settings.fleet()}
     facts = {name: answer or settings.fresh_facts(name) for name, answer in known_since.items() if name != run.source.name}
-    facts[run.context.target_host] = run.seen.facts
+    facts[run.context.target_host] = seen.facts
     silent = [f"{name} ({settings.why_stale(name)})" for name in names if not facts.get(name)]
     if silent:
         raise InvalidArgument(f"The facts that a plan needs are missing: {', '.join(silent)}.", "Run kvmfleet.migration.host_facts there first.")

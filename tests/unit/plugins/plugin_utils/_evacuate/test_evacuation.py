@@ -34,7 +34,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate import starts
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.action import build_assessment, build_result, build_settled
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.evacuation import Evacuation
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.evacuation import Evacuation, ProbedFleet, SourceProof
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.starts import GOOD_FOR_SECONDS
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.tombstones import find_tombstones
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.document_bytes import decode_document, encode_document
@@ -380,10 +380,10 @@ def test_given_evidence_stays_valid_during_the_chosen_lock_wait(site: Site, monk
     site.save("web")
     then = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=299)
     run = site.evacuation(fencing=[{"host": "kvm1", "action": "off", "status": "off", "at": then.isoformat()}])
-    run.probe_fleet()
+    probed = run.probe_fleet()
     clock = iter([0.0, 400.0])
     monkeypatch.setattr("ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.evacuation.time.monotonic", lambda: next(clock, 400.0))
-    run.prove_source_off(starts=False)
+    run.prove_source_off(probed, starts=False)
     assert [one.ttl_seconds for one in run.proofs.all_evidence] == [700]
 
 
@@ -411,8 +411,8 @@ def test_records_are_failed_when_the_fence_agent_dies_before_the_starts(site: Si
     run = site.evacuation()
     book = run._reserve_all
 
-    def book_and_lose_the_bmc(booking: t.Any) -> None:
-        book(booking)
+    def book_and_lose_the_bmc(*booking: t.Any) -> None:
+        book(*booking)
         agent.write(MUTE)
 
     run._reserve_all = book_and_lose_the_bmc  # type: ignore[method-assign]
@@ -950,9 +950,9 @@ def test_a_host_that_got_a_grant_before_its_fencing_is_refused(site: Site, monke
     site.save("web")
     prove = Evacuation.prove_source_off
 
-    def granted_meanwhile(run: Evacuation, starts: bool = True) -> None:
+    def granted_meanwhile(run: Evacuation, probed: ProbedFleet) -> SourceProof:
         site.write_host("kvm1", protected={"guard": {"held_at_boot": True}, "token_id": host_id("token")})
-        prove(run, starts)
+        return prove(run, probed)
 
     monkeypatch.setattr(Evacuation, "prove_source_off", granted_meanwhile)
     with pytest.raises(Unsafe, match="revoke_token"):
@@ -986,9 +986,9 @@ def test_a_grant_that_another_dead_host_got_meanwhile_withholds_the_domains_that
     site.agent("kvm3")
     prove = Evacuation.prove_source_off
 
-    def granted_meanwhile(run: Evacuation, starts: bool = True) -> None:
+    def granted_meanwhile(run: Evacuation, probed: ProbedFleet) -> SourceProof:
         site.write_host("kvm3", protected=GRANTED)
-        prove(run, starts)
+        return prove(run, probed)
 
     monkeypatch.setattr(Evacuation, "prove_source_off", granted_meanwhile)
     assert "revoke_token" in errors(site.evacuate())["web"]
@@ -1486,9 +1486,9 @@ def test_an_evacuation_finished_by_a_concurrent_run_is_a_conflict(site: Site) ->
     """Between the first check and the reservation, another run has completed the evacuation."""
     site.save("web")
     run = site.evacuation(force_down=WORD)
-    run.probe_fleet()
+    probed = run.probe_fleet()
     site.evacuate("kvm3")
-    run.probe_fleet = lambda: None  # type: ignore[method-assign]
+    run.probe_fleet = lambda: probed  # type: ignore[method-assign]
     run.evacuate_domains()
     assert isinstance(run.jobs[0].error, Conflict)
     assert site.running() == {"kvm3": ["web"]}

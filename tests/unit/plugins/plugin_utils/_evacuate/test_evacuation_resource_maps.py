@@ -68,9 +68,9 @@ def errors(run: Evacuation) -> dict[str, str]:
 
 def plan(site: Site, **given: t.Any) -> tuple[Evacuation, Shares]:
     run = site.evacuation(force_down=WORD, **given)
-    run.probe_fleet()
-    run.reuse_evidence()
-    return run, plan_evacuation(run, ("kvm2", "kvm3"))
+    probed = run.probe_fleet()
+    run.reuse_evidence(probed)
+    return run, plan_evacuation(run, probed, ("kvm2", "kvm3"))
 
 
 def test_a_domain_starts_with_the_names_of_its_new_host(site: Site, other_names: pathlib.Path) -> None:

@@ -37,9 +37,9 @@ def plan(
     **given: t.Any,
 ) -> tuple[Evacuation, Shares]:
     run = site.evacuation(force=force, **{"force_down": WORD, **given})
-    run.probe_fleet()
-    run.reuse_evidence()
-    return run, plan_evacuation(run, survivors, since, destination)
+    probed = run.probe_fleet()
+    run.reuse_evidence(probed)
+    return run, plan_evacuation(run, probed, survivors, since, destination)
 
 
 def test_every_domain_is_in_exactly_one_share(site: Site) -> None:
@@ -257,9 +257,9 @@ def test_a_domain_that_no_survivor_can_start_has_a_record_with_all_reasons(site:
 def test_a_plan_in_check_mode_records_no_refusal(site: Site) -> None:
     site.save("huge", memory_mib=1024 * 1024)
     run = site.evacuation(check=True, force_down=WORD)
-    run.probe_fleet()
-    run.reuse_evidence()
-    assert [(one.name, bool(one.record)) for one in plan_evacuation(run, ["kvm2", "kvm3"]).uncovered] == [("huge", False)]
+    probed = run.probe_fleet()
+    run.reuse_evidence(probed)
+    assert [(one.name, bool(one.record)) for one in plan_evacuation(run, probed, ["kvm2", "kvm3"]).uncovered] == [("huge", False)]
     assert list(site.ledger.list_records()) == []
 
 

@@ -15,6 +15,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.evidence import Evidence
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.leases import HostLease, LeaseFleet
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate import evidence as evidence_module
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.evacuation import ProbedFleet
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fleet_answers import SourceAnswers
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.renewals import Renewals
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.leases import LeaseReading, SeenLease
@@ -252,8 +253,8 @@ def test_a_host_that_begins_to_renew_before_its_domains_are_started_starts_nothi
     run = site.evacuation(force_down=WORD)
     judge_jobs = run.judge_jobs
 
-    def begin_to_renew() -> None:
-        judge_jobs()
+    def begin_to_renew(probed: ProbedFleet) -> None:
+        judge_jobs(probed)
         etcd.due["kvm1"] = etcd.now
         etcd.pass_time(3 * RENEW_SECONDS)
 

@@ -198,8 +198,8 @@ def test_a_bmc_that_works_is_not_waited_beyond(site: WatchedSite) -> None:
 def test_evidence_of_an_earlier_step_counts_until_the_host_renews_its_lease(site: WatchedSite) -> None:
     site.save("one")
     run = site.evacuation(force_down=None)
-    run.probe_fleet(True)
-    run.prove_source_off(starts=False)
+    probed = run.probe_fleet(True)
+    run.prove_source_off(probed, starts=False)
     given = encode(run.proofs.all_evidence)
     # The tasks that start domains are given it, and ask again.
     begun = time.monotonic()
@@ -241,17 +241,17 @@ def test_what_came_to_a_host_after_the_reset_is_not_planned_for_another_one(site
     site.renew_once_more()
     site.move_in("after", *ARRIVED)
     run = site.evacuation(force_down=None)
-    run.probe_fleet(True)
-    run.prove_source_off(starts=False)
-    assert plan_evacuation(run, ["kvm2"]).by_host == {"kvm2": uuids[:1]}
+    probed = run.probe_fleet(True)
+    run.prove_source_off(probed, starts=False)
+    assert plan_evacuation(run, probed, ["kvm2"]).by_host == {"kvm2": uuids[:1]}
 
 
 def test_evidence_that_was_withdrawn_since_counts_no_more(site: WatchedSite) -> None:
     """The host was released in another boot, or its watchdog unbound, while the wait for its reset went on."""
     site.save("one")
     run = site.evacuation(force_down=None)
-    run.probe_fleet(True)
-    run.prove_source_off(starts=False)
+    probed = run.probe_fleet(True)
+    run.prove_source_off(probed, starts=False)
     withdraw_watchdog(site.ledger, host_id("kvm1"))
     with pytest.raises(Unsafe, match="what the ledger had of that watchdog was withdrawn since: kvm1 was released, or its watchdog unbound"):
         site.evacuate(fencing=encode(run.proofs.all_evidence), force_down=None)
