@@ -73,7 +73,8 @@ class ActionModule(EvacuationAction):
             return self._probe_source(task, request, task_vars)
         run = self.prepare_evacuation(task, task_vars, connects_as_ansible=step in (EVACUATE_ASSESS, EVACUATE_PROVE))
         if step == EVACUATE_PROVE:
-            run.context.options = dataclasses.replace(run.context.options, fencing=request.given_evidence(run.source.name, bool(self._task.check_mode)))
+            evidence = request.given_evidence(run.source.name, bool(self._task.check_mode))
+            run.context.options = dataclasses.replace(task, fencing=tuple(evidence or ()))
         try:
             probed = run.probe_fleet(step == EVACUATE_PROVE, request.first_round)
         except SourceAnswers as error:
@@ -104,9 +105,9 @@ class ActionModule(EvacuationAction):
     def _probe_source(self, task: EvacuationTask, request: EvacuationRequest, task_vars: Result) -> JsonObject:
         """Try to connect to the source as Ansible does, and find out whether it renews its lease."""
         renewals, host_id = self._read_leases(task, task_vars)
-        with self.make_probe(request.source, task_vars) as probe:
+        with self.make_probe(task.source, task_vars) as probe:
             probe.require_silence()
-        renewals.require_silence(request.source, host_id)
+        renewals.require_silence(task.source, host_id)
         return {"changed": False}
 
     def _read_leases(self, task: EvacuationTask, task_vars: Result) -> tuple[Renewals, str]:
@@ -126,7 +127,7 @@ class ActionModule(EvacuationAction):
         result: JsonObject = {"changed": False, "survivors": list(found.hosts), "excluded": {**found.earlier, **found.excluded}}
         if found.ask_again:
             return {**result, "_ask_again": list(found.ask_again)}
-        warnings = found.list_warnings(request.source)
+        warnings = found.list_warnings(request.task.source)
         return {**result, "warnings": warnings} if warnings else result
 
     def _take_evidence(self, run: Evacuation, probed: ProbedFleet, task: EvacuationTask, request: EvacuationRequest) -> JsonObject:

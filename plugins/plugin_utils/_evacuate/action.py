@@ -25,9 +25,11 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate 
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.follow import list_name_lines
 
 from .ansible_probe import AnsibleProbe, make_probe
+from .detection import read_detection
 from .evacuation import Evacuation
 from .job import EvacuationContext, EvacuationJob, EvacuationTask, ListedDomain, check_numbers
 from .plan import Shares
+from .restart_limit import RestartLimit
 from .result import EvacuationPlan, HostLabel
 from .source import age_seconds
 
@@ -182,11 +184,13 @@ class EvacuationAction(FleetAction):
             target_host=target_host,
             uri=task.uri,
             by=describe_actor(task_vars),
-            options=task.read_options(warnings),
+            options=task,
             phase=lambda phase, work: self._run_evacuation_phase(phase, work, task.uri, task_vars),
             in_parent=lambda: os.getppid() == parent,
             warnings=warnings,
             make_probe=(lambda host: self.make_probe(host, task_vars)) if connects_as_ansible else None,
+            restart_limit=RestartLimit.from_option(task.restart_limit or None),
+            detection=read_detection(task.detection or None, warnings=warnings),
             show=lambda line: None if self._task.no_log else Display().display(f"[{task.source}] {line}"),
         )
         return Evacuation(context, self._task.check_mode)

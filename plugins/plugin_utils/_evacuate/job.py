@@ -27,7 +27,6 @@ from .._drain.answers import TaskResult
 from .._ledger.documents import Stored
 from .._ledger.ledger import Ledger
 from .._settings.variables import Settings
-from .detection import read_detection
 from .renaming import RenamedDefinition, rename_definition, rename_disk
 from .restart_limit import RestartLimit
 from .source import Candidate, Source
@@ -70,25 +69,6 @@ class ListedDomain:
     reasons: Maybe[tuple[str, ...]] = ABSENT
     reason: t.Union[str, Absent] = ABSENT
     extra: JsonObject = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class EvacuationOptions:
-    """The options of one task."""
-
-    source: str
-    domains: t.Optional[Sequence[str]]
-    fencing: t.Optional[Sequence[Json]]
-    force_down: t.Optional[JsonObject]
-    accept_silent: Sequence[str]
-    force: bool
-    state: str
-    parallel: int
-    lock_wait_seconds: t.Optional[int]
-    accept_fresh: Sequence[str] = ()
-    accept_locked: t.Optional[JsonObject] = None
-    restart_limit: t.Optional[RestartLimit] = None
-    detection: t.Optional[Detection] = None
 
 
 @dataclass(frozen=True)
@@ -144,7 +124,7 @@ class EvacuationTask:
     parallel: SignedInt
     lock_wait_seconds: t.Optional[SignedInt]
     work: t.Optional[EvacuationWork]
-    domains: Maybe[tuple[str, ...]] = ABSENT
+    domains: t.Optional[tuple[str, ...]]
     step: t.Union[str, Absent] = ABSENT
     destination: Maybe[str] = ABSENT
     survivors: Maybe[tuple[str, ...]] = ABSENT
@@ -153,33 +133,14 @@ class EvacuationTask:
     detection: Maybe[JsonObject] = ABSENT
     extra: JsonObject = field(default_factory=dict)
 
-    def read_options(self, warnings: list[str]) -> EvacuationOptions:
-        """Return the options that state what is evacuated, and on which evidence.
-
-        :arg warnings: receives what is ignored.
-        """
-        return EvacuationOptions(
-            source=self.source,
-            domains=None if self.domains is ABSENT else self.domains,
-            fencing=self.fencing,
-            force_down=self.force_down,
-            accept_silent=self.accept_silent,
-            force=self.force,
-            state=self.state,
-            parallel=self.parallel,
-            lock_wait_seconds=self.lock_wait_seconds,
-            accept_fresh=self.accept_fresh,
-            accept_locked=self.accept_locked,
-            restart_limit=RestartLimit.from_option(self.restart_limit or None),
-            detection=read_detection(self.detection or None, warnings=warnings),
-        )
-
 
 @dataclass
 class EvacuationContext:
     """What all domains of one task share. C(warnings) is appended to.
 
     :arg target_host: inventory name of the host that starts the domains.
+    :arg restart_limit: the limit that the options state.
+    :arg detection: the detection that they state, if its times can be true.
     :arg phase: runs a phase of the module there.
     :arg in_parent: whether the process that started this one still lives.
     :arg make_probe: returns an attempt to connect to a host of the inventory as Ansible does; None for a task that makes no such attempt.
@@ -191,12 +152,14 @@ class EvacuationContext:
     target_host: str
     uri: str
     by: str
-    options: EvacuationOptions
+    options: EvacuationTask
     phase: RunPhase
     in_parent: Callable[[], bool]
     warnings: list[str] = field(default_factory=list)
     make_probe: t.Optional[MakeProbe] = None
     show: Callable[[str], None] = lambda line: None
+    restart_limit: t.Optional[RestartLimit] = None
+    detection: t.Optional[Detection] = None
 
 
 @dataclass

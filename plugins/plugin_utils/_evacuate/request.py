@@ -8,18 +8,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import EVACUATE_ASSESS
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Json, JsonObject, decode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Json, decode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, InvalidArgument, Unreachable, Unsafe
 
 from .._drain.answers import FactsOf, readable_facts
 from .._observe.fleet_scan import list_contradicting, scan_fleet
 from .._settings.variables import read_facts
 from .fleet_answers import FirstRound
-from .job import AskedHost, EvacuationTask, EvacuationWork
+from .job import EvacuationTask, EvacuationWork
 
 _NOTHING_STARTED = "Nothing was started."
 NOT_ROOT = "the user is not root there, and only root can start domains"
@@ -49,71 +48,52 @@ class Survivors:
 class EvacuationRequest:
     """The request of a play whose hosts are the survivors.
 
-    :arg play: its hosts.
-    :arg fence_tasks: a file of tasks that switches the source off, empty for none.
-    :arg evidence: the evidence that these tasks have set, or None.
-    :arg asked: by host of the play, the result of C(host_facts).
-    :arg domains: those that are evacuated, or None for all.
-    :arg destination: the survivor that starts them all, empty for any.
-    :arg excluded: hosts that were excluded earlier, with the reason.
-    :arg twice: two variables that both name domains; empty if only one does.
+    :arg task: its options.
+    :arg work: what the role adds.
     :arg first_round: what the source and the fleet have answered while the facts of the survivors were gathered; None for a step that has to ask itself.
-    :arg may_ask_again: whether hosts that contradict each other can be asked again.
     """
 
-    source: str
-    fencing: tuple[Json, ...] = ()
-    force_down: JsonObject | None = None
-    accept_locked: JsonObject | None = None
-    play: tuple[str, ...] = ()
-    fence_tasks: str = ""
-    evidence: Json = None
-    asked: Mapping[str, AskedHost | None] | None = None
-    domains: tuple[str, ...] | None = None
-    destination: str = ""
-    force: bool = False
-    excluded: Mapping[str, str] = field(default_factory=dict)
-    twice: tuple[str, ...] = ()
+    task: EvacuationTask
+    work: EvacuationWork
     first_round: FirstRound | None = None
-    may_ask_again: bool = False
 
     @classmethod
     def from_task(cls, task: EvacuationTask) -> EvacuationRequest:
         """Return the request of a task with these options."""
         work = task.work or EvacuationWork()
-        return cls(
-            source=task.source,
-            fencing=task.fencing or (),
-            force_down=task.force_down,
-            accept_locked=task.accept_locked,
-            play=work.play or (),
-            fence_tasks=work.fence_tasks or "",
-            evidence=None if work.evidence in (ABSENT, "") else work.evidence,
-            asked=work.asked or None,
-            domains=task.domains if task.domains is not ABSENT else None,
-            destination=task.destination or "",
-            force=task.force,
-            excluded=work.excluded or {},
-            twice=work.twice or (),
-            may_ask_again=bool(work.may_ask_again),
-            # What was asked before tasks of the user have fenced the source shows nothing afterwards.
-            first_round=decode(FirstRound, work.first_round) if work.first_round and (not work.fence_tasks or task.step == EVACUATE_ASSESS) else None,
-        )
+        # What was asked before tasks of the user have fenced the source shows nothing afterwards.
+        is_valid = not work.fence_tasks or task.step == EVACUATE_ASSESS
+        return cls(task, work, decode(FirstRound, work.first_round) if work.first_round and is_valid else None)
+
+    @property
+    def play(self) -> tuple[str, ...]:
+        """The hosts of the play."""
+        return self.work.play or ()
+
+    @property
+    def destination(self) -> str:
+        """The survivor that starts all domains, empty for any."""
+        return self.task.destination or ""
+
+    @property
+    def excluded(self) -> Mapping[str, str]:
+        """Hosts that were excluded earlier, with the reason."""
+        return self.work.excluded or {}
 
     def check_options(self) -> None:
         """Raise L(InvalidArgument) for an invalid request, or one that lacks a person's reason."""
-        if not self.source:
+        if not self.task.source:
             raise InvalidArgument("evacuate_host_source is empty: name the dead host.", _NOTHING_STARTED)
-        if self.source in self.play:
+        if self.task.source in self.play:
             raise InvalidArgument(
-                f"{self.source} is one of the hosts of the play: run the role on the other hosts, for example hosts: kvmfleet_hosts:!{self.source}.",
+                f"{self.task.source} is one of the hosts of the play: run the role on the other hosts, for example hosts: kvmfleet_hosts:!{self.task.source}.",
                 _NOTHING_STARTED,
             )
-        if self.force_down and not self.force_down["reason"]:
-            raise InvalidArgument(f"evacuate_host_force_down needs evacuate_host_reason: how do you know that {self.source} is off?", _NOTHING_STARTED)
-        if self.accept_locked and not self.accept_locked["reason"]:
+        if self.task.force_down and not self.task.force_down["reason"]:
+            raise InvalidArgument(f"evacuate_host_force_down needs evacuate_host_reason: how do you know that {self.task.source} is off?", _NOTHING_STARTED)
+        if self.task.accept_locked and not self.task.accept_locked["reason"]:
             raise InvalidArgument("evacuate_host_accept_locked needs evacuate_host_reason: how do you know that nobody writes these images?", _NOTHING_STARTED)
-        if self.force_down and (self.fencing or self.fence_tasks):
+        if self.task.force_down and (self.task.fencing or self.work.fence_tasks):
             raise InvalidArgument("Both evacuate_host_force_down and other evidence are given.", f"Give one of them. {_NOTHING_STARTED}")
         if self.destination and self.destination not in self.play:
             raise InvalidArgument(
@@ -122,14 +102,14 @@ class EvacuationRequest:
 
     def check_choice(self) -> None:
         """Raise L(InvalidArgument) for C(force) without a destination, and for two lists of domains, or one that names none, or one without a name."""
-        if self.twice:
-            raise InvalidArgument(f"Both {' and '.join(self.twice)} name domains.", f"Set only one of them. {_NOTHING_STARTED}")
-        if self.force and not self.destination:
+        if self.work.twice:
+            raise InvalidArgument(f"Both {' and '.join(self.work.twice)} name domains.", f"Set only one of them. {_NOTHING_STARTED}")
+        if self.task.force and not self.destination:
             raise InvalidArgument(
                 "evacuate_host_force is true, but evacuate_host_destination is empty: which host is to start domains that the scheduler refuses there?",
                 f"Name one of the surviving hosts. {_NOTHING_STARTED}",
             )
-        if self.domains is not None and not all(self.domains or ("",)):
+        if self.task.domains is not None and not all(self.task.domains or ("",)):
             raise InvalidArgument("evacuate_host_domains has no name, or an empty one.", f"Name domains, or leave it out for all of them. {_NOTHING_STARTED}")
 
     def find_survivors(self, facts_of: FactsOf) -> Survivors:
@@ -138,7 +118,7 @@ class EvacuationRequest:
         Raises L(Unreachable) if none answered, L(Forbidden) if none did to root, L(Unsafe) if a domain or an image is in use twice on them and they cannot be
         asked again.
         """
-        asked = self.asked or {}
+        asked = self.work.asked or {}
         found = [host for host in self.play if (answer := asked.get(host)) and answer.ansible_facts is not ABSENT]
         if not found:
             raise Unreachable(f"None of {', '.join(self.play)} answers.", f"Check the connection of the control node to them. {_NOTHING_STARTED}")
@@ -146,7 +126,7 @@ class EvacuationRequest:
             known = {host: read_facts(facts) for host in found if (facts := facts_of(host))}
             able = [host for host in found if host not in known or known[host].is_read_by_root]
             findings = scan_fleet(known).findings
-        if findings and not self.may_ask_again:
+        if findings and not self.work.may_ask_again:
             raise Unsafe(" ".join(one.msg for one in findings), _NOTHING_STARTED)
         if not able:
             raise Forbidden(f"The user is root on none of {', '.join(found)}, and only root can start domains.", f"Set become: true. {_NOTHING_STARTED}")
@@ -156,18 +136,19 @@ class EvacuationRequest:
     @property
     def must_assess_first(self) -> bool:
         """Whether the source has to be assessed before it is proved to be off: a tasks file fences before the proof."""
-        return bool(self.fence_tasks)
+        return bool(self.work.fence_tasks)
 
     def given_evidence(self, name: str, check_mode: bool) -> list[Json] | None:
         """Return the evidence of the tasks, or else the given evidence, or None. Raises L(Unsafe) if tasks have left no evidence.
 
         :arg name: the source's, in the ledger.
         """
-        if self.evidence is not None:
-            return _list_documents(self.evidence)
-        if self.fence_tasks and not check_mode:
-            raise Unsafe(f"{self.fence_tasks} has set no fact evacuate_host_evidence, so there is no evidence that {name} is off.", _NOTHING_STARTED)
-        return list(self.fencing) or None
+        evidence = self.work.evidence
+        if evidence is not ABSENT and evidence is not None and evidence != "":
+            return _list_documents(evidence)
+        if self.work.fence_tasks and not check_mode:
+            raise Unsafe(f"{self.work.fence_tasks} has set no fact evacuate_host_evidence, so there is no evidence that {name} is off.", _NOTHING_STARTED)
+        return list(self.task.fencing or ()) or None
 
 
 def _list_documents(evidence: Json) -> list[Json] | None:

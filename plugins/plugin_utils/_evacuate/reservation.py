@@ -121,7 +121,7 @@ def _make_record(context: EvacuationContext, job: EvacuationJob, destination: Ho
         request={} if job.wanted == domain_states.SHUTOFF else request.as_json(),
         forced=FORCED_REBUILD if context.options.force else None,
     )
-    detection = context.options.detection or ABSENT
+    detection = context.detection or ABSENT
     return replace(record, before=_state_before(job), wanted_state=job.wanted, evidence=tuple(evidence), detection=detection)
 
 

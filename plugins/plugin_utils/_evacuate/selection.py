@@ -73,8 +73,8 @@ class DomainSelector:
         context, entry = self._context, job.candidate.entry
         # A start that has begun is settled.
         if job.candidate.record is None:
-            planned = self._planned_deaths if entry.restarts and context.options.restart_limit else ()
-            check_restart_limit(entry, self._source.host_ref, context.options.restart_limit, planned)
+            planned = self._planned_deaths if entry.restarts and context.restart_limit else ()
+            check_restart_limit(entry, self._source.host_ref, context.restart_limit, planned)
         check_saved_values(entry)
         self._name_resources(job)
         build_request(job)

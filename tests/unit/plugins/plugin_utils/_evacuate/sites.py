@@ -23,7 +23,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Unreachable
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.evacuation import Evacuation
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.job import EvacuationContext, EvacuationOptions
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.job import EvacuationContext, EvacuationTask
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import Settings, with_receipt
 from ansible_collections.kvmfleet.migration.tests.simulator import facts as f
@@ -166,10 +166,10 @@ class Site:
 
     def evacuation(self, on: str = "kvm2", check: bool = False, **given: t.Any) -> Evacuation:
         defaults = {option: spec.get("default") for option, spec in evacuate_spec().items()}
-        fields = EvacuationOptions.__dataclass_fields__
-        wish = EvacuationOptions(**{key: {**defaults, "source": "kvm1", "lock_wait_seconds": 0, **given}[key] for key in fields})
+        own = {name: given.pop(name) for name in ("restart_limit", "detection") if name in given}
+        task = decode(EvacuationTask, {**defaults, "source": "kvm1", "lock_wait_seconds": 0, **given})
         context = EvacuationContext(
-            self.ledger, self.settings(), on, "qemu:///system", "a test", wish, lambda phase, work: self.phase(on, phase, work), lambda: self.parent_lives
+            self.ledger, self.settings(), on, task.uri, "a test", task, lambda phase, work: self.phase(on, phase, work), lambda: self.parent_lives, **own
         )
         run = Evacuation(context, check)
         run.proofs.try_connection = self.knock

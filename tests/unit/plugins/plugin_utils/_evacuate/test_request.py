@@ -24,7 +24,7 @@ DOCUMENT = {"host": "kvm1", "action": "off", "status": "off"}
 def request(work: Body | None = None, **given: t.Any) -> EvacuationRequest:
     lists = {"accept_silent": [], "accept_fresh": []}
     plain = {"uri": "qemu:///system", "ledger": None, "force": False, "state": "as_recorded", "parallel": 4, "lock_wait_seconds": None}
-    args = {"source": "kvm1", "fencing": None, "force_down": None, "accept_locked": None, **lists, **plain, **given}
+    args = {"source": "kvm1", "domains": None, "fencing": None, "force_down": None, "accept_locked": None, **lists, **plain, **given}
     return EvacuationRequest.from_task(decode(EvacuationTask, {**args, "_work": {"play": PLAY, **(work or {})}}))
 
 
