@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""C(drill_run) runs on the control node alone. The decisions are in C(plugin_utils/_maintenance/drills.py)."""
+"""C(drill_run) runs on the control node alone. The decisions are in C(plugin_utils/_maintenance/drills.py), the verdict in C(drill_verdict.py)."""
 
 from __future__ import annotations
 
@@ -35,8 +35,9 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger 
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_if_any
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.query import Conditions, read_records, to_plain
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.sights import with_protect_times
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance import drills, texts
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.drills import Accepted, FleetAfter, FleetBefore, HomelessGuest
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance import drill_verdict, drills, texts
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.drill_verdict import FleetAfter
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.drills import Accepted, FleetBefore, HomelessGuest
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.holding import identify_process
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.runs import change_held_run, list_open_runs, read_now
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.transitions import Now
@@ -269,9 +270,9 @@ class _DrillWork:
         answers = {self._host: None, **read_answers((self._task.work or _Work()).asked or ())}
         running = {host: _active_guests(facts) for host, facts in answers.items()}
         after = FleetAfter(records, timelines, running, self._task.bring_home, entry.state if entry else None)
-        run, _none = self._change(lambda run, now: (drills.judge_drill(run, after, now), None))
+        run, _none = self._change(lambda run, now: (drill_verdict.judge_drill(run, after, now), None))
         drill = self._drill(run)
-        return {"changed": True, "verdict": t.cast(JsonObject, encode(drill)), "text": drills.drill_line(run), "lines": list(texts.list_lines(run))}
+        return {"changed": True, "verdict": t.cast(JsonObject, encode(drill)), "text": drill_verdict.drill_line(run), "lines": list(texts.list_lines(run))}
 
     # -- what the steps share --------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model import s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import HostProgress, MaintenanceRun
 
 from .._ledger.documents import HostEntry
-from .drills import drill_line, last_verdict
+from .drill_verdict import drill_line, last_verdict
 from .texts import attention_text, describe_failures
 
 

@@ -26,7 +26,7 @@ from .._ledger.documents import Document, DomainEntry, HostEntry
 from .._ledger.host_entries import list_entries
 from .._ledger.ledger import Ledger
 from .._ledger.sights import with_protect_times
-from .._maintenance.drills import last_verdict
+from .._maintenance.drill_verdict import last_verdict
 from .._maintenance.findings import list_findings
 from .._observe.checked_fleet import CheckedFleet, read_check
 from .._observe.fleet_scan import HostLook

@@ -20,7 +20,7 @@ from .._evacuate.source import age_seconds
 from .._ledger.documents import DiscardDecision, DomainEntry, HostEntry
 from .._ledger.host_entries import recorded_grant
 from .._ledger.remembered import RememberedMove, missing_text
-from .._maintenance.drills import drill_line
+from .._maintenance.drill_verdict import drill_line
 from .._maintenance.texts import run_line
 from .._observe.checked_fleet import attention_line, check_line
 from .._observe.fleet_scan import FoundAct, find_seen_twice

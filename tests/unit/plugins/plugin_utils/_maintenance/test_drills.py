@@ -19,9 +19,10 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintena
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import HistoryLine
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord, new_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance import drills, transitions
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance import drill_verdict, drills, transitions
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.decisions import admit_hosts, resume_point
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.drills import Accepted, FleetAfter, FleetBefore, HomelessGuest
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.drill_verdict import FleetAfter
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.drills import Accepted, FleetBefore, HomelessGuest
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.texts import attention_text, end_text
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.transitions import PlannedHost
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import host_entry
@@ -214,7 +215,7 @@ def test_the_deadline_counts_from_the_cut_on_the_clock_of_the_control_node() -> 
 
 def judge(*records: MoveRecord, run: MaintenanceRun | None = None, **changes: t.Any) -> Drill:
     given = {"stages": {}, "running": HOME, "must_be_home": True, "state": s.ENABLED, **changes}
-    judged = drills.judge_drill(run or cut(), FleetAfter(records, **given), at(400))
+    judged = drill_verdict.judge_drill(run or cut(), FleetAfter(records, **given), at(400))
     return t.cast(Drill, judged.drill)
 
 
@@ -223,12 +224,12 @@ def test_guests_that_ran_in_time_and_are_home_pass() -> None:
     drill = judge(fast, slow, stages={fast.record_id: {"start": 1.5}})
     assert (drill.passed, drill.reasons, drill.median_seconds, drill.longest_seconds) == (True, (), 21.0, 28.0)
     assert [(one.name, one.destination, one.seconds, one.stages) for one in drill.guests] == [("app", "kvm1", 28.0, {}), ("web", "kvm1", 21.0, {"start": 1.5})]
-    assert drills.verdict_text(drill) == "passed: 2 of 2 guests ran elsewhere, median 21.0 s, longest 28.0 s, limit 90 s"
+    assert drill_verdict.verdict_text(drill) == "passed: 2 of 2 guests ran elsewhere, median 21.0 s, longest 28.0 s, limit 90 s"
     run = dataclasses.replace(cut(), drill=drill)
     assert decode(MaintenanceRun, encode(run)) == run
-    assert drills.drill_line(run).startswith("kvm3 at 2026-11-24 01:00 UTC: passed: ")
-    assert drills.last_verdict([begun(), run]) == run
-    assert drills.last_verdict([begun()]) is None
+    assert drill_verdict.drill_line(run).startswith("kvm3 at 2026-11-24 01:00 UTC: passed: ")
+    assert drill_verdict.last_verdict([begun(), run]) == run
+    assert drill_verdict.last_verdict([begun()]) is None
 
 
 @pytest.mark.parametrize(
@@ -252,8 +253,8 @@ def test_guests_that_ran_in_time_and_are_home_pass() -> None:
 def test_each_shortcoming_fails_it_and_is_named(records: list[MoveRecord], changes: dict[str, t.Any], reason: str) -> None:
     drill = judge(*records, **changes)
     assert (drill.passed, drill.reasons) == (False, (reason,))
-    assert drills.verdict_text(drill).startswith("failed: ")
-    assert reason.rstrip(".") in drills.verdict_text(drill)
+    assert drill_verdict.verdict_text(drill).startswith("failed: ")
+    assert reason.rstrip(".") in drill_verdict.verdict_text(drill)
 
 
 def test_a_problem_a_host_that_stays_off_and_a_missing_cut_fail_it() -> None:
