@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""Installs and removes the boot guard on a host, and revokes the grants of clean-shutdown tokens.
+"""Installs the boot guard on a host, and revokes the grants of clean-shutdown tokens.
 
 A tombstone on shared storage tells a host that is off, at its next boot, that its token was revoked.
 """
@@ -20,7 +20,7 @@ from .._dataclass import dataclass
 from .._files import replace_file, sync_folder
 from .._model.boot_guard import GrantTombstone, TokenGrant
 from .._model.codec import Json, decode, encode
-from .._model.errors import Conflict, Forbidden, Internal, InvalidArgument, Unsafe
+from .._model.errors import Conflict, Forbidden, Internal, InvalidArgument
 from .._systemd import choose_interpreter, install_file, is_systemd_running, link_unit, not_runnable_error, try_program
 from .._time_limits import answer_within
 from . import program, status, storage_program
@@ -94,24 +94,6 @@ def revoke_grant(root: str = "/", check_mode: bool = False, grant: t.Optional[st
     return is_there, unrevoked
 
 
-def remove_guard(root: str = "/", check_mode: bool = False) -> GuardChange:
-    """Remove the guard; return what was removed. Raises L(Unsafe) on a held host, L(Forbidden) without root."""
-    _require_root(root)
-    guard = program.Guard(root)
-    if guard.report_status()["held"]:
-        raise Unsafe("This host is held: without the guard its guests would start at the next boot.", "Release the host first (recover_host), then remove it.")
-    present = [path for path in status.all_paths() if os.path.lexists(os.path.join(root, path))]
-    is_granted, unrevoked = revoke_grant(root, check_mode)
-    if not check_mode:
-        _attempt_write(lambda: _unlink_durably(guard, guard.revoked_file))
-    if not check_mode and present:
-        _attempt_write(lambda: _delete_files(root, present))
-        if is_systemd_running(root):
-            status.run_systemctl("daemon-reload")
-    files = [f"/{path}" for path in present] + ([guard.grant_file] if is_granted else [])
-    return GuardChange(bool(files), files, is_systemd_running(root), [], unrevoked)
-
-
 def _apply_changes(guard: program.Guard, interpreter: str, changes: t.Sequence[str], grant: t.Optional[TokenGrant], taken_back: t.Sequence[str]) -> None:
     if not guard.report_status()["ran"]:
         _decide_this_boot(guard)
@@ -180,11 +162,6 @@ def _unlink_durably(guard: program.Guard, path: str) -> None:
     if os.path.lexists(path):
         os.unlink(path)
         sync_folder(guard.kept_folder)
-
-
-def _delete_files(root: str, paths: t.Sequence[str]) -> None:
-    for path in paths:
-        os.unlink(os.path.join(root, path))
 
 
 def _has_token(guard: program.Guard) -> bool:

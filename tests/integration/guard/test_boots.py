@@ -204,12 +204,3 @@ def test_libvirtd_does_not_start_without_the_guard_program_until_it_is_installed
     eventually(host.answers, "libvirtd answers")
     assert host.running() == []
     assert host.guard("state")["held"] is not None
-
-
-def test_the_boot_after_the_guard_is_removed_starts_guests(host: Host) -> None:
-    host.guard("install")
-    host.power_cycle()
-    host.guard("release")
-    assert host.guard("remove")["changed"]
-    host.power_cycle()
-    assert host.running() == ["auto"]

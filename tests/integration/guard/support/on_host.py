@@ -22,7 +22,6 @@ def read_state() -> dict[str, t.Any]:
 
 CALLS: dict[str, t.Callable[..., t.Any]] = {
     "install": lambda grant=None, **options: install.install_guard(grant=install.read_grant(grant) if grant else None, **options),
-    "remove": install.remove_guard,
     "revoke": lambda **options: install.revoke_grant(**options)[0],
     "release": status.release_host,
     "state": read_state,

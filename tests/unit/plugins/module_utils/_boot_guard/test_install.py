@@ -18,7 +18,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._boot_guard imp
 from ansible_collections.kvmfleet.migration.plugins.module_utils._boot_guard.status import read_guard_state, release_host
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.boot_guard import AutomaticStart
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Forbidden, Internal, InvalidArgument, InvalidState, Unsafe
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Forbidden, Internal, InvalidArgument, InvalidState
 from ansible_collections.kvmfleet.migration.plugins.module_utils._systemd import UNIT_FOLDER
 
 from .boots import DB, GRANT, HOST_ID, WEB, Machine
@@ -51,7 +51,6 @@ def test_check_mode_predicts_the_files_and_writes_none(machine: Machine) -> None
     assert _files(machine) == before
     done = install.install_guard(str(machine.root), grant=machine.grant())
     assert predicted.files == done.files
-    assert install.remove_guard(str(machine.root), check_mode=True).files == install.remove_guard(str(machine.root)).files
 
 
 def test_the_installing_boot_stays_released_and_the_next_one_is_held(machine: Machine) -> None:
@@ -218,26 +217,6 @@ def test_an_existing_revocation_is_flushed_before_it_counts(machine: Machine, mo
     assert sorted(flushed) == done == sorted(str(store) for store in machine.stores)
 
 
-def test_removing_the_guard_leaves_only_files_of_this_boot(machine: Machine) -> None:
-    root = str(machine.root)
-    install.install_guard(root, grant=machine.grant())
-    assert install.remove_guard(root).changed
-    assert not read_guard_state(root).installed
-    assert [path for path in _files(machine) if not path.startswith("run/")] == []
-    assert not install.remove_guard(root).changed
-
-
-def test_the_guard_of_a_held_host_is_not_removed(machine: Machine) -> None:
-    root = str(machine.root)
-    install.install_guard(root)
-    machine.boot()
-    machine.guard.hold_boot()
-    for check_mode in (True, False):
-        with pytest.raises(Unsafe, match="held"):
-            install.remove_guard(root, check_mode)
-    assert read_guard_state(root).installed
-
-
 def test_a_release_is_predicted_by_check_mode_and_idempotent(machine: Machine) -> None:
     root = str(machine.root)
     install.install_guard(root)
@@ -276,7 +255,7 @@ def test_a_host_without_a_boot_guard_cannot_be_released(machine: Machine) -> Non
 
 def test_every_operation_of_the_guard_without_root_is_forbidden(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 4777)
-    calls: t.List[t.Callable[[], t.Any]] = [install.install_guard, install.remove_guard, install.revoke_grant, read_guard_state, release_host]
+    calls: t.List[t.Callable[[], t.Any]] = [install.install_guard, install.revoke_grant, read_guard_state, release_host]
     for call in calls:
         with pytest.raises(Forbidden):
             call()
