@@ -11,7 +11,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kvmfleet.migration.tests.integration.support.control import Control
-from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab, forget_collection
 
 Make = t.Callable[..., str]
 
@@ -48,3 +48,30 @@ def test_a_managed_save_image_and_snapshots_are_named(lab: Lab, control: Control
     refused = control.task(1, "cold_migrate", {"name": name, "destination": lab.host(2), "method": "offline"})
     assert (refused.refused(), "1 snapshots" in refused.msg) == ("not_supported", True), refused.msg
     assert lab.places(name) == {1: "shut off"}
+
+
+@pytest.fixture
+def protected(lab: Lab, control: Control) -> t.Iterator[t.Callable[[], None]]:
+    """Return a function that protects all hosts; they forget the collection afterwards."""
+
+    def protect() -> None:
+        process = control.popen(control.playbook_command("protect", {"target": "kvmfleet_hosts", "protect_host_guard": False}))
+        text, _none = process.communicate(timeout=300)
+        assert process.returncode == 0, text
+
+    yield protect
+    forget_collection(lab, 3)
+
+
+def test_a_definition_that_virsh_has_left_over_is_refused(lab: Lab, control: Control, guest: Make, protected: t.Callable[[], None]) -> None:
+    """C(virsh migrate) keeps the definition on the source unless it is told otherwise. The guest runs on the second host."""
+    name = guest("left", "--storage", "bindfs")
+    lab.virsh(1, "migrate", "--live", "--p2p", "--persistent", name, f"qemu+tcp://{lab.host(2)}/system")
+    protected()
+    document, running = control.ledger.find_domains(name)[0].body, lab.virsh(2, "dumpxml", name)
+    for result in control.play(1, [("cold_migrate", {"name": name, "destination": lab.host(to), "method": "offline"}) for to in (2, 3)]):
+        assert (result["error_code"], result["changed"]) == ("conflict", False), result["msg"]
+        assert f"the definition on {lab.host(1)} may be left over" in result["msg"], result["msg"]
+    assert (control.records(), control.ledger.find_domains(name)[0].body) == ([], document)
+    assert lab.places(name) == {1: "shut off", 2: "running"}
+    assert lab.virsh(2, "dumpxml", name) == running

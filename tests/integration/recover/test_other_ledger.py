@@ -1,0 +1,70 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A control node with a ledger of its own neither drains nor releases a host that was protected under the ledger of the fleet."""
+
+from __future__ import annotations
+
+import pathlib
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.tests.integration.recover.support.operator import Operator, Run
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
+
+Make = t.Callable[..., str]
+LEDGER_ID = "/var/lib/kvmfleet/ledger-id"
+
+
+@pytest.fixture
+def stranger(lab: Lab, tmp_path: pathlib.Path) -> Operator:
+    """An operator on a new control node, where there is no ledger yet."""
+    folder = tmp_path / "new"
+    folder.mkdir()
+    return Operator(lab, folder)
+
+
+def is_refused(run: Run, operator: Operator) -> bool:
+    return run.code != 0 and f"was protected under the ledger {operator.ledger.ledger_id}" in run.text
+
+
+def knows_nothing(stranger: Operator) -> bool:
+    return not stranger.path.exists() or (list(stranger.ledger.list_hosts()), stranger.records()) == ([], [])
+
+
+def test_a_drain_with_another_ledger_is_refused_before_anything_moves(lab: Lab, operator: Operator, stranger: Operator, guest: Make) -> None:
+    web = guest("web")
+    operator.protect()
+    run = stranger.playbook("drain", target=lab.host(1))
+    assert is_refused(run, operator), run.text
+    moved = stranger.move(web)
+    assert (moved.code != 0, operator.ledger.ledger_id in moved.text) == (True, True), moved.text
+    assert (lab.places(web), knows_nothing(stranger), operator.entry(1)["state"]) == ({1: "running"}, True, "enabled")
+
+    run = stranger.playbook("drain", target=lab.host(1), kvmfleet_ledger=operator.where)
+    assert (run.code, 1 in lab.places(web), operator.entry(1)["state"]) == (0, False, "maintenance"), run.text
+
+
+@pytest.mark.long
+def test_a_release_with_another_ledger_is_refused_unless_that_of_the_fleet_is_lost(lab: Lab, operator: Operator, stranger: Operator, guest: Make) -> None:
+    auto = guest("auto", "--autostart")
+    operator.protect()
+    operator.power_cycle(1)
+    direct = stranger.task(1, "boot_guard", {"state": "released"})
+    assert (direct.code != 0, operator.ledger.ledger_id in direct.text) == (True, True), direct.text
+    run, own = stranger.recover(1)
+    assert (run.code != 0, own["released"], own["enabled"], own["started"]) == (True, False, False, []), run.text
+    assert "use the ledger with which it was drained or evacuated" in own["error"]
+    # If it were a new host, it would be protected first.
+    assert is_refused(stranger.playbook("protect", target="kvmfleet_hosts"), operator)
+    assert (lab.places(auto), knows_nothing(stranger)) == ({1: "shut off"}, True)
+
+    for number in (1, 2, 3):
+        lab.on(number, "rm", LEDGER_ID)
+    stranger.protect()
+    run, own = stranger.recover(1)
+    assert (run.code, own["released"], own["enabled"], lab.places(auto)) == (0, True, True, {1: "running"}), run.text
+    for number in (1, 2, 3):
+        assert lab.on(number, "cat", LEDGER_ID).strip() == stranger.ledger.ledger_id
