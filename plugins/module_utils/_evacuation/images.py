@@ -269,11 +269,21 @@ def _write_token(folder: str, token: StorageToken, is_numbered: bool) -> str:
     def as_text(inode: int) -> str:
         return json.dumps(encode(dataclasses.replace(token, inode=inode if is_numbered else ABSENT)))
 
+    path = token_path(folder, token.host_id)
+    _remove_remains(folder, f"{os.path.basename(path)}.")
     with contextlib.ExitStack() as lower:
         for _number in range(random.randint(*_FREE_NUMBERS) if is_numbered else 0):  # noqa: S311 - this is no secret
-            lower.enter_context(tempfile.TemporaryFile(prefix=HOST_TOKEN_PREFIX, dir=folder))
-        replace_file(token_path(folder, token.host_id), as_text, 0o644)
+            lower.enter_context(tempfile.TemporaryFile(prefix=f"{os.path.basename(path)}.", suffix=".new", dir=folder))
+        replace_file(path, as_text, 0o644)
     return token.nonce
+
+
+def _remove_remains(folder: str, prefix: str) -> None:
+    """Remove the temporary files of a run that was killed before the token had its name. On NFS, each of them has a name for a moment."""
+    with contextlib.suppress(OSError):
+        for name in os.listdir(folder):
+            if name.startswith(prefix) and name.endswith(".new"):
+                os.unlink(os.path.join(folder, name))
 
 
 def _has_common_inodes(folder: str) -> bool:

@@ -75,6 +75,36 @@ def test_a_token_leaves_lower_numbers_free_that_its_copy_on_an_empty_file_system
     assert os.listdir(tmp_path) == [f".kvmfleet-host-{HOST}"]
 
 
+class Killed(BaseException):
+    """The process is killed: nothing after this is done."""
+
+
+@pytest.mark.parametrize("call", ["unlink", "fsync", "rename"])
+@pytest.mark.parametrize("before", [None, json.dumps({"host_id": HOST, "nonce": OTHER})])
+def test_what_a_killed_run_has_left_of_a_token_is_removed_by_the_next_one(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, before: str | None, call: str
+) -> None:
+    """NFS has no files without a name: the temporary ones have one for a moment."""
+
+    def kill(*_arguments: object, **_options: object) -> None:
+        raise Killed
+
+    token, image, other = (tmp_path / name for name in (f".kvmfleet-host-{HOST}", "web.new", f".kvmfleet-host-{OTHER}.1.new"))
+    image.touch()
+    other.touch()
+    if before:
+        token.write_text(before)
+    monkeypatch.setattr("tempfile._O_TMPFILE_WORKS", False)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, call, kill)
+        with pytest.raises(Killed):
+            images.leave_tokens([str(tmp_path)], HOST)
+    assert len(list(tmp_path.iterdir())) == (4 if before else 3)
+    nonces, problems = images.leave_tokens([str(tmp_path)], HOST)
+    assert (problems, images.is_token_seen(str(tmp_path), HOST, nonces[str(tmp_path)])) == ({}, True)
+    assert set(tmp_path.iterdir()) == {token, image, other}
+
+
 def test_a_token_of_an_earlier_version_keeps_its_nonce_and_is_not_proved_by_later_copies(tmp_path: pathlib.Path) -> None:
     folder, copy = tmp_path / "images", tmp_path / "copy"
     folder.mkdir()
