@@ -12,6 +12,7 @@ import pathlib
 import typing as t
 
 import pytest
+import yaml
 
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.tests.simulator import facts as f
@@ -100,12 +101,12 @@ class Desk(Stage):
         path.write_text(json.dumps([write, *more]))
         return str(path)
 
-    def maintain(self, *options: str, **variables: t.Any) -> Outcome:
+    def maintain(self, *options: str, playbook: str = "rolling_maintenance", **variables: t.Any) -> Outcome:
         given = {"target": "kvmfleet_hosts", "stage_log": str(self.log), "stage_failures": self.failures, "rolling_maintenance_tasks": self.hook("maintain")}
         given["ansible_python_interpreter"] = "/usr/bin/python3"
         self.log.write_text("")
         self.options_log.write_text("")
-        return self.play("rolling_maintenance", *options, **{**given, **variables})
+        return self.play(playbook, *options, **{**given, **variables})
 
     @property
     def lines(self) -> list[str]:
@@ -242,6 +243,17 @@ def test_a_host_that_fails_ends_the_run_and_is_named(desk: Desk) -> None:
     again = desk.maintain(rolling_maintenance_run=run["id"])
     assert again.code == 0, again.text
     assert (desk.done_to("kvm1"), desk.done_to("kvm2"), desk.done_to("kvm3")) == ([], ["recover"], ["plan", "drain", "maintain", "recover"])
+
+
+def test_no_host_is_maintained_after_a_failed_drain_in_a_play_that_ignores_errors(desk: Desk) -> None:
+    playbook = yaml.safe_load((COLLECTION / "playbooks/rolling_maintenance.yml").read_text())
+    path = desk.folder / "careless.yml"
+    path.write_text(json.dumps([{**play, "ignore_errors": True} for play in playbook]))
+    desk.failures = {"drain": ["kvm1"]}
+    done = desk.maintain(playbook=str(path))
+    assert "Failed: kvm1 (drain: drain failed)" in done.text
+    assert "drain" in desk.done_to("kvm1")
+    assert not any("maintain" in desk.done_to(host) for host in HOSTS)
 
 
 @pytest.mark.long
