@@ -18,9 +18,9 @@ description:
   - A host that does not answer, and a ledger that cannot be read, are findings. The rest is shown all the same, and the task does not fail.
   - Shows the result of the last M(kvmfleet.migration.fleet_check) on this control node.
   - What needs a person are silent hosts, domains that several hosts report as active without a move of them, records whose result is not proved or that nobody
-    follows any more, moves without limits, hosts that were evacuated and must be recovered, domains that were not started elsewhere then, damaged documents,
-    hosts whose protection is old, a fleet check or a drill that was not passed, and maintenance runs that are paused, were left by their process, or stopped
-    on a host that failed and was not maintained, put into service or discarded since.
+    follows any more, moves without limits, hosts that were evacuated and must be recovered, hosts in service whose boot guard holds the boot, domains that were
+    not started elsewhere after an evacuation, damaged documents, hosts whose protection is old, a fleet check or a drill that was not passed, and maintenance
+    runs that are paused, were left by their process, or stopped on a host that failed and was not maintained, put into service or discarded since.
   - Of a host that was not asked, the ledger's moves are shown, and that their present state is not known.
 options:
   fleet:
@@ -148,7 +148,7 @@ error_code:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import fleet_status_spec
-from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.own_moves import SEEN_PHASES
+from ansible_collections.kvmfleet.migration.plugins.module_utils._boot_guard.seen_host import SEEN_PHASES
 from ansible_collections.kvmfleet.migration.plugins.module_utils._module import run_module, run_phase
 
 

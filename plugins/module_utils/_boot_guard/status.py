@@ -184,13 +184,20 @@ def read_guard_state(root: str = "/") -> GuardState:
     return GuardState(installed=not list_missing_files(root), systemd=is_systemd_running(root), boot=decode(BootStatus, Guard(root).report_status()))
 
 
+def is_boot_held(root: str = "/") -> t.Optional[bool]:
+    """Whether the guard holds this boot; null without root, who alone may read it."""
+    if root == "/" and os.geteuid() != 0:
+        return None
+    guard = Guard(root)
+    return guard.read_release() is None and guard.read_hold() is not None
+
+
 def check_not_held(domain: str, root: str = "/") -> None:
     """Raise L(InvalidState) if the guard holds this boot: only the release asks the ledger whether the guests of the host run elsewhere.
 
     :arg domain: that is to be started, with its host, as a sentence begins with it.
     """
-    guard = Guard(root)
-    if guard.read_release() is None and guard.read_hold() is not None:
+    if is_boot_held(root):
         raise InvalidState(
             f"{domain} cannot be started: the boot guard holds this boot, because the guests of the host may have been started elsewhere.",
             "It was not started. Run recover for the host, or release it with kvmfleet.migration.boot_guard first; both ask the ledger.",

@@ -29,7 +29,7 @@ from .._model.facts import FROM_AFAR, NOT_READABLE
 from .._model.records import MoveRecord, new_record
 from .._model.references import DomainRef, HostRef, canonical_uuid
 from .._model.watched_moves import StateFile, read_state
-from .._module import Phase, is_root, require_local
+from .._module import is_root, require_local
 from .._run_folder import RUN_FOLDER, is_locked, read_json, read_own_act
 
 
@@ -219,6 +219,3 @@ def _find_host_id() -> t.Optional[str]:
         return read_host_id()
     except Forbidden:
         return None
-
-
-SEEN_PHASES: t.Dict[str, Phase] = {"look": report_seen_domains}

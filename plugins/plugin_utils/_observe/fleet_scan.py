@@ -274,12 +274,14 @@ class HostLook:
     """What a host reports of its domains.
 
     :arg remembered: the moves that it remembers; null if its user may not know them.
+    :arg held: whether its boot guard holds this boot; null likewise.
     """
 
     host_id: str | None
     host_uuid: str | None
     domains: tuple[SeenDomain, ...]
     remembered: Maybe[tuple[JsonObject, ...]] = ABSENT
+    held: Maybe[bool] = ABSENT
     extra: JsonObject = field(default_factory=dict)
 
 

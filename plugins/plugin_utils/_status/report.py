@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, ShapeError
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import SHUTOFF
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import printable_line
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.evidence import FENCING_IMPOSSIBLE
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
@@ -147,6 +148,7 @@ class StatusReport:
         yield from self._waiting_texts()
         yield from self._unstarted_texts()
         yield from self._evacuated_texts()
+        yield from self._held_texts()
         yield from self._unlisted_texts()
         yield from self._token_texts()
         yield from self._content.run_findings
@@ -238,6 +240,17 @@ class StatusReport:
             why = "is fenced" if host in self.states[s.FENCED] else "was evacuated"
             copies = f", and {_count(left[host], 'evacuated domain')} must be cleaned up on it" if host in left else ""
             yield f"{host} {why}{copies}. When it is repaired: kvmfleet.migration.recover -e target={host}"
+
+    def _held_texts(self) -> Iterator[str]:
+        """Yield the hosts in service that were booted by something else than a maintenance, for example after a power failure, and start no guest."""
+        active = {seen.uuid for look in self._looks.values() for seen in look.domains if seen.active}
+        for host in self.states[s.ENABLED]:
+            look, entry = self._looks.get(host), self._entries[host]
+            if look and look.held:
+                wanted = [one for one in self._content.domains if one.is_expected_on(entry.host_ref) and one.saved and one.saved.state != SHUTOFF]
+                off = sorted(one.name or one.uuid for one in wanted if one.uuid not in active)
+                guests = f" {_names(off)} {'is' if len(off) == 1 else 'are'} not active." if off else ""
+                yield f"{host} was booted, and its boot guard holds its guests.{guests} To start them again: kvmfleet.migration.recover -e target={host}"
 
     def _discarded_texts(self, host: str, discarded: DiscardDecision, left: int) -> Iterator[str]:
         reason = str(discarded.reason or "no reason given").rstrip(".")

@@ -458,6 +458,30 @@ def test_a_domain_whose_evacuation_was_refused_for_another_reason_does_not_wait_
     assert finding not in desk.show()["attention"]
 
 
+def test_a_host_in_service_whose_boot_is_held_is_a_finding(tmp_path: pathlib.Path) -> None:
+    desk = Desk(tmp_path)
+    for name in FLEET:
+        desk.host(name)
+    desk.domain("web1", "kvm1")
+    desk.domain("template", "kvm1", state="shut off")
+    desk.look("kvm1", held=True)
+    assert desk.show_all()["attention"] == [
+        "kvm1 was booted, and its boot guard holds its guests. web1 is not active. To start them again: kvmfleet.migration.recover -e target=kvm1"
+    ]
+    for released in (False, None):
+        desk.look("kvm1", held=released)
+        assert desk.show_all()["attention"] == []
+
+
+@pytest.mark.parametrize("state", ["maintenance", "fenced"])
+def test_a_held_boot_of_a_host_out_of_service_is_no_further_finding(tmp_path: pathlib.Path, state: str) -> None:
+    desk = Desk(tmp_path)
+    for name in FLEET:
+        desk.host(name, state=state if name == "kvm1" else "enabled")
+    desk.look("kvm1", held=True)
+    assert not [finding for finding in desk.show_all()["attention"] if "boot guard" in finding]
+
+
 def test_domains_that_were_not_started_elsewhere_are_a_finding(tmp_path: pathlib.Path) -> None:
     desk = Desk(tmp_path)
     desk.host("kvm1", "fenced")
