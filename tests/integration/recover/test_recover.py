@@ -217,3 +217,14 @@ def test_a_guest_that_runs_elsewhere_outside_the_ledger_is_not_started(lab: Lab,
     dummy, own = operator.recover(1)
     assert (own["started"], lab.places(auto)) == ([], {1: "shut off", 2: "running"})
     assert "active on" in json.dumps(own["skipped"]), own
+
+
+def test_the_status_names_a_host_that_has_booted_by_itself_until_it_is_recovered(lab: Lab, operator: Operator, guest: Make) -> None:
+    auto = guest("auto", "--autostart")
+    operator.protect()
+    operator.power_cycle(1)
+    finding = f"{lab.host(1)} was booted, and its boot guard holds its guests. {auto} is not active."
+    assert finding in operator.playbook("status").text
+    run, _own = operator.recover(1)
+    assert (run.code, lab.places(auto)) == (0, {1: "running"}), run.text
+    assert "boot guard holds" not in operator.playbook("status").text
