@@ -185,7 +185,7 @@ def read_guard_state(root: str = "/") -> GuardState:
 
 
 def is_boot_held(root: str = "/") -> t.Optional[bool]:
-    """Whether the guard holds this boot; null without root, who alone may read it."""
+    """Whether the guard holds this boot; null for any user but root, who alone may read that."""
     if root == "/" and os.geteuid() != 0:
         return None
     guard = Guard(root)

@@ -78,6 +78,7 @@ class StatusReport:
         self._unread = [host for host, answer in answers.items() if answer.unverified_reasons]
         self._asked = frozenset(answers)
         self._looks = {host: look.seen for host, look in (work.looks or {}).items() if look.seen}
+        self._active = {seen.uuid for look in self._looks.values() for seen in look.domains if seen.active}
         self._versions = work.versions or {}
         self._unseen = {host: seen.message or "no reason is known" for host, seen in (work.looks or {}).items() if not seen.seen and host not in self.silent}
         self.moves = self._list_moves()
@@ -224,8 +225,7 @@ class StatusReport:
 
     def _unstarted_texts(self) -> Iterator[str]:
         """Yield the domains that run nowhere since the evacuation of their host, and that no host reports as active now."""
-        active = {seen.uuid for look in self._looks.values() for seen in look.domains if seen.active}
-        yield from unstarted_lines([one for one in self._content.unstarted if one.domain.uuid not in active])
+        yield from unstarted_lines([one for one in self._content.unstarted if one.domain.uuid not in self._active])
 
     def _evacuated_texts(self) -> Iterator[str]:
         left: dict[str, int] = {}
@@ -242,13 +242,12 @@ class StatusReport:
             yield f"{host} {why}{copies}. When it is repaired: kvmfleet.migration.recover -e target={host}"
 
     def _held_texts(self) -> Iterator[str]:
-        """Yield the hosts in service that were booted by something else than a maintenance, for example after a power failure, and start no guest."""
-        active = {seen.uuid for look in self._looks.values() for seen in look.domains if seen.active}
+        """Yield the hosts in service that booted outside a maintenance run, for example after a power failure, so that their guests are held."""
         for host in self.states[s.ENABLED]:
             look, entry = self._looks.get(host), self._entries[host]
             if look and look.held:
                 wanted = [one for one in self._content.domains if one.is_expected_on(entry.host_ref) and one.saved and one.saved.state != SHUTOFF]
-                off = sorted(one.name or one.uuid for one in wanted if one.uuid not in active)
+                off = sorted(one.name or one.uuid for one in wanted if one.uuid not in self._active)
                 guests = f" {_names(off)} {'is' if len(off) == 1 else 'are'} not active." if off else ""
                 yield f"{host} was booted, and its boot guard holds its guests.{guests} To start them again: kvmfleet.migration.recover -e target={host}"
 
