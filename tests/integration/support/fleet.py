@@ -30,6 +30,15 @@ PATIENCE_SECONDS = 300
 HELD = {"bandwidth_mib": 1}
 # Verbs that print nothing and start nothing that would be this process's child.
 IN_THIS_PROCESS = ("guest", "rmguest")
+# What the collection leaves on a host. A boot guard whose programs alone remain counts as damaged, and holds the boot.
+LEFT_BY_COLLECTION = (
+    "/var/lib/kvmfleet/*",
+    "/run/kvmfleet",
+    "/etc/kvmfleet/*",
+    "/etc/systemd/system/*kvmfleet*",
+    "/etc/systemd/system/*/*kvmfleet*",
+    "/usr/local/lib/kvmfleet/*",
+)
 
 Answer = t.TypeVar("Answer")
 
@@ -182,4 +191,4 @@ def forget_collection(lab: Lab, hosts: int) -> None:
     """Bring all hosts up, and take away what the collection has left on them."""
     lab("up", "--hosts", str(hosts))
     for number in range(1, hosts + 1):
-        lab.on(number, "sh", "-c", "rm -rf /var/lib/kvmfleet/* /run/kvmfleet /etc/kvmfleet/* /etc/systemd/system/*kvmfleet* /etc/systemd/system/*/*kvmfleet*")
+        lab.on(number, "sh", "-c", f"rm -rf {' '.join(LEFT_BY_COLLECTION)}")
