@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import typing as t
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import field
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import STATE_AS_RECORDED, STATE_RUNNING
@@ -212,7 +212,7 @@ class EvacuationJob:
     @property
     def disks(self) -> tuple[SavedDisk, ...]:
         """The disks as C(protect) saved them. An earlier version kept only in the domain's request which of them are C(shareable)."""
-        requested = t.cast("Sequence[JsonObject]", (self.saved.request or {}).get("disks") or ())
+        requested = t.cast("t.Sequence[JsonObject]", (self.saved.request or {}).get("disks") or ())
         shared = {disk["target"] for disk in requested if disk.get("shareable")}
         return tuple(decode(SavedDisk, {"shareable": disk["target"] in shared, **disk}) for disk in self.saved.disks or ())
 
