@@ -94,9 +94,9 @@ class RunHolder:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
     @property
-    def process(self) -> t.Tuple[str, str, str, int, int]:
-        """What identifies the process."""
-        return self.node, self.boot_id, self.pid_namespace, self.pid, self.started
+    def process(self) -> t.Tuple[str, str, int, int]:
+        """What identifies the process. A control node may be renamed while it runs: its name counts only where its boot is unknown."""
+        return self.boot_id or self.node, self.pid_namespace, self.pid, self.started
 
     def is_same_process(self, other: t.Optional[RunHolder]) -> bool:
         """Whether this is the same process."""

@@ -46,8 +46,8 @@ def _pid_namespace() -> str:
 
 def is_alive(holder: RunHolder) -> t.Optional[bool]:
     """Whether the process still runs; None if this cannot be known here, as for another control node or another container."""
-    here = (socket.gethostname(), boot_moment().boot_id, _pid_namespace())
-    if not all(here) or here != (holder.node, holder.boot_id, holder.pid_namespace):
+    here = (boot_moment().boot_id, _pid_namespace())
+    if not all(here) or here != (holder.boot_id, holder.pid_namespace):
         return None
     return read_start_time(holder.pid) == holder.started
 

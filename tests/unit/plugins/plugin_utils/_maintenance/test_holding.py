@@ -33,9 +33,17 @@ def test_a_later_process_of_the_same_number_is_another_one() -> None:
     assert is_alive(dataclasses.replace(found, started=found.started - 1)) is False
 
 
-@pytest.mark.parametrize("other", [{"node": "elsewhere"}, {"boot_id": "another"}, {"pid_namespace": "pid:[2]"}])
+@pytest.mark.parametrize("other", [{"boot_id": "another"}, {"pid_namespace": "pid:[2]"}])
 def test_a_process_of_another_control_node_or_container_cannot_be_judged(other: dict[str, str]) -> None:
     assert is_alive(dataclasses.replace(identify_process(os.getpid(), "me", at().at), **t.cast("dict[str, t.Any]", other))) is None
+
+
+def test_a_process_is_the_same_after_its_control_node_was_renamed() -> None:
+    now = identify_process(os.getpid(), "me", at().at)
+    before = dataclasses.replace(now, node="by-another-dhcp-server")
+    assert (is_alive(before), now.is_same_process(before)) == (True, True)
+    unknown = [dataclasses.replace(holder, boot_id="") for holder in (now, before)]
+    assert (is_alive(unknown[1]), unknown[0].is_same_process(unknown[1])) == (None, False)
 
 
 @pytest.mark.parametrize(
