@@ -30,7 +30,7 @@ def read_unsettled(ledger: Ledger | None) -> list[MoveRecord]:
 
 def read_completed(ledger: Ledger | None, seconds: float) -> list[MoveRecord]:
     """Return the records of moves that were completed within the last C(seconds)."""
-    return _read_since(ledger, "migrations", s.COMPLETED, _seconds_ago(seconds))
+    return _read_since(ledger, "migrations", _seconds_ago(seconds), s.COMPLETED)
 
 
 def read_arrived(ledger: Ledger | None, seconds: float) -> list[MoveRecord]:
@@ -54,9 +54,9 @@ def _seconds_ago(seconds: float) -> datetime.datetime:
 
 
 def _read_arrived_since(ledger: Ledger | None, at: datetime.datetime) -> list[MoveRecord]:
-    return [*_read_since(ledger, "migrations", s.COMPLETED, at), *_read_since(ledger, "evacuations", s.DONE, at)]
+    return [*_read_since(ledger, "migrations", at, s.COMPLETED), *_read_since(ledger, "evacuations", at, s.DONE, s.COMPLETED)]
 
 
-def _read_since(ledger: Ledger | None, term: str, status: str, at: datetime.datetime) -> list[MoveRecord]:
+def _read_since(ledger: Ledger | None, term: str, at: datetime.datetime, *statuses: str) -> list[MoveRecord]:
     since = f"{at.astimezone(datetime.UTC):%Y-%m-%dT%H:%M:%SZ}"
-    return read_records(ledger, term, Conditions(status=[status], since=since)) if ledger else []
+    return read_records(ledger, term, Conditions(status=statuses, since=since)) if ledger else []
