@@ -25,9 +25,11 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import 
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.answers import LONGEST_AGE_SECONDS, TaskResult
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.inputs import DrainInputs
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.records import read_unsettled
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fence_config import VARIABLE
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.source import age_seconds
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._fleet_check.cpus import make_questions
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._fleet_check.differences import ClockOffset, Finding, find_clock_skew, find_old_protection
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._fleet_check.fence_devices import ask_fence_devices, find_fence_problems
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._fleet_check.texts import list_lines
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._fleet_check.verdict import FleetVerdict, LossQuestion, judge_fleet
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import DomainEntry, HostEntry
@@ -57,6 +59,7 @@ class _Answered(TaskResult):
 
     answers: Maybe[FleetAnswers] = ABSENT
     clock: Maybe[JsonObject] = ABSENT
+    fencing: Maybe[tuple[str, ...]] = ABSENT
 
 
 @dataclass(frozen=True)
@@ -129,17 +132,23 @@ class ActionModule(FleetAction):
 
         answered = {host: one for host, one in (work.answers or {}).items() if one.answers}
         clocks = {host: decode(ClockOffset, one.clock) for host, one in answered.items() if one.clock}
-        others = [*find_clock_skew(clocks, task.max_clock_skew_seconds), *self._find_old_protection(fleet, known, task.protect_max_hours)]
+        others = [
+            *find_clock_skew(clocks, task.max_clock_skew_seconds),
+            *self._find_old_protection(fleet, known, task.protect_max_hours),
+            *find_fence_problems({host: one.fencing or () for host, one in answered.items()}),
+        ]
         question = LossQuestion(hosts_lost, tuple(dict.fromkeys(task.lost)))
         verdict = judge_fleet(view, question, {host: one.answers for host, one in answered.items() if one.answers}, others, task.ignore)
         return self._describe(verdict, None if task.lost else known.ledger, known.ledger.problems if known.ledger else ())
 
     def _ask_host(self, questions: JsonObject, uri: str, task_vars: Result) -> JsonObject:
-        """Return the answers of the host, and how much its clock is ahead of that of the control node, in seconds, at least and at most."""
+        """Return the answers of the host, how many seconds its clock is ahead of that of the control node, and what is wrong with its fence devices."""
         begin = time.time()
         answers = t.cast(JsonObject, self.run_phase(ANSWER, {"questions": questions}, uri, task_vars)["answers"])
         end, seconds = time.time(), t.cast(float, answers["seconds"])
-        return {"changed": False, "answers": answers, "clock": {"least": seconds - end, "most": seconds - begin}}
+        host = self.target_host(task_vars)
+        fencing = ask_fence_devices(self.settings(task_vars).of(host, VARIABLE), host)
+        return {"changed": False, "answers": answers, "clock": {"least": seconds - end, "most": seconds - begin}, "fencing": fencing}
 
     def _find_old_protection(self, fleet: Sequence[str], known: _Ledger, max_hours: int) -> list[Finding]:
         ages = {entry.name: age_seconds((entry.protected and entry.protected.at) or None) for entry in known.entries if entry.name in fleet}

@@ -500,7 +500,7 @@ def drill_run_spec() -> Spec:
     }
 
 
-FLEET_CHECK_KINDS = ("capacity", "reach", "cpu", "network", "protection", "clock", "silent")
+FLEET_CHECK_KINDS = ("capacity", "reach", "cpu", "network", "protection", "fencing", "clock", "silent")
 
 
 def fleet_check_spec() -> Spec:

@@ -17,8 +17,9 @@ from .._scheduler.filters.base import names_text
 from .._scheduler.fleet import HostState
 from .._scheduler.fleet_guests import FleetGuests
 
-CAPACITY, REACH, CPU, NETWORK, PROTECTION, CLOCK, SILENT = "capacity", "reach", "cpu", "network", "protection", "clock", "silent"
-KINDS = (CAPACITY, REACH, CPU, NETWORK, PROTECTION, CLOCK, SILENT)
+CAPACITY, REACH, CPU, NETWORK, PROTECTION = "capacity", "reach", "cpu", "network", "protection"
+FENCING, CLOCK, SILENT = "fencing", "clock", "silent"
+KINDS = (CAPACITY, REACH, CPU, NETWORK, PROTECTION, FENCING, CLOCK, SILENT)
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,13 @@
 
 from __future__ import annotations
 
+import pathlib
 import typing as t
 
 import pytest
 
 from ansible_collections.kvmfleet.migration.tests.integration.scheduler.support.desk import Desk
+from ansible_collections.kvmfleet.migration.tests.integration.support import agents
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
 
 Believe = t.Callable[..., None]
@@ -64,3 +66,16 @@ def test_another_mtu_and_a_silent_host_are_found(lab: Lab, control: Desk, stoppe
     assert f"{lab.host(3)} did not answer" in text
     assert f"can be lost alone: {lab.host(1)}, {lab.host(2)}" in text
     assert f"not known whether it can be lost alone: {lab.host(3)}" in text
+
+
+def test_fence_devices_that_would_fail_an_evacuation_are_found(lab: Lab, control: Desk, tmp_path: pathlib.Path) -> None:
+    of_lab = agents.of_the_lab(tmp_path)
+    another = agents.write(tmp_path, "fence_another", agents.SAYS_OFF)
+    for number, agent, plug in ((1, another, "1"), (2, of_lab, "no-such-host"), (3, of_lab, lab.host(3))):
+        control.variables(number, kvmfleet_fencing={"agent": agent, "options": {"plug": plug}})
+    code, text = check(control)
+    assert code == NOT_MET, text
+    assert f"{another} of {lab.host(1)} reports it as off, and {lab.host(1)} answers: it is probably the device of another machine." in text
+    assert f"{of_lab} of {lab.host(2)} does not report a power state: status exited with" in text
+    assert f"of {lab.host(3)}" not in text
+    assert check(control, fleet_check_ignore=[*IGNORED, "fencing"])[0] == MET

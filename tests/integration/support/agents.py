@@ -17,6 +17,7 @@ HANGS = "sleep 3600 & sleep 3600"
 # It tells its input to the world, and then whatever the lab says.
 TALKS = 'input=$(cat)\necho "$input"\necho "$input" >&2\necho "$input" | '
 SAYS_ON = "cat > /dev/null; echo 'Status: ON'"
+SAYS_OFF = "cat > /dev/null; echo 'Status: OFF'; exit 2"
 
 
 def write(folder: pathlib.Path, name: str, script: str) -> str:

@@ -20,6 +20,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.checke
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import with_receipt
 from ansible_collections.kvmfleet.migration.tests.simulator import facts as f
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.task import task_vars
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._evacuate.fence_programs import Agent
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import domain_entry, host_entry
 
 Result = dict[str, t.Any]
@@ -35,6 +36,7 @@ class Desk:
         self.answers: dict[str, Result] = {}
         self.silence: dict[str, str] = {}
         self.scheduler: Result = {}
+        self.fencing: Result | None = None
         self.check_mode = False
         self.phases: list[Result] = []
 
@@ -49,7 +51,7 @@ class Desk:
             name: {"inventory_hostname": name, "ansible_facts": {"kvmfleet_host": with_receipt(known)}, "kvmfleet_scheduler": self.scheduler}
             for name, known in self.facts.items()
         }
-        own = {**hosts.pop("kvm1"), "kvmfleet_ledger": self.ledger.name}
+        own = {**hosts.pop("kvm1"), "kvmfleet_ledger": self.ledger.name, "kvmfleet_fencing": self.fencing}
         return t.cast(Result, action.run_with_options(task_vars("kvm1", own, hosts)))
 
     def answer(self, phase: str, work: Result, uri: str, variables: Result) -> Result:
@@ -167,6 +169,15 @@ def test_one_host_answers_with_its_clock(desk: Desk) -> None:
     seen = desk.task(work={"step": "answer", "questions": {"cpus": [], "baselines": []}})
     assert desk.phases == [{"phase": "answer", "questions": {"cpus": [], "baselines": []}}]
     assert seen["clock"]["least"] <= seen["clock"]["most"] < 0
+    assert seen["fencing"] == []
+
+
+def test_fence_devices_are_asked_on_the_control_node_and_what_is_wrong_with_them_counts(desk: Desk, tmp_path: pathlib.Path) -> None:
+    desk.fencing = Agent(tmp_path, power="off").entry()
+    desk.answers["kvm1"] = desk.task(work={"step": "answer", "questions": {"cpus": [], "baselines": []}})
+    found = desk.task()
+    assert (found["met"], kinds(found)) == (False, ["protection", "fencing"])
+    assert desk.task(ignore=["protection", "fencing"])["met"]
 
 
 def test_protected_images_count_and_so_does_the_age_of_the_protection(desk: Desk) -> None:
