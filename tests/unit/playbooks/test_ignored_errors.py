@@ -1,0 +1,43 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Roles in a play that ignores errors: what a failed task has not proved is not acted on, and not reported as done."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import typing as t
+
+from ansible_collections.kvmfleet.migration.tests.unit.playbooks.stage import Outcome, Stage, build_collection
+
+CARELESS = {"ignore_errors": True, "ignore_unreachable": True}
+
+
+def play_role(stage: Stage, role: str, *tasks: dict[str, t.Any], hosts: str = "kvmfleet_hosts", **variables: t.Any) -> Outcome:
+    """Run a role, and tasks after it, in a play that ignores all errors."""
+    path = stage.folder / "play.yml"
+    steps = [{"ansible.builtin.include_role": {"name": f"kvmfleet.migration.{role}"}}, *tasks]
+    path.write_text(json.dumps([{"hosts": hosts, "gather_facts": False, **CARELESS, "tasks": steps}]))
+    return stage.play(str(path), **variables)
+
+
+def test_no_guest_is_started_after_tasks_that_have_failed_to_fence_its_host(tmp_path: pathlib.Path) -> None:
+    stage = Stage(build_collection(tmp_path / "collections", "evacuate_plan", "evacuate_verify", "evacuate", "host", "host_facts"), tmp_path)
+    lost = {"source": {"host": "kvm9"}, "domains": [{"name": "web1"}]}
+    survivors = {"survivors": ["kvm1"], "excluded": {}}
+    started = {**lost, "shares": {"kvm1": ["web1"]}, "evidence": {"host": "kvm9"}}
+    stage.answers["evacuate_plan"] = {"kvm1": [{"assess_first": True}, {"first_round": {}}, survivors, lost, started]}
+    stage.answers.update(evacuate_verify={"kvm1": {"result": {}, "problem": ""}}, evacuate={}, host={}, host_facts={})
+    fence = tmp_path / "fence.yml"
+    evidence = {"host": "kvm9", "action": "off", "status": "off", "at": "2026-11-29T08:00:00Z"}
+    tasks = [
+        {"name": "Switch it off", "ansible.builtin.fail": {"msg": "The power strip does not answer."}},
+        {"name": "Report it", "ansible.builtin.set_fact": {"evacuate_host_evidence": evidence}},
+    ]
+    fence.write_text(json.dumps(tasks))
+    done = play_role(stage, "evacuate_host", hosts="kvm1", evacuate_host_source="kvm9", evacuate_host_fence_tasks=str(fence))
+    assert "The power strip does not answer." in done.text
+    assert [args["step"] for _host, args in done.calls_of("evacuate_plan")] == ["check", "query", "survivors", "assess"]
+    assert done.calls_of("evacuate") == []
