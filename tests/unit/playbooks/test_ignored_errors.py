@@ -10,8 +10,12 @@ import json
 import pathlib
 import typing as t
 
+import pytest
+
 from ansible_collections.kvmfleet.migration.tests.unit.playbooks.stage import Outcome, Stage, build_collection
 
+NO_ANSWER = {"changed": False, "failed": True, "error_code": "unreachable", "msg": "libvirt does not answer."}
+SILENT = {"unreachable": True, "msg": "No route to host"}
 CARELESS = {"ignore_errors": True, "ignore_unreachable": True}
 
 
@@ -41,3 +45,13 @@ def test_no_guest_is_started_after_tasks_that_have_failed_to_fence_its_host(tmp_
     assert "The power strip does not answer." in done.text
     assert [args["step"] for _host, args in done.calls_of("evacuate_plan")] == ["check", "query", "survivors", "assess"]
     assert done.calls_of("evacuate") == []
+
+
+@pytest.mark.parametrize(("answer", "error"), [(NO_ANSWER, "libvirt does not answer."), (SILENT, "The host did not answer.")])
+def test_a_host_that_was_not_protected_is_not_reported_as_protected(tmp_path: pathlib.Path, answer: dict[str, t.Any], error: str) -> None:
+    stage = Stage(build_collection(tmp_path / "collections", "protect", "host"), tmp_path)
+    stage.answers.update(protect={"kvm1": answer}, host={})
+    told = {"ansible.builtin.debug": {"msg": "The error of kvm1: {{ protect_host_result.kvm1.error }}"}, "run_once": True}
+    done = play_role(stage, "protect_host", told, hosts="kvm1:kvm2")
+    assert f"The error of kvm1: {error}" in done.text
+    assert [host for host, _args in done.calls_of("protect")].count("kvm1") == 1
