@@ -55,3 +55,18 @@ def test_a_host_that_was_not_protected_is_not_reported_as_protected(tmp_path: pa
     done = play_role(stage, "protect_host", told, hosts="kvm1:kvm2")
     assert f"The error of kvm1: {error}" in done.text
     assert [host for host, _args in done.calls_of("protect")].count("kvm1") == 1
+
+
+def test_a_host_that_cannot_be_put_into_maintenance_is_not_drained_and_keeps_no_earlier_result(tmp_path: pathlib.Path) -> None:
+    stage = Stage(build_collection(tmp_path / "collections", "host", "host_facts"), tmp_path)
+    read = {"_drain": {"ledger": None, "arriving": [], "ask": [], "ask_for_all": []}}
+    verdict = {"result": {"kvm1": {"safe_to_reboot": True}}, "problems": {}}
+    share = {"kvm1": {"shutdowns": [], "cold_moves": [], "moves": [], "predicted": {}, "ends": []}}
+    stage.answers["host"] = {"kvm1": [read, NO_ANSWER]}
+    stage.answers["live_migrate"] = {"kvm1": {"plan": {}, "shares": share, "_verified": verdict}}
+    again = {"ansible.builtin.include_role": {"name": "kvmfleet.migration.drain_host"}}
+    reboot = {"ansible.builtin.debug": {"msg": "It is rebooted."}, "when": "drain_host_result.kvm1.safe_to_reboot"}
+    done = play_role(stage, "drain_host", again, reboot, hosts="kvm1")
+    assert [host for host, _args in done.calls_of("host")] == ["kvm1", "kvm1"]
+    assert [host for host, _args in done.calls_of("live_migrate")] == ["kvm1"]
+    assert "It is rebooted." not in done.text
