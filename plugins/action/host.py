@@ -128,7 +128,8 @@ class ActionModule(FleetAction):
         after, result = self._change_state(ledger, found, identity, options, describe_actor(task_vars), is_drained=drain is not None)
         if drain:
             cordon = Cordon.from_entries(before, after) if after else None
-            result["_drain"] = {**_prepare_drain(drain, options, cordon, settings, ledger), "settings": encode(variables)}
+            own: Result = {"settings": encode(variables), "check_mode": bool(self._task.check_mode)}
+            result["_drain"] = {**_prepare_drain(drain, options, cordon, settings, ledger), **own}
         if work.get("ledger"):
             # A role's own actions have to use the ledger of its modules, for which module_defaults may name one.
             result["_ledger"] = options["ledger"]

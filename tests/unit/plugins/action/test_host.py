@@ -245,6 +245,12 @@ def test_a_drain_gets_the_hosts_to_ask_and_the_settings_of_the_host(fleet: Fleet
     assert not fleet.folder.exists()
 
 
+@pytest.mark.parametrize("check_mode", [False, True])
+def test_a_drain_knows_whether_its_task_is_in_check_mode(fleet: Fleet, check_mode: bool) -> None:
+    fleet.check_mode = check_mode
+    assert fleet.task(_work={"drain": DRAIN})["_drain"]["check_mode"] is check_mode
+
+
 def test_a_drain_with_an_invalid_resource_map_changes_no_state(fleet: Fleet) -> None:
     fleet.task(state="enabled")
     fleet.variables = {"kvmfleet_bridge_map": {"prod": "br0", "test": "br0"}}

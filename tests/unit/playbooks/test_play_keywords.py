@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Roles in a play that ignores errors: what a failed task has not proved is not acted on, and not reported as done."""
+"""Roles in plays with keywords that all of their tasks inherit. What a failed task has not proved is not acted on, and not reported as done."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.tests.unit.playbooks.stage import Outcome, Stage, build_collection
+from ansible_collections.kvmfleet.migration.tests.unit.playbooks.stage import UUID, Outcome, Stage, build_collection
 
 NO_ANSWER = {"changed": False, "failed": True, "error_code": "unreachable", "msg": "libvirt does not answer."}
 SILENT = {"unreachable": True, "msg": "No route to host"}
 CARELESS = {"ignore_errors": True, "ignore_unreachable": True}
+READ = {"ledger": None, "arriving": [], "ask": [], "ask_for_all": [], "check_mode": False}
 
 
-def play_role(stage: Stage, role: str, *tasks: dict[str, t.Any], hosts: str = "kvmfleet_hosts", **variables: t.Any) -> Outcome:
-    """Run a role, and tasks after it, in a play that ignores all errors."""
+def play_role(stage: Stage, role: str, *tasks: dict[str, t.Any], hosts: str, keywords: dict[str, t.Any] = CARELESS, **variables: t.Any) -> Outcome:
+    """Run a role, and tasks after it, in a play with these keywords; by default it ignores all errors."""
     path = stage.folder / "play.yml"
     steps = [{"ansible.builtin.include_role": {"name": f"kvmfleet.migration.{role}"}}, *tasks]
-    path.write_text(json.dumps([{"hosts": hosts, "gather_facts": False, **CARELESS, "tasks": steps}]))
+    path.write_text(json.dumps([{"hosts": hosts, "gather_facts": False, **keywords, "tasks": steps}]))
     return stage.play(str(path), **variables)
 
 
@@ -59,10 +60,9 @@ def test_a_host_that_was_not_protected_is_not_reported_as_protected(tmp_path: pa
 
 def test_a_host_that_cannot_be_put_into_maintenance_is_not_drained_and_keeps_no_earlier_result(tmp_path: pathlib.Path) -> None:
     stage = Stage(build_collection(tmp_path / "collections", "host", "host_facts"), tmp_path)
-    read = {"_drain": {"ledger": None, "arriving": [], "ask": [], "ask_for_all": []}}
     verdict = {"result": {"kvm1": {"safe_to_reboot": True}}, "problems": {}}
     share = {"kvm1": {"shutdowns": [], "cold_moves": [], "moves": [], "predicted": {}, "ends": []}}
-    stage.answers["host"] = {"kvm1": [read, NO_ANSWER]}
+    stage.answers["host"] = {"kvm1": [{"_drain": READ}, NO_ANSWER]}
     stage.answers["live_migrate"] = {"kvm1": {"plan": {}, "shares": share, "_verified": verdict}}
     again = {"ansible.builtin.include_role": {"name": "kvmfleet.migration.drain_host"}}
     reboot = {"ansible.builtin.debug": {"msg": "It is rebooted."}, "when": "drain_host_result.kvm1.safe_to_reboot"}
@@ -70,3 +70,12 @@ def test_a_host_that_cannot_be_put_into_maintenance_is_not_drained_and_keeps_no_
     assert [host for host, _args in done.calls_of("host")] == ["kvm1", "kvm1"]
     assert [host for host, _args in done.calls_of("live_migrate")] == ["kvm1"]
     assert "It is rebooted." not in done.text
+
+
+def test_no_move_to_a_host_is_aborted_by_a_play_in_check_mode(tmp_path: pathlib.Path) -> None:
+    stage = Stage(build_collection(tmp_path / "collections", "host", "host_facts"), tmp_path)
+    arriving = [{"uuid": UUID, "name": "web1", "source": "kvm2"}]
+    stage.answers["host"] = {"kvm1": {"_drain": {**READ, "arriving": arriving, "check_mode": True}}}
+    done = play_role(stage, "drain_host", hosts="kvm1", keywords={"check_mode": True}, drain_host_incoming="abort")
+    assert len(done.calls_of("live_migrate")) == 1
+    assert done.calls_of("migration_abort") == []
