@@ -24,7 +24,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import
 )
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import boot_moment, read_moment
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, JsonObject, decode, encode
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError, NotSupported
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.action import EvacuationAction, add_proof, add_shares, build_assessment
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.detection import read_detection
@@ -55,7 +55,7 @@ class ActionModule(EvacuationAction):
 
     def run_task(self, args: Result, task_vars: Result) -> JsonObject:
         """Do one step towards a plan."""
-        self._refuse_free_strategy()
+        self.refuse_free_strategy("Nothing was started.")
         with readable_results():
             task = decode(EvacuationTask, args)
             step, request = task.step, EvacuationRequest.from_task(task)
@@ -158,7 +158,3 @@ class ActionModule(EvacuationAction):
             for line in plan_lines(plan):
                 Display().display(line)
         return t.cast(JsonObject, encode(plan))
-
-    def _refuse_free_strategy(self) -> None:
-        if str(self._task.get_play().strategy).rpartition(".")[2] in ("free", "host_pinned"):
-            raise NotSupported("With the strategy of this play, its hosts cannot share the work.", "Remove strategy from the play. Nothing was started.")

@@ -123,12 +123,12 @@ class FleetAction(KeptModuleAction):
         """Return the inventory name of the host that the task runs on."""
         return str(self._task.delegate_to or task_vars["inventory_hostname"])
 
-    def refuse_free_strategy(self) -> None:
-        """Raise L(NotSupported) if the hosts of the play do not take each step together."""
+    def refuse_free_strategy(self, what_happened: str = "Nothing was changed.") -> None:
+        """Raise L(NotSupported) if the hosts of the play do not take each step together, as with C(free), C(host_pinned) and C(mitogen_free)."""
         strategy = str(self._task.get_play().strategy).rpartition(".")[2]
-        if strategy in ("free", "host_pinned"):
+        if strategy.endswith(("free", "host_pinned")):
             raise NotSupported(
-                f"The play has strategy: {strategy}, under which no plan can be made for all hosts together.", "Remove it from the play. Nothing was changed."
+                f"The play has strategy: {strategy}, under which no plan can be made for all hosts together.", f"Remove it from the play. {what_happened}"
             )
 
     def run_phase(self, phase: str, work: JsonObject, uri: str, task_vars: Result, is_secret: bool = False, module: str | None = None) -> Result:

@@ -119,7 +119,7 @@ def test_the_check_step_asks_no_host(node: Node, site: Site) -> None:
     assert site.phases == []
 
 
-@pytest.mark.parametrize("strategy", ["free", "ansible.builtin.free", "host_pinned"])
+@pytest.mark.parametrize("strategy", ["free", "ansible.builtin.free", "host_pinned", "mitogen_free"])
 def test_strategies_that_do_not_keep_hosts_together_are_refused(node: Node, strategy: str) -> None:
     node.strategy = strategy
     for step in ("check", "survivors", "assess", "prove", "plan"):

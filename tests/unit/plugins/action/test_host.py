@@ -327,12 +327,18 @@ def test_a_host_that_lost_its_identity_gets_no_new_one(fleet: Fleet) -> None:
     assert fleet.host.phases == ["read"]
 
 
-@pytest.mark.parametrize("strategy", ["free", "ansible.builtin.free", "host_pinned"])
+@pytest.mark.parametrize("strategy", ["free", "ansible.builtin.free", "host_pinned", "mitogen_free", "mitogen_host_pinned"])
 def test_tasks_that_need_all_hosts_together_refuse_other_strategies(fleet: Fleet, strategy: str) -> None:
     fleet.strategy = strategy
     with pytest.raises(NotSupported, match="strategy"):
         fleet.task(_work={"together": True}, state="maintenance")
     assert fleet.task(state="maintenance")["changed"]
+
+
+@pytest.mark.parametrize("strategy", ["linear", "debug", "mitogen_linear"])
+def test_strategies_that_keep_hosts_together_are_accepted(fleet: Fleet, strategy: str) -> None:
+    fleet.strategy = strategy
+    assert fleet.task(_work={"together": True}, state="maintenance")["changed"]
 
 
 def test_the_ledger_of_the_task_is_returned_to_a_role(fleet: Fleet) -> None:
