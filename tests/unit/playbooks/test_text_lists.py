@@ -1,0 +1,31 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Lists of hosts on the command line (C(-e drain_host_candidates=kvm2,kvm3)): they are texts, as options of modules may be."""
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.tests.unit.playbooks.stage import Stage, build_collection
+
+
+@pytest.mark.parametrize("candidates", ["kvm2,kvm3", "kvm2, kvm3", ["kvm2", "kvm3"]])
+def test_a_drain_takes_its_candidates_as_text(tmp_path: pathlib.Path, candidates: str | list[str]) -> None:
+    stage = Stage(build_collection(tmp_path / "collections", "host", "host_facts"), tmp_path)
+    read = {"ledger": None, "arriving": [], "ask": ["kvm1"], "ask_for_all": [], "check_mode": False}
+    stage.answers.update(host={"kvm1": {"_drain": read}}, host_facts={}, live_migrate={})
+    done = stage.play("drain", target="kvm1", drain_host_candidates=candidates)
+    assert [sorted(args["link_to"]) for host, args in done.calls_of("host_facts") if host == "kvm1"] == [["kvm2", "kvm3"]] * 2
+    assert [args["_work"]["drain"]["candidates"] for _host, args in done.calls_of("host")] == [["kvm2", "kvm3"]]
+    assert [args["_work"]["plan"]["candidates"] for _host, args in done.calls_of("live_migrate")] == [["kvm2", "kvm3"]]
+
+
+def test_a_recovery_takes_its_fleet_as_text(tmp_path: pathlib.Path) -> None:
+    stage = Stage(build_collection(tmp_path / "collections", "recover_plan", "recover_verify"), tmp_path)
+    stage.answers.update(recover_plan={"kvm1": {"failed": True, "msg": "Stop here."}}, recover_verify={})
+    done = stage.play("recover", target="kvm1", recover_host_fleet="kvm2,kvm3")
+    assert [args["fleet"] for _host, args in done.calls_of("recover_plan")] == [["kvm2", "kvm3", "kvm1"]], done.text
