@@ -17,6 +17,9 @@ from ansible_collections.kvmfleet.migration.tests.unit.playbooks.stage import UU
 NO_ANSWER = {"changed": False, "failed": True, "error_code": "unreachable", "msg": "libvirt does not answer."}
 SILENT = {"unreachable": True, "msg": "No route to host"}
 CARELESS = {"ignore_errors": True, "ignore_unreachable": True}
+# The modules by which a recovery changes a host, and all that it calls.
+ACTS = ("evacuate", "evacuation_cleanup", "boot_guard", "domain_start", "live_migrate", "cold_migrate", "protect")
+RECOVERY = (*ACTS, "recover_plan", "recover_verify", "host", "host_facts")
 READ = {"ledger": None, "arriving": [], "ask": [], "ask_for_all": [], "check_mode": False}
 
 
@@ -79,3 +82,22 @@ def test_no_move_to_a_host_is_aborted_by_a_play_in_check_mode(tmp_path: pathlib.
     done = play_role(stage, "drain_host", hosts="kvm1", keywords={"check_mode": True}, drain_host_incoming="abort")
     assert len(done.calls_of("live_migrate")) == 1
     assert done.calls_of("migration_abort") == []
+
+
+def test_a_host_that_fails_its_checks_is_not_released(tmp_path: pathlib.Path) -> None:
+    stage = Stage(build_collection(tmp_path / "collections", *RECOVERY), tmp_path)
+    chosen, entry = {"start_mode": "autostart"}, {"host": {"host": {"name": "kvm1", "host_id": "h1"}}}
+    refused = {"failed": True, "error_code": "unsafe", "msg": "web1 runs twice."}
+    stage.answers.update({name: {} for name in RECOVERY}, recover_plan={"kvm1": [chosen, refused]}, host={"kvm1": entry})
+    done = play_role(stage, "recover_host", hosts="kvm1")
+    assert [args["step"] for _host, args in done.calls_of("recover_plan")] == ["options", "check"]
+    assert [name for name, _host, _args in done.calls if name in ACTS] == []
+    ((_host, verified),) = done.calls_of("recover_verify")
+    assert verified["_work"]["tasks"]["ended"]["kvm1"]["msg"] == "web1 runs twice."
+
+
+def test_a_recovery_with_an_invalid_option_asks_no_host(tmp_path: pathlib.Path) -> None:
+    stage = Stage(build_collection(tmp_path / "collections", *RECOVERY), tmp_path)
+    stage.answers.update({name: {} for name in RECOVERY}, recover_plan={"kvm1": {"failed": True, "msg": "recover_host_start is autostrat."}})
+    done = play_role(stage, "recover_host", hosts="kvm1", recover_host_start="autostrat")
+    assert [name for name, _host, _args in done.calls] == ["recover_plan"]
