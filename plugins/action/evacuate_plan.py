@@ -63,6 +63,7 @@ class ActionModule(EvacuationAction):
         RestartLimit.from_option(task.restart_limit or None)
         read_detection(task.detection or None)
         if step == EVACUATE_CHECK:
+            self.warn_of_mistyped_options(task_vars)
             request.check_options()
             return {"changed": False, "assess_first": request.must_assess_first}
         if step == EVACUATE_QUERY:

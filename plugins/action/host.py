@@ -101,6 +101,8 @@ class ActionModule(FleetAction):
         """Find the host's entry, and change it if the task requests that."""
         options = t.cast(HostOptions, args)
         work = options["_work"] or HostWork()
+        if work.get("together"):
+            self.warn_of_mistyped_options(task_vars)
         self._check_work(work)
         target_host = self.target_host(task_vars)
         name = options["name"] if options["name"] is not None else target_host

@@ -127,6 +127,8 @@ class ActionModule(FleetAction):
         """Show or change a maintenance run."""
         task = _read_options(args)
         task.check_needed()
+        if task.state == spec.RUN_CHECKED:
+            self.warn_of_mistyped_options(task_vars)
         settings, target_host = self.settings(task_vars), self.target_host(task_vars)
         location = settings.ledger(target_host, task.ledger)
         creates = task.state == spec.RUN_STARTED and not self._task.check_mode

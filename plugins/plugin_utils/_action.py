@@ -37,10 +37,11 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 )
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import FINAL
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._kept_modules import KeptModuleAction
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._kept_modules import COLLECTION, KeptModuleAction
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.notices import Notices, open_notices
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.mistyped import find_mistyped, list_options
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.options import check_options, drop_aliases
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import LedgerLocation, Settings, TaskSettings
 
@@ -71,6 +72,7 @@ class FleetAction(KeptModuleAction):
     _supports_async = True
     _notices: Notices | None = None
     _notice_warnings: tuple[str, ...] = ()
+    _role_warnings: t.Sequence[str] = ()
 
     def argument_spec(self) -> Spec:
         """Return the argument specification that the module shares."""
@@ -89,7 +91,7 @@ class FleetAction(KeptModuleAction):
             result = {**result, "failed": True, "changed": False, **error.as_result()}
         finally:
             self._remove_tmp_path(self._connection._shell.tmpdir)
-        warnings = [*self._notice_warnings, *(self._notices.finish() if self._notices else ())]
+        warnings = [*self._role_warnings, *self._notice_warnings, *(self._notices.finish() if self._notices else ())]
         if warnings:
             result["warnings"] = [*_warnings_in(result), *warnings]
         if "warnings" in result:
@@ -130,6 +132,14 @@ class FleetAction(KeptModuleAction):
             raise NotSupported(
                 f"The play has strategy: {strategy}, under which no plan can be made for all hosts together.", f"Remove it from the play. {what_happened}"
             )
+
+    def warn_of_mistyped_options(self, task_vars: Result) -> None:
+        """Have the result warn of variables that look like a mistyped option of the role of the task. For a task with which a role begins."""
+        role = getattr(self._task, "_role", None)
+        name = role.get_name() if role else ""
+        if role and name.startswith(COLLECTION):
+            specs = self._loader.load_from_file(os.path.join(role.get_role_path(), "meta/argument_specs.yml"))
+            self._role_warnings = find_mistyped(task_vars, name.removeprefix(COLLECTION), list_options(specs))
 
     def run_phase(self, phase: str, work: JsonObject, uri: str, task_vars: Result, is_secret: bool = False, module: str | None = None) -> Result:
         """Run one phase of the module on the host. Raises the error it failed with, with its C(migrations), or L(Unreachable).

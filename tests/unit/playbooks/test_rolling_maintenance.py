@@ -171,6 +171,7 @@ def test_extra_variables_of_other_roles_do_not_change_what_the_run_decides(desk:
     desk.answers["host"]["kvm1"] = {"changed": False, "host": {"state": "maintenance", "reason": "disk fails"}}
     given = {
         "drain_host_candidates": "kvm3, kvm1",
+        "rolling_maintenance_max_failure": 1,
         "drain_host_plan_file": "/nowhere/plan.json",
         "drain_host_n_plus_one": False,
         "drain_host_options": {"timeout_seconds": 9},
@@ -182,6 +183,7 @@ def test_extra_variables_of_other_roles_do_not_change_what_the_run_decides(desk:
     }
     done = desk.maintain(target="kvm1,kvm2", rolling_maintenance_one_more=True, rolling_maintenance_home=True, **given)
     assert done.code == 0, done.text
+    assert "rolling_maintenance_max_failure is not an option of the role rolling_maintenance and has no effect." in " ".join(done.text.split())
     assert [args["fleet"] for _host, args in done.calls_of("fleet_check")] == [["kvm1", "kvm3"], ["kvm2", "kvm3", "kvm1"]]
     drained = {"apply": False, "file": "", "n_plus_one": True, "options": {"one_way": False, "timeout_seconds": 9}}
     # What somebody writes while the run goes on stays, too.
