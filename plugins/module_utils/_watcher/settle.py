@@ -66,6 +66,7 @@ class Settlement:
     ) -> None:
         self._open = {SOURCE: source, DESTINATION: destination}
         self._hosts: t.Dict[str, Host] = {}
+        self._is_identified = False
         self._journal = journal
         self._figures = figures
         self._clock = clock
@@ -139,7 +140,26 @@ class Settlement:
         """Return the answers of both hosts; null if the source's second answer differs from its first."""
         before = self._view_domain("source")
         destination = self._view_domain("destination")
+        if self._move.job_started and before.answered and not (destination.active or outcome.is_running_as_before(before, self._move)):
+            destination = self._require_destination(destination)
         return (before, destination) if self._view_domain("source") == before else None
+
+    def _require_destination(self, view: domain_states.DomainView) -> domain_states.DomainView:
+        """Return the view, or none if another host has the address of the destination, or its system was installed anew: what that lacks may run elsewhere."""
+        end = self._journal.record.destination
+        known = end.host_id or end.host_uuid
+        if not (view.answered and known) or self._is_identified:
+            return view
+        try:
+            host = self._connect_host(DESTINATION)
+            shown = host.host_id() if end.host_id else host.host_uuid()
+            if shown != known:
+                raise Unreachable(f"What answers as {end.label} is not the host to which the domain was moved: its ID is {shown or 'missing'}, not {known}.")
+        except KvmfleetError as error:
+            self._forget_host(DESTINATION, error)
+            return domain_states.NO_ANSWER
+        self._is_identified = True
+        return view
 
     def _view_domain(self, side: str) -> domain_states.DomainView:
         try:
@@ -152,6 +172,7 @@ class Settlement:
     def _forget_host(self, side: str, error: KvmfleetError) -> None:
         self._unanswered.note_failure(side, error)
         lost = self._hosts.pop(side, None)
+        self._is_identified = self._is_identified and side != DESTINATION
         if lost is not None:
             lost.close()
 
@@ -318,3 +339,4 @@ class Settlement:
         for host in self._hosts.values():
             host.close()
         self._hosts.clear()
+        self._is_identified = False

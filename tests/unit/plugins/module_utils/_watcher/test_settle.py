@@ -25,6 +25,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 )
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Before, Checkpoint
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import read_record
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import record_in
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.journal import Journal
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.settle import WAIT_SECONDS, Settlement
@@ -172,6 +173,49 @@ def test_a_guest_found_running_by_the_second_check_is_not_resumed(fleet: FakeFle
     record = settle(fleet, tmp_path)
     assert "resume" not in calls(fleet.source)
     assert (record["status"], calls(fleet.source)[0]) == (s.COMPLETED, "destroy")
+
+
+HOST_ID, OTHER_ID = "1b0c7a52-4a5f-4e0f-9a3f-8c7d1d0e5a01", "1b0c7a52-4a5f-4e0f-9a3f-8c7d1d0e5a02"
+
+
+@pytest.mark.parametrize("here", [HANDED_OVER, None, (domain_states.SHUTOFF, "migrated")])
+@pytest.mark.parametrize(
+    ("recorded", "shown"),
+    [
+        (HostRef("kvm2", HOST_ID, None), OTHER_ID),
+        (HostRef("kvm2", HOST_ID, None), None),
+        (HostRef("kvm2", None, "30313436-3631-5a43-3235-303830305a54"), None),
+    ],
+)
+def test_a_host_that_is_not_the_destination_proves_nothing_by_lacking_the_guest(
+    fleet: FakeFleet, tmp_path: pathlib.Path, here: Where, recorded: HostRef, shown: t.Optional[str]
+) -> None:
+    places(fleet, here, None)
+    fleet.destination.host_id = shown
+    journal = journal_at_end(tmp_path)
+    journal.record = dataclasses.replace(journal.record, destination=recorded)
+    assert settlement_of(fleet, journal).settle_move(None, 4000) is True
+    record = state_in(tmp_path)
+    assert (record["status"], record["reason"]) == (s.ERROR, "unreachable")
+    assert "What answers as kvm2 is not the host to which the domain was moved" in record["history"][-1]["detail"]
+    assert calls(fleet.source) == calls(fleet.destination) == []
+
+
+def test_the_guest_is_resumed_if_its_destination_itself_lacks_it(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    places(fleet, HANDED_OVER, None)
+    fleet.destination.host_id = HOST_ID
+    journal = journal_at_end(tmp_path)
+    journal.record = dataclasses.replace(journal.record, destination=HostRef("kvm2", HOST_ID, "30313436-3631-5a43-3235-303830305a54"))
+    assert settlement_of(fleet, journal).settle_move(None, 4000) is True
+    assert (state_in(tmp_path)["status"], fleet.source.domains[UUID].view().describe()) == (s.FAILED, "running (unpaused)")
+
+
+def test_a_move_whose_guest_runs_on_the_source_needs_no_identity_of_its_destination(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    places(fleet, RUNNING, None)
+    journal = journal_at_end(tmp_path)
+    journal.record = dataclasses.replace(journal.record, destination=HostRef("kvm2", HOST_ID, None))
+    assert settlement_of(fleet, journal).settle_move(None, 4000) is True
+    assert state_in(tmp_path)["status"] == s.FAILED
 
 
 @pytest.mark.parametrize(
