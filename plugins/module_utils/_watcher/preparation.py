@@ -48,7 +48,9 @@ class JobPreparation:
         """
         info = host.find_domain(uuid=order.uuid)
         job = host.find_other_job(order.uuid) or info.view.job
-        if not info.view.active or job != domain_states.JOB_NONE:
+        # It may have waited: a guest that has suspended itself since does not wake up at a destination whose QEMU is older than 9.0.
+        is_movable = info.view.active and info.view.state in (domain_states.RUNNING, domain_states.PAUSED)
+        if not is_movable or job != domain_states.JOB_NONE:
             raise InvalidState(f"Domain {order.name} is {info.view.describe()} with job '{job}' on its source host. Nothing was started.")
         self._journal.record = dataclasses.replace(self._journal.record, before=self._read_before(host, order, info))
         definitions = self._rewrite_definitions(host, order, info)

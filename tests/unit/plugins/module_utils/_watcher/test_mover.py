@@ -34,6 +34,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.contro
 )
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.mover import CALL_OUTLIVES_SECONDS, UNREACHABLE_SECONDS, Mover
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.settle import WAIT_SECONDS
+from ansible_collections.kvmfleet.migration.tests.unit.fakes import domain as fake_domain
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.domain import GIB, MIB
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI, UUID, FakeFleet
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.migration import FakeMigration
@@ -945,6 +946,15 @@ def test_the_checkpoints_of_a_foreign_move_are_read_while_its_source_has_them(fl
     mover_of(fleet, order_of(record_of(status=s.RUNNING), adopt=True), tmp_path).run()
     assert state_in(tmp_path)["status"] == s.COMPLETED
     assert fleet.destination.domain(UUID).checkpoints == CHAIN
+
+
+def test_a_guest_that_suspends_itself_before_the_start_is_not_moved(fleet: FakeFleet, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # libvirt has it as active.
+    monkeypatch.setattr(fake_domain, "_ACTIVE", (domain_states.OTHER_STATE,))
+    fleet.guest(state=domain_states.OTHER_STATE, reason="")
+    record = carry_out(fleet, tmp_path)
+    assert (record["status"], acts(record)) == (s.FAILED, [])
+    assert "is other with job 'none' on its source host. Nothing was started." in record["history"][-1]["detail"]
 
 
 def test_a_job_that_began_in_the_meantime_is_named_and_nothing_is_started(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
