@@ -192,7 +192,7 @@ def select_candidates(
         if candidate:
             chosen[candidate.uuid] = candidate
             continue
-        before = sorted((one for one in tombstones if name in (one.domain.uuid, one.domain.name)), key=lambda one: one.updated_at)
+        before = sorted((one for one in tombstones if name in (one.domain.uuid, one.domain.name)), key=lambda one: one.generation)
         if not before:
             raise NotFound(f"According to the ledger, no domain {name!r} may be on {source.name}.", "Check both names. Nothing was started.")
         done[before[-1].domain.uuid] = before[-1]

@@ -58,7 +58,7 @@ def read_inputs(ledger: t.Optional[Ledger], host_id: t.Optional[str], names_here
     documents = {document.domain.uuid: document for document in ledger.list_domains()}
     unsettled = map_holders(ledger.list_records(unsettled_only=True))
     tombstones: dict[str, list[MoveRecord]] = {}
-    for record in sorted(ledger.list_records(types=[s.EVACUATION], statuses=[s.DONE]), key=lambda record: record.updated_at):
+    for record in sorted(ledger.list_records(types=[s.EVACUATION], statuses=[s.DONE]), key=lambda record: record.generation):
         tombstones.setdefault(record.domain.uuid.lower(), []).append(record)
     hosts = list_entries(ledger)
     return ProtectInputs(documents, unsettled, tombstones, hosts, infer_sights(ledger, hosts, host_id, names_here))

@@ -94,7 +94,7 @@ def make_arrivals(ledger: Ledger | None, own: HostEntry | None) -> FindArrival:
     """
     if ledger is None or own is None or not own.protected:
         return lambda _entry, _host: None
-    done = sorted(ledger.list_records(types=[EVACUATION], statuses=[DONE]), key=lambda record: record.updated_at)
+    done = sorted(ledger.list_records(types=[EVACUATION], statuses=[DONE]), key=lambda record: record.generation)
     newest = {record.domain.uuid.lower(): record for record in done}
 
     def find_arrival(entry: DomainEntry, host: HostRef) -> EarlierState | None:

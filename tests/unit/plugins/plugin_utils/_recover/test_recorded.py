@@ -7,16 +7,29 @@
 from __future__ import annotations
 
 import dataclasses
+import pathlib
 import typing as t
 
 import pytest
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import records
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Before, ColdMove
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import new_record
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import DomainProtection, EarlierState
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.recorded import RecordedDomain, find_recorded, state_after_move, with_recorded
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.protect_documents import read_inputs
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.recorded import (
+    RecordedDomain,
+    find_recorded,
+    make_arrivals,
+    state_after_move,
+    with_recorded,
+)
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.task_results import DomainVerdict, StartPlan
-from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import domain_entry
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import domain_entry, host_entry
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._recover.builders import document, domain, end, facts, record, uid
 
 Body = dict[str, t.Any]
@@ -105,6 +118,24 @@ def test_a_host_without_facts_and_a_domain_that_was_never_saved_give_nothing() -
     entry = domain_entry(document("web1", "kvm1", protected=False))
     assert find_recorded("kvm1", {"kvm1": facts("kvm1", OFF)}, [entry], B, lambda _entry, _host: None) == []
     assert find_recorded("kvm1", {"kvm1": None}, [entry], B, lambda _entry, _host: None) == []
+
+
+def test_the_latest_of_two_evacuations_counts_although_the_clock_of_its_control_node_is_behind(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither dead host was cleaned up yet."""
+    ledger = FileLedger(str(tmp_path / "ledger"), create=True)
+    for clock, source, destination in (("2999-01-01T00:00:00.000Z", "kvm3", "kvm2"), ("2000-01-01T00:00:00.000Z", "kvm2", "kvm1")):
+        monkeypatch.setattr(records, "utc_now", lambda at=clock: at)
+        stored = ledger.open_record(new_record(s.EVACUATION, DomainRef(uid("web1"), "web1"), end(source), end(destination), {}, "ann"))
+        for status in (s.PRE_MIGRATING, s.DONE):
+            stored = ledger.update_record(stored, stored.record.advance(status, "ann"))
+    document_of_web1 = ledger.read_domain(uid("web1"))
+    assert document_of_web1
+    own = host_entry({"name": "kvm1", "protected": {"at": "2026-11-21T01:00:00.000Z"}})
+    found = make_arrivals(ledger, own)(document_of_web1.domain, end("kvm1"))
+    assert found
+    assert found.state == "running"
+    tombstones = read_inputs(ledger, None, lambda _peer: {}).tombstones[uid("web1")]
+    assert [one.destination.host for one in tombstones] == ["kvm2", "kvm1"]
 
 
 def verdict(reason: str) -> DomainVerdict:
