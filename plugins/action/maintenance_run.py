@@ -43,6 +43,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.fe
     check_guests_at_boot,
     check_reboot,
     decide_fence,
+    list_placed,
     read_moves,
 )
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.holding import identify_process
@@ -255,6 +256,7 @@ class _RunWork:
         if is_reboot:
             check_reboot(find_entry_by_name(self._known_ledger, host).host, self._reported_guests(host))
         starts_guests = self._starts_guests(host) if is_reboot else ABSENT
+        placed = tuple(sorted(self._list_placed(host))) if is_reboot else ABSENT
 
         def act(run: MaintenanceRun, now: Now) -> tuple[MaintenanceRun, t.Optional[str]]:
             # Requests are heeded between two steps. A step that is begun again is not at such a boundary, and must not end as if it were done.
@@ -262,7 +264,7 @@ class _RunWork:
                 run = heed_request(run, now)
                 if run.state == m.PAUSED:
                     return transitions.end_step(run, host, now), run.reason or "the run is paused"
-            return transitions.begin_step(run, host, step, now, self._task.boot_id, starts_guests), None
+            return transitions.begin_step(run, host, step, now, self._task.boot_id, starts_guests, placed), None
 
         after, waits_for = change_held_run(self._known_ledger, self._run_id, self._holder, act)
         progress = after.find_host(host)
@@ -276,7 +278,7 @@ class _RunWork:
         if config is None or not config.levels:
             raise InvalidArgument(f"{host} is not fenced: it has no {VARIABLE} with an agent.", "Switch it off and on by hand, and continue the run.")
         entry = find_entry_by_name(self._known_ledger, host).host
-        guests = KnownGuests(self._active_guests(host), read_moves(self._known_ledger, self._held_run, host))
+        guests = KnownGuests(self._active_guests(host), read_moves(self._known_ledger, self._held_run, host), self._list_placed(host))
         before = query_host(config)
 
         def act(run: MaintenanceRun, now: Now) -> tuple[MaintenanceRun, str]:
@@ -292,6 +294,9 @@ class _RunWork:
         if what != WAIT:
             switch_on(config, before if what == FINISH else None)
         return {"changed": what != WAIT}
+
+    def _list_placed(self, host: str) -> dict[str, str]:
+        return list_placed(self._known_ledger, find_entry_by_name(self._known_ledger, host).host)
 
     def _reported_guests(self, host: str) -> t.Optional[list[str]]:
         """Return the guests that the host has reported last; None if it has not.

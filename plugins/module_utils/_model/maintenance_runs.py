@@ -130,6 +130,7 @@ class HostStep:
     :arg boot_id: of the host right before the step reboots it.
     :arg fenced_at: when its fence agent began to switch the host off and on in this step.
     :arg starts_guests: whether the host had a domain that libvirt starts at its next boot, when C(boot_id) was recorded; absent if that is not known.
+    :arg placed: UUIDs of the domains that were on this host alone according to the ledger, when C(boot_id) was recorded. None of them ran there.
     """
 
     IS_LENIENT: t.ClassVar[bool] = True
@@ -140,6 +141,7 @@ class HostStep:
     boot_id: t.Union[str, Absent] = ABSENT
     fenced_at: t.Union[str, Absent] = ABSENT
     starts_guests: t.Union[bool, Absent] = ABSENT
+    placed: t.Union[t.Tuple[str, ...], Absent] = ABSENT
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
     def check(self) -> None:

@@ -8,10 +8,11 @@
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import maintenance_runs as m
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidState, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import HostStep, MaintenanceRun
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
@@ -32,10 +33,23 @@ class KnownGuests:
 
     :arg active: names of those that the host itself has reported within the last minute.
     :arg moves: records of moves and evacuations from or to the host that are not settled, and of those to it that have ended there since its drain began.
+    :arg placed: see L(list_placed).
     """
 
     active: Sequence[str]
     moves: Sequence[MoveRecord]
+    placed: Mapping[str, str]
+
+    def list_possible(self, step: HostStep) -> list[str]:
+        """Return the names of guests that may run there although none did when the step recorded the boot. Moves are dated by clocks that may differ."""
+        arrived = {name for uuid, name in self.placed.items() if step.placed is not ABSENT and uuid not in step.placed}
+        return sorted({str(record.domain.name) for record in self.moves} | arrived)
+
+
+def list_placed(ledger: Ledger, entry: HostEntry) -> dict[str, str]:
+    """Return the names of the domains that are on this host alone according to the ledger, by UUID. A domain that is on its way may be on two."""
+    found = (document.domain for document in ledger.list_domains())
+    return {domain.uuid: str(domain.name or domain.uuid) for domain in found if domain.is_only_on(entry.host_ref) and not domain.is_missing}
 
 
 def read_moves(ledger: Ledger, run: MaintenanceRun, host: str) -> list[MoveRecord]:
@@ -91,9 +105,9 @@ def check_fence(run: MaintenanceRun, entry: HostEntry, guests: KnownGuests) -> H
         raise Unsafe(f"{host} is not fenced: it is {entry.state} in the ledger, so that guests may have been placed there.", "Drain it. It was not touched.")
     if guests.active:
         raise Unsafe(f"{host} is not fenced: {_run_there(guests.active)}.", _DRAIN)
-    if guests.moves:
-        names = ", ".join(sorted({str(record.domain.name) for record in guests.moves}))
-        raise Unsafe(f"{host} is not fenced: {names} may run there by the ledger.", _DRAIN)
+    possible = guests.list_possible(step)
+    if possible:
+        raise Unsafe(f"{host} is not fenced: {', '.join(possible)} may run there by the ledger.", _DRAIN)
     return step
 
 

@@ -169,20 +169,28 @@ def is_in_step(run: MaintenanceRun, host: str, step: str) -> bool:
 
 
 def begin_step(
-    run: MaintenanceRun, host: str, step: str, now: Now, boot_id: t.Optional[str] = None, starts_guests: t.Union[bool, Absent] = ABSENT
+    run: MaintenanceRun,
+    host: str,
+    step: str,
+    now: Now,
+    boot_id: t.Optional[str] = None,
+    starts_guests: t.Union[bool, Absent] = ABSENT,
+    placed: t.Union[tuple[str, ...], Absent] = ABSENT,
 ) -> MaintenanceRun:
     """Return the run with this step of the host begun, and the step before it ended. A step that is repeated keeps the boot ID of its first time.
 
     :arg starts_guests: whether libvirt would start a guest at the next boot of the host; absent if that is not known.
+    :arg placed: the domains that are on the host according to the ledger, of which none runs there; absent if that was not verified.
     """
     progress = _progress_of(run, host)
     last = progress.last_step
     if last and last.step == step:
         known = last.boot_id or boot_id or ABSENT
         starts = last.starts_guests if starts_guests is ABSENT else starts_guests
-        steps = (*progress.steps[:-1], replace(last, began_at=now.at, ended_at=None, boot_id=known, starts_guests=starts))
+        there = last.placed if placed is ABSENT else placed
+        steps = (*progress.steps[:-1], replace(last, began_at=now.at, ended_at=None, boot_id=known, starts_guests=starts, placed=there))
     else:
-        steps = (*_ended_steps(progress, now), HostStep(step, now.at, None, boot_id or ABSENT, starts_guests=starts_guests))
+        steps = (*_ended_steps(progress, now), HostStep(step, now.at, None, boot_id or ABSENT, starts_guests=starts_guests, placed=placed))
     return replace(run.replace_host(replace(progress, steps=steps)), updated_at=now.at)
 
 

@@ -16,6 +16,7 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.action import maintenance_run
 from ansible_collections.kvmfleet.migration.plugins.action.maintenance_run import ActionModule
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import records
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import (
     Conflict,
@@ -439,6 +440,33 @@ def test_a_host_that_may_run_a_guest_is_not_fenced(node: Node, agent: Agent) -> 
     put_kvm1(node, "enabled")
     node.refused(Unsafe, "it is enabled in the ledger", "fenced", host="kvm1")
     assert set(agent.asked()) <= {"status"}
+
+
+def move_to_kvm1(node: Node, monkeypatch: pytest.MonkeyPatch, name: str, clock: str) -> None:
+    """Move a domain to kvm1, by a control node with that clock."""
+    with monkeypatch.context() as patch:
+        patch.setattr(records, "utc_now", lambda: clock)
+        ledger, ends = FileLedger(str(node.path)), (HostRef("kvm2", None, None), HostRef("kvm1", HOST_ID, None))
+        stored = ledger.open_record(new_record(s.LIVE_MIGRATION, DomainRef(f.uuid_of(name), name), *ends, {}, "ann@control pid 1"))
+        for status in (s.SCHEDULED, s.QUEUED, s.PREPARING, s.RUNNING, s.COMPLETED):
+            stored = ledger.update_record(stored, stored.record.advance(status, "ann@control pid 1"))
+
+
+def test_a_host_that_got_a_guest_since_is_not_fenced_although_clocks_differ(node: Node, agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+    long_ago = "2000-01-01T00:00:00.000Z"
+    move_to_kvm1(node, monkeypatch, "template", long_ago)
+    record_boot(node, {**f.domain("template"), "active": False})
+    # A process that continues the run, on a host that is off, reports no domains.
+    node.task("step", host="kvm1", step="reboot")
+    move_to_kvm1(node, monkeypatch, "web1", long_ago)
+    node.refused(Unsafe, "kvm1 is not fenced: web1 may run there by the ledger", "fenced", host="kvm1")
+    assert set(agent.asked()) <= {"status"}
+
+
+def test_a_host_on_which_the_ledger_had_its_guests_before_is_fenced(node: Node, agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+    move_to_kvm1(node, monkeypatch, "template", "2000-01-01T00:00:00.000Z")
+    record_boot(node, {**f.domain("template"), "active": False, "autostart": False})
+    assert node.task("fenced", host="kvm1")["changed"] is True
 
 
 def test_a_host_that_starts_guests_at_its_boot_is_fenced_only_if_it_still_runs_the_boot_before(node: Node, agent: Agent) -> None:
