@@ -47,6 +47,8 @@ class MoveState:
 
     :arg ran_there: whether the guest was seen running at the destination, by this process or an earlier one.
     :arg was_at_destination: whether the destination had a definition before, or may have had one.
+    :arg leaves_nothing: whether a guest that has run at its destination, and has stopped since, cannot be told from one that never ran: it was transient, and
+      no process has seen the end of its job.
     """
 
     was_paused: bool = False
@@ -55,6 +57,7 @@ class MoveState:
     job_started: bool = True
     paused_by_us: bool = False
     was_at_destination: bool = True
+    leaves_nothing: bool = False
 
 
 _INCOMING = (domain_states.MIGRATION, domain_states.STARTING_UP)
@@ -155,8 +158,11 @@ def _may_have_run(destination: DomainView, move: MoveState) -> bool:
     Libvirt writes the definition of a persistent domain when all of its memory has arrived, right before the guest runs (docs/libvirt.md). A definition that
     came with the move therefore shows that the guest was about to run.
     """
+    if not destination.present:
+        # The source may just as well be paused by this move as by the end of its job.
+        return move.leaves_nothing and not move.paused_by_us
     never_ran = _NOT_ARRIVED if move.was_at_destination else _START_FAILED
-    return destination.present and (destination.state == domain_states.CRASHED or destination.reason not in never_ran)
+    return destination.state == domain_states.CRASHED or destination.reason not in never_ran
 
 
 def _is_incoming(view: DomainView) -> bool:

@@ -92,6 +92,7 @@ class Settlement:
         counted from the last time a host was silent. Returns false, and writes nothing, if post-copy has to be recovered first.
         """
         self._unanswered = SilentHosts(self._journal, self._clock, self._sleep, silent_seconds)
+        self._move = dataclasses.replace(self._move, leaves_nothing=error is None and self._journal.record.before.persistent is False)
         try:
             return self._ask_until_settled(error, elapsed_ms)
         finally:

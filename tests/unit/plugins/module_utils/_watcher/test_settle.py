@@ -167,6 +167,26 @@ def test_the_guest_is_resumed_only_after_a_second_check_of_both_hosts(fleet: Fak
     assert fleet.source.domains[UUID].view().describe() == "running (unpaused)"
 
 
+def test_a_transient_guest_that_left_nothing_at_its_destination_may_have_run_there(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    """The processes that could have seen the end of the job are gone, and the guest may have stopped since."""
+    places(fleet, HANDED_OVER, None)
+    record = settle(fleet, tmp_path, persistent=False)
+    assert (record["status"], record["reason"]) == (s.ERROR, "unclear")
+    assert "may have run on the destination" in record["history"][-1]["detail"]
+    assert calls(fleet.source) == []
+
+
+@pytest.mark.parametrize(("error", "suspended"), [(MigrationFailed("lost"), False), (None, True)])
+def test_a_transient_guest_is_resumed_if_the_end_of_its_job_was_seen_or_the_move_had_suspended_it(
+    fleet: FakeFleet, tmp_path: pathlib.Path, error: t.Optional[KvmfleetError], suspended: bool
+) -> None:
+    places(fleet, HANDED_OVER, None)
+    journal = journal_at_end(tmp_path, persistent=False)
+    journal.record = journal.record.intend("force: suspend") if suspended else journal.record
+    assert settlement_of(fleet, journal).settle_move(error, 4000) is True
+    assert fleet.source.domains[UUID].view().describe() == "running (unpaused)"
+
+
 def test_a_guest_found_running_by_the_second_check_is_not_resumed(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     places(fleet, HANDED_OVER, None)
     fleet.clock.at(0.1, lambda: fleet.guest(on="kvm2", reason="migrated"))
