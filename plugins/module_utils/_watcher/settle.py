@@ -155,7 +155,10 @@ class Settlement:
             host = self._connect_host(DESTINATION)
             shown = host.host_id() if end.host_id else host.host_uuid()
             if shown != known:
-                raise Unreachable(f"What answers as {end.label} is not the host to which the domain was moved: its ID is {shown or 'missing'}, not {known}.")
+                raise Unreachable(
+                    f"What answers as {end.label} is not the host to which the domain was moved: its ID is {shown or 'missing'}, not {known}. If that host no "
+                    "longer exists, find out where the guest is, and settle the record with kvmfleet.migration.host."
+                )
         except KvmfleetError as error:
             self._forget_host(DESTINATION, error)
             return domain_states.NO_ANSWER

@@ -217,7 +217,9 @@ def test_a_host_that_is_not_the_destination_proves_nothing_by_lacking_the_guest(
     assert settlement_of(fleet, journal).settle_move(None, 4000) is True
     record = state_in(tmp_path)
     assert (record["status"], record["reason"]) == (s.ERROR, "unreachable")
-    assert "What answers as kvm2 is not the host to which the domain was moved" in record["history"][-1]["detail"]
+    detail = record["history"][-1]["detail"]
+    assert "What answers as kvm2 is not the host to which the domain was moved" in detail
+    assert "settle the record with kvmfleet.migration.host" in detail
     assert calls(fleet.source) == calls(fleet.destination) == []
 
 
