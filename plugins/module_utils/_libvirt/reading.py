@@ -29,6 +29,9 @@ if t.TYPE_CHECKING:
 # virDomainState; in any other state, the collection does not act.
 _STATES = {1: domain_states.RUNNING, 2: domain_states.RUNNING, 3: domain_states.PAUSED, 5: domain_states.SHUTOFF, 6: domain_states.CRASHED}
 
+# What virsh calls the other states, as the reason: a message with "other" alone helps nobody.
+_OTHER_STATES = {4: "in shutdown", 7: "pmsuspended"}
+
 # virDomain{Running,Paused,Shutoff,Crashed}Reason, in virsh's words.
 _REASONS: t.Dict[int, t.Dict[int, str]] = {
     1: {1: "booted", 2: "migrated", 3: "restored", 4: "from snapshot", 5: "unpaused", 6: "migration canceled", 7: "save canceled", 8: "event wakeup",
@@ -56,7 +59,7 @@ class DefinedDomain(t.TypedDict):
 
 def state_words(state: int, reason: int) -> t.Tuple[str, str]:
     """Return libvirt's state and reason numbers as words."""
-    return _STATES.get(state, domain_states.OTHER_STATE), _REASONS.get(state, {}).get(reason, "")
+    return _STATES.get(state, domain_states.OTHER_STATE), _OTHER_STATES.get(state, _REASONS.get(state, {}).get(reason, ""))
 
 
 def job_words(stats: t.Mapping[str, int]) -> str:
