@@ -17,6 +17,7 @@ from .._model import statuses as s
 from .._model.codec import ABSENT, Absent
 from .._model.errors import Aborted, KvmfleetError, Unreachable
 from .._model.records import MoveRecord
+from .._model.references import HostRef
 from .backups import redefine_checkpoints
 from .calls import has_made, remove_targets
 from .journal import ABORT_PREFIX, ARRIVED_NOTE, MIGRATE_ACT, SUSPEND_ACT, Journal
@@ -153,11 +154,12 @@ class Settlement:
             return view
         try:
             host = self._connect_host(DESTINATION)
-            shown = host.host_id() if end.host_id else host.host_uuid()
-            if shown != known:
+            # A host whose libvirt has no storage driver cannot show its ID.
+            shown = HostRef(None, host.host_id(), host.host_uuid())
+            if not end.is_same(shown):
                 raise Unreachable(
-                    f"What answers as {end.label} is not the host to which the domain was moved: its ID is {shown or 'missing'}, not {known}. If that host no "
-                    "longer exists, find out where the guest is, and settle the record with kvmfleet.migration.host."
+                    f"What answers as {end.label} is not the host to which the domain was moved: its ID is {shown.label}, not {known}. If that host no longer "
+                    "exists, find out where the guest is, and settle the record with kvmfleet.migration.host."
                 )
         except KvmfleetError as error:
             self._forget_host(DESTINATION, error)
