@@ -19,6 +19,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses
 from .._drain.answers import FactsOf, active_uuids, collect_facts, read_answers, readable_facts
 from .._drain.records import read_unsettled
 from .._drain.shares import build_moves
+from .._ledger.changes import LedgerDomains
 from .._ledger.documents import Document, HostEntry
 from .._ledger.host_decisions import check_not_discarded
 from .._ledger.host_entries import list_entries
@@ -140,7 +141,8 @@ def list_begun_hosts(ledger: Ledger, host: HostEntry, facts: Facts) -> list[str]
 
 def plan_starts(request: RecoverRequest, ledger: Ledger | None) -> StartPlan:
     """Return which domains are started: those that are on this host alone, according to the ledger and all hosts. Others that ran are listed."""
-    domains = [document.domain for document in ledger.list_domains()] if ledger else []
+    found_domains = ledger.read_domains() if ledger else LedgerDomains([], [], [])
+    domains = sorted((document.domain for document in found_domains.documents), key=lambda domain: str(domain.name))
     entries, held = list_entries(ledger), map_holders(read_unsettled(ledger))
     noted = request.to_start if request.start != NO_START else ()
     with readable_facts():
@@ -151,6 +153,8 @@ def plan_starts(request: RecoverRequest, ledger: Ledger | None) -> StartPlan:
             held=held,
             silent=list_silent_hosts(request.facts, entries, request.accept_silent),
             boot_id=request.boot_id,
+            damaged=found_domains.damaged,
+            newer=found_domains.newer,
         )
         find_arrival = make_arrivals(ledger, next((entry for entry in entries if entry.name == request.name), None))
         found = find_recorded(request.host, request.facts, domains, request.boot_id, find_arrival)

@@ -54,6 +54,7 @@ class StartInputs:
     :arg held: the unsettled records that hold domains, by the domain's UUID.
     :arg silent: the hosts that may run a domain although they did not answer, see L(list_silent_hosts).
     :arg boot_id: the present boot of the host; null if it is not known.
+    :arg damaged: the UUIDs of the domains whose document was damaged; C(newer) likewise, if a later version wrote it.
     """
 
     host: str
@@ -62,6 +63,8 @@ class StartInputs:
     held: Mapping[str, MoveRecord] = field(default_factory=dict)
     silent: Sequence[str] = ()
     boot_id: t.Optional[str] = None
+    damaged: Collection[str] = ()
+    newer: Collection[str] = ()
 
 
 def sort_starts(to_start: Iterable[NotedDomain], inputs: StartInputs) -> StartPlan:
@@ -109,6 +112,13 @@ def _judge_start(noted: NotedDomain, host_facts: HostFacts, inputs: StartInputs,
         return "forget", f"It is active on {', '.join(elsewhere)}."
     if record is not None:
         return "refuse", f"Its record {record.id} is not settled ('{record.status}')."
+    if noted.uuid in inputs.newer:
+        return "refuse", f"Its document in the ledger was written by a later version. Update the collection on this control node, and recover {host} again."
+    if noted.uuid in inputs.damaged:
+        return "refuse", (
+            "Its document in the ledger was damaged and set aside, so it is not known which hosts may have it. Restore that document from a backup. Or find "
+            f"out where the domain is: if it runs nowhere and its definition on {host} is the right one, start it with kvmfleet.migration.domain_start there."
+        )
     entry = inputs.domains.get(noted.uuid)
     possible_hosts = entry.possible_hosts if entry else ()
     others = [place for place in possible_hosts if not place.is_same(replace(host_facts.host, host=host))]

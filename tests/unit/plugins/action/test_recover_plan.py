@@ -7,7 +7,9 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import pathlib
+import re
 import types
 import typing as t
 
@@ -17,6 +19,7 @@ from ansible_collections.kvmfleet.migration.plugins.action.recover_plan import A
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, InvalidArgument, KvmfleetError, NotFound, Unsafe
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.document_bytes import encode_document
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.tests.simulator import facts as f
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.task import task_vars
@@ -176,6 +179,27 @@ def test_a_domain_with_an_unsettled_record_is_not_started(node: Node) -> None:
     node.facts["kvm1"] = known("kvm1", guest("web1", active=False))
     ledger.open_record(record("web1", "kvm1", "kvm2", s.ACCEPTED))
     assert "is not settled" in node.task("start", to_start=[noted("web1")])["refuse"][0]["reason"]
+
+
+def test_a_domain_whose_document_cannot_be_read_is_not_started(node: Node) -> None:
+    """The document may say that the domain is on a host that is off, or whose silence was accepted."""
+    ledger = node.ledger()
+    node.facts["kvm1"] = known("kvm1", guest("web1", active=False))
+    ledger.put_domain(domain_entry(document("web1", "kvm3")), None)
+    path, todo = node.folder / "domains" / f"{uid('web1')}.json", [noted("web1")]
+    silent: Body = {"asked": [{"item": "kvm3", "unreachable": True, "msg": "no route"}], "accept_silent": ["kvm3"]}
+    content = path.read_bytes()
+    body = {**json.loads(content)["body"], "schema": 2}
+    later, damaged = encode_document(body, 2), content[:80]
+    for data, why in ((later, "written by a later version.* Update the collection"), (damaged, "damaged and set aside.*domain_start there")):
+        path.write_bytes(data)
+        # The second reading finds it among the documents that were set aside.
+        for _time in range(2):
+            done = node.task("start", to_start=todo, **silent)
+            assert (done["start"], [entry["name"] for entry in done["refuse"]]) == ([], ["web1"])
+            assert re.search(why, done["refuse"][0]["reason"])
+    path.write_bytes(content)
+    assert [entry["reason"] for entry in node.task("start", to_start=todo, **silent)["forget"]] == ["According to the ledger, it is on kvm3."]
 
 
 @pytest.mark.parametrize(
