@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 import typing as t
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +25,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
     InvalidArgument,
     KvmfleetError,
     MigrationFailed,
+    NotFound,
     NotSupported,
     Unreachable,
     Unsafe,
@@ -232,30 +234,48 @@ class DomainStarter:
             job.error = find_naming_error(job, self.context.target_host) or error
             self._write_record(job, s.FAILED, str(job.error), result.generation)
         elif outcome == r.OVERTAKEN:
-            self._reread_record(job, error)
+            job.error = error
+            with contextlib.suppress(KvmfleetError):
+                self._reread_record(job, error)
         else:
             job.error = error
             self._write_record(job, None, f"Not settled: {error}", result.generation)
 
     def _write_record(self, job: EvacuationJob, status: t.Optional[str], detail: str, generation: int) -> None:
-        """Write the record, with its next status or a note; if another run was faster, its version is kept."""
+        """Write the record, with its next status or a note; if another run was faster, its version is kept.
+
+        A record that the ledger cannot store does not stop the others: the host has acted on all of them.
+        """
         stored = job.stored
         if stored is None:
             return
         record, by = stored.record.raise_generation(generation), self.context.by
         after = record.advance(status, by, detail) if status else record.note("unsettled", by, detail)
         try:
-            job.stored = self.context.ledger.update_record(stored, after)
-        except Conflict as error:
-            self._reread_record(job, error)
+            try:
+                job.stored = self.context.ledger.update_record(stored, after)
+            except Conflict as conflict:
+                self._reread_record(job, conflict)
         except KvmfleetError as error:
-            job.error = error
+            job.error = self._unkept_error(job, record.status, detail, error)
+
+    def _unkept_error(self, job: EvacuationJob, status: str, detail: str, error: KvmfleetError) -> KvmfleetError:
+        """Return the ledger's error with what became of the domain."""
+        host = self.context.target_host
+        return type(error)(
+            f"The ledger cannot store what became of domain {job.name} on {host}: {detail.rstrip('.')}. The last known status of its record is '{status}'. "
+            f"{error.message}",
+            " ".join(filter(None, [error.next_step, f"Then run the task on {host} again: it queries the host."])),
+        )
 
     def _reread_record(self, job: EvacuationJob, error: KvmfleetError) -> None:
-        """Adopt the record that another run wrote."""
+        """Adopt the record that another run wrote. Raises the error if the ledger does not have the record any more."""
         if job.stored is None:
             return
-        job.stored = self.context.ledger.read_record(job.stored.record.record_id)
+        try:
+            job.stored = self.context.ledger.read_record(job.stored.record.record_id)
+        except NotFound:
+            raise error from None
         job.error = None if job.stored.record.status in (s.DONE, s.COMPLETED) else error
 
     def _close_not_started(self, jobs: Sequence[EvacuationJob], error: KvmfleetError, is_certain: bool) -> None:

@@ -23,6 +23,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import (
     Conflict,
     Forbidden,
+    Internal,
     InvalidArgument,
     InvalidState,
     KvmfleetError,
@@ -1480,6 +1481,43 @@ def test_a_record_stays_open_when_the_destination_is_lost_during_the_start(site:
     site.silent.discard("kvm2")
     site.evacuate()
     assert site.record_summaries() == [("web", "done", "kvm2")]
+
+
+def test_a_record_that_is_damaged_during_the_start_does_not_stop_the_others(site: Site) -> None:
+    site.save("app", priority=9)
+    site.save("web")
+
+    def damage() -> None:
+        (record,) = [record for record in site.ledger.list_records() if record.domain.name == "app"]
+        (site.folder / "ledger" / "migrations" / "open" / f"{record.id}.json").write_bytes(b"torn")
+
+    site.after_start = damage
+    run = site.evacuate()
+    assert site.running() == {"kvm2": ["app", "web"]}
+    assert site.record_summaries() == [("web", "done", "kvm2")]
+    (error,) = errors(run).items()
+    assert error[0] == "app"
+    assert "what became of domain app on kvm2: It is running on kvm2." in error[1]
+    assert "Check set_aside in the ledger. Then run the task on kvm2 again" in error[1]
+
+
+@pytest.mark.parametrize("failure", [Forbidden("Read-only file system.", "Repair it."), Internal("No space left on device.", "Free space.")])
+def test_a_start_that_the_ledger_cannot_store_is_named_with_what_became_of_it(site: Site, monkeypatch: pytest.MonkeyPatch, failure: KvmfleetError) -> None:
+    def fail(*_args: t.Any) -> t.Any:
+        raise failure
+
+    for name in ("app", "bad"):
+        site.save(name)
+    site.hosts["kvm2"].refuses.add("bad")
+    site.after_start = lambda: monkeypatch.setattr(site.ledger, "update_record", fail)
+    found = errors(site.evacuate())
+    assert "domain app on kvm2: It is running on kvm2. The last known status of its record is 'pre-migrating'." in found["app"]
+    assert failure.message in found["app"]
+    assert "domain bad on kvm2: Failed to start bad: no." in found["bad"]
+    monkeypatch.undo()
+    site.after_start = lambda: None
+    site.evacuate()
+    assert sorted(line[:2] for line in site.record_summaries()) == [("app", "done"), ("bad", "failed")]
 
 
 def test_an_evacuation_finished_by_a_concurrent_run_is_a_conflict(site: Site) -> None:
