@@ -152,7 +152,11 @@ def order_moves(context: RunContext, jobs: t.Sequence[ColdJob], show: ShowRecord
         return
     by_uuid = {answer.uuid: answer for answer in answers}
     for job in jobs:
-        run_guarded(job, lambda job: _conclude_job(context, t.cast(ColdJob, job), by_uuid[job.uuid], show))
+        try:
+            _conclude_job(context, job, by_uuid[job.uuid], show)
+        except KvmfleetError as error:
+            # The source has acted on all of them.
+            job.error = error
 
 
 def make_order(context: RunContext, record: MoveRecord, until: BootMoment | None, options: MoveOptions) -> ColdOrder:
@@ -175,16 +179,31 @@ def _conclude_job(context: RunContext, job: ColdJob, answer: ColdAnswer, show: S
     if answer.record is None:
         error = error_for_code(str(answer.error_code))(answer.msg)
         if not job.is_adopted:
-            mirror.write_record(mirror.record.advance(s.FAILED, context.by, f"Nothing was changed: {error}"))
+            _write_end(mirror, mirror.record.advance(s.FAILED, context.by, f"Nothing was changed: {error}"))
         error.result["migrations"] = [encode(mirror.record)]
         raise error
-    mirror.write_record(answer.record)
+    job.moved = answer.record.status == s.COMPLETED
+    _write_end(mirror, answer.record)
     job.record = mirror.record
     job.moved = job.record.status == s.COMPLETED
     show(job.record, None)
     if job.record.status != s.COMPLETED and answer.error_code and answer.error_code != "internal":
         raise error_for_code(answer.error_code)(answer.msg, migrations=[encode(job.record)])
     job.error = final_error(job.record)
+
+
+def _write_end(mirror: RecordMirror, record: MoveRecord) -> None:
+    """Write the record as its move has ended. Raises the ledger's error with the move and its end."""
+    try:
+        mirror.write_record(record)
+    except KvmfleetError as error:
+        ends = f"{record.source.host} to {record.destination.host}"
+        raise type(error)(
+            f"The ledger cannot store the record of the move of domain {record.domain.name} from {ends}, which has ended there as '{record.status}'. "
+            f"{record.last_detail} {error.message}",
+            " ".join(filter(None, [error.next_step, "Then run the same task again."])),
+            migrations=[encode(record)],
+        ) from error
 
 
 @dataclass

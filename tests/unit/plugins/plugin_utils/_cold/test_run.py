@@ -175,6 +175,29 @@ def test_of_several_moves_one_that_is_refused_does_not_stop_the_others(control: 
     assert (moved.error, moved.moved) == (None, True)
 
 
+@pytest.mark.parametrize("failure", [e.Forbidden("Read-only file system.", "Repair it."), e.Internal("No space left on device.", "Free space.")])
+def test_a_move_whose_end_the_ledger_cannot_store_is_named_and_does_not_stop_the_others(
+    control: ColdControl, monkeypatch: pytest.MonkeyPatch, failure: e.KvmfleetError
+) -> None:
+    off(control)
+    control.fleet.guest("web2", "7b7e8cf2-6f4e-4d53-b1a7-0a7d2b1f0c02", state=ds.SHUTOFF, reason="shutdown")
+    update = control.ledger.update_record
+
+    def fail(stored: t.Any, record: t.Any) -> t.Any:
+        if record.domain.name == "web2" and record.status == s.COMPLETED:
+            raise failure
+        return update(stored, record)
+
+    monkeypatch.setattr(control.ledger, "update_record", fail)
+    unkept, moved = control.moves([{"name": name, "destination": "kvm2", "method": "offline"} for name in ("web2", "web1")])
+    assert (moved.error, moved.moved, unkept.moved) == (None, True, True)
+    assert isinstance(unkept.error, type(failure))
+    assert "domain web2 from kvm1 to kvm2, which has ended there as 'completed'" in unkept.error.message
+    assert [record["status"] for record in unkept.error.result["migrations"]] == [s.COMPLETED]
+    monkeypatch.undo()
+    assert control.moves([{"name": "web2", "destination": "kvm2", "method": "offline"}])[0].error is None
+
+
 REFUSALS: list[tuple[dict[str, t.Any], dict[str, t.Any], type[e.KvmfleetError], str]] = [
     ({}, {"method": "offline"}, e.InvalidState, "the method offline moves a domain that is shut off"),
     ({"state": ds.SHUTOFF}, {"method": "save"}, e.InvalidState, "Use the method offline"),
