@@ -316,8 +316,13 @@ class HostCleanup:
             outcome.superseded.append(tombstone.list_uncleaned(plan.reason))
         else:
             done = decode(CleanupDone, {**(answer.done or {}), "changed": answer.changed})
-            self._complete_records([tombstone.record], _cleanup_detail(done, plan), None)
-            self._complete_records(tombstone.older, f"the record {tombstone.record.id} is newer, and was cleaned", REASON_SUPERSEDED)
+            detail = _cleanup_detail(done, plan)
+            try:
+                self._complete_records([tombstone.record], detail, None)
+                self._complete_records(tombstone.older, f"the record {tombstone.record.id} is newer, and was cleaned", REASON_SUPERSEDED)
+            except KvmfleetError as error:
+                step = "Then run the task again: it changes nothing more on the host, and completes the record."
+                raise type(error)(f"{detail} The ledger cannot store that: {error.message}", " ".join(filter(None, [error.next_step, step]))) from error
             _add_cleaned(tombstone, plan, done, outcome)
 
     def _complete_records(self, records: list[MoveRecord], detail: str, reason: t.Optional[str]) -> None:

@@ -216,6 +216,21 @@ def test_a_failure_on_the_host_keeps_the_record_and_does_not_stop_the_others(sce
     assert [scene.status(record)[0] for record in records] == ["done", "completed"]
 
 
+def test_a_cleanup_that_the_ledger_cannot_store_is_named_with_what_was_done(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_args: t.Any) -> t.Any:
+        raise Internal("No space left on device.", "Free space.")
+
+    record = scene.evacuation()
+    with monkeypatch.context() as full:
+        full.setattr(scene.ledger, "update_record", fail)
+        (refused,) = scene.run().refused
+    assert refused.record == record
+    assert "Cleanup of its source: undefined here" in refused.reason
+    assert "No space left on device. Free space. Then run the task again" in refused.reason
+    assert scene.status(record)[0] == "done"
+    assert [entry.record for entry in scene.run().cleaned] == [record]
+
+
 def test_a_lost_host_ends_the_task_with_the_partial_result(scene: Scene) -> None:
     other = str(uuid.UUID(int=65))
     records = [scene.evacuation(), scene.evacuation(other)]
