@@ -244,6 +244,17 @@ def missing_ledger_error(ledger: str) -> NotFound:
     )
 
 
+def lost_identity_step(what: str, elsewhere: str) -> str:
+    """Return the next step for a location with other data and no identity: it may be a ledger that has lost it.
+
+    :arg what: what holds the identity in that store; C(elsewhere) is where another ledger may be.
+    """
+    return (
+        f"If it is a ledger that has lost its {IDENTITY_NAME}, restore that {what} from a backup: a second ledger would not know where the domains may be. "
+        f"Otherwise set 'ledger' to {elsewhere}."
+    )
+
+
 def unfinished_copy_error(data: bytes, ledger: str) -> InvalidState:
     """Return the error for a location with an unfinished copy."""
     marker = decode_marker(data)

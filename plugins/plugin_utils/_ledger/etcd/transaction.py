@@ -38,6 +38,7 @@ from ..identity import (
     IDENTITY_NAME,
     IdentitySource,
     decode_identity,
+    lost_identity_step,
     missing_ledger_error,
     new_identity,
     refuse_moved,
@@ -146,7 +147,7 @@ def _missing_error(client: Client, state: PrefixState) -> Exception:
     if state.first is not None:
         return InvalidArgument(
             f"The prefix of {client.address} is not a ledger and contains other data (e.g. {state.first.key!r}); nothing was written there.",
-            "Set 'ledger' to an unused prefix.",
+            lost_identity_step("key", "an unused prefix"),
         )
     return missing_ledger_error(str(client.address))
 

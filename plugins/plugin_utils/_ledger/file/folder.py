@@ -28,6 +28,7 @@ from ..identity import (
     IdentitySource,
     LedgerIdentity,
     decode_identity,
+    lost_identity_step,
     missing_ledger_error,
     new_identity,
     replaced_error,
@@ -171,9 +172,15 @@ _UNUSABLE = (errno.ENOTDIR, errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG, errno
 
 def _translate_error(error: OSError, path: str) -> KvmfleetError:
     cause = error.strerror or str(error)
-    if error.errno == errno.EROFS and os.path.isdir(path):
+    if os.path.isdir(path):
         # A new ledger in another folder would know nothing of the moves in this one.
-        return Forbidden(f"Failed to use the ledger {path}: {cause}.", "Repair the file system, or mount it for writing, then run the task again.")
+        if error.errno == errno.EROFS:
+            return Forbidden(f"Failed to use the ledger {path}: {cause}.", "Repair the file system, or mount it for writing, then run the task again.")
+        if error.errno in _FORBIDDEN:
+            own_it = "Run as the owner of the ledger, or change the owner of the folder and its contents (chown -R)."
+            return Forbidden(f"Failed to use the ledger {path}: {cause}.", own_it)
+        if error.errno in _UNUSABLE:
+            return InvalidArgument(f"Failed to use the ledger {path}: {cause}.", "Restore what is missing there, or is a link or no folder, from a backup.")
     if error.errno in _FORBIDDEN:
         return Forbidden(f"Failed to use the ledger {path}: {cause}.", "Run as a user who may write there, or set 'ledger' to another folder.")
     if error.errno in _UNUSABLE:
@@ -285,7 +292,7 @@ def _found_ledger(root: Folder, create: bool) -> LedgerIdentity:
     if foreign:
         raise InvalidArgument(
             f"The folder {root.path} is not a ledger and contains other data (e.g. {foreign[0]!r}); nothing was written there.",
-            "Set 'ledger' to an empty or a new folder.",
+            lost_identity_step("file", "an empty or a new folder"),
         )
     if not create:
         raise missing_ledger_error(root.path)

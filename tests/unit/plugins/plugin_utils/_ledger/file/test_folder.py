@@ -147,6 +147,28 @@ def test_a_file_system_that_became_read_only_is_no_reason_for_another_ledger(tmp
     assert "another folder" not in str(caught.value)
 
 
+def test_files_of_another_user_in_a_ledger_are_no_reason_for_another_ledger(tmp_path: Path) -> None:
+    for number in (errno.EACCES, errno.EPERM):
+        with pytest.raises(Forbidden, match=r"Run as the owner of the ledger.*chown -R") as caught, report_disk_errors(tmp_path):
+            raise OSError(number, os.strerror(number))
+        assert "another folder" not in str(caught.value)
+
+
+def test_a_folder_of_a_ledger_that_became_a_link_is_no_reason_for_another_ledger(ledger: FileLedger, path: str, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (Path(path) / "hosts").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(InvalidArgument, match=r"Restore .* from a backup") as caught:
+        ledger.list_hosts()
+    assert "Set 'ledger'" not in str(caught.value)
+
+
+def test_a_ledger_that_has_lost_its_identity_is_first_of_all_to_be_restored(ledger: FileLedger, path: str, new_move: NewMove) -> None:
+    ledger.open_record(new_move())
+    (Path(path) / "ledger.json").unlink()
+    with pytest.raises(InvalidArgument, match=r"lost its ledger\.json, restore that file from a backup: a second ledger would not know where .*Otherwise set"):
+        open_ledger(path)
+
+
 def test_a_ledger_that_never_was_on_a_read_only_file_system_is_to_be_put_elsewhere(tmp_path: Path) -> None:
     with pytest.raises(Forbidden, match=r"Read-only file system\. Run as .* set 'ledger' to another folder"), report_disk_errors(tmp_path / "ledger"):
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
