@@ -77,7 +77,8 @@ options:
         type: str
   accept_silent:
     description:
-      - Names of other hosts that do not answer, on which certainly none of the domains runs. This is recorded.
+      - Names of other hosts that do not answer, on which certainly none of the domains runs. This is recorded. A host whose document in the ledger cannot be
+        read is named by its ID.
       - Not necessary for a host that is off according to its fence agents, its watchdog or O(fencing), nor for one that was given up with
         O(kvmfleet.migration.host#module:source_discarded).
       - A domain that may be on one of these hosts according to the ledger is not started without evidence that the host is off; the other domains are.

@@ -49,7 +49,9 @@ options:
     default: autostart
     version_added: 0.2.0
   accept_silent:
-    description: Names of hosts that do not answer and on which, as you confirm, no domain of this host runs.
+    description:
+      - Names of hosts that do not answer and on which, as you confirm, no domain of this host runs. A host whose document in the ledger cannot be read is named
+        by its ID.
     type: list
     elements: str
     default: []
@@ -146,7 +148,7 @@ forget:
   elements: dict
   sample: []
 refuse:
-  description: Domains that may be on another host, or that an unsettled record names, in the form of RV(start).
+  description: Domains that may be on another host, that an unsettled record names, or whose document cannot be read, in the form of RV(start).
   returned: success with O(step=start)
   type: list
   elements: dict

@@ -162,7 +162,10 @@ class Evacuation:
         destination = self._read_host_ref(facts)
         start_checks.check_destination(destination, self.source.host_ref)
         own = {domain.uuid: domain for domain in facts.domains or ()}
-        fleet = FleetAnswers(self.source, destination, own, seen.fleet, self.entries, self._host_ids(seen.fleet), frozenset(self.context.settings.fleet()))
+        here = HostRef(self.context.target_host, facts.host_id or None, facts.host_uuid or None)
+        unreadable = [one for one in self.unreadable_hosts if not one.is_host(here)]
+        listed, host_ids = frozenset(self.context.settings.fleet()), self._host_ids(seen.fleet)
+        fleet = FleetAnswers(self.source, destination, own, seen.fleet, self.entries, host_ids, listed, unreadable)
         fleet.check_source_is_silent()
         self._check_no_twin()
         silent = fleet.find_silent_hosts(self.context.options.accept_silent)

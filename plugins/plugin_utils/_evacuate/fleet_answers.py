@@ -22,6 +22,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostAnswer, HostRef
 
 from .._ledger.documents import DomainEntry, HostEntry
+from .._ledger.unreadable_hosts import UnreadableHost
 from .._settings.variables import Settings, read_port
 from .silent_hosts import SilentHosts
 from .source import Source
@@ -162,6 +163,7 @@ class FleetAnswers:
     :arg entries: the ledger's, for their host IDs.
     :arg host_ids: by name, the host ID in a host's facts, if they have the UUID that answered. Most answers contain the ID.
     :arg listed: names of the inventory.
+    :arg unreadable: the other hosts whose document cannot be read: the ledger alone may have had their names and addresses.
     """
 
     source: Source
@@ -171,6 +173,7 @@ class FleetAnswers:
     entries: Sequence[HostEntry]
     host_ids: Mapping[str, str] = field(default_factory=dict)
     listed: t.Collection[str] = ()
+    unreadable: Sequence[UnreadableHost] = ()
 
     def check_source_is_silent(self) -> None:
         """Raise L(Unsafe) if any answering host is the source, or if the source's address leads to another host."""
@@ -199,13 +202,19 @@ class FleetAnswers:
     def find_silent_hosts(self, accepted: Sequence[str]) -> SilentHosts:
         """Return the hosts that did not answer, except for the source. Raises L(InvalidArgument) for an unknown name.
 
-        :arg accepted: names of hosts whose silence a person accepts.
+        :arg accepted: names of hosts whose silence a person accepts; of one whose document cannot be read, its key.
         """
-        strange = [name for name in accepted if name not in self.answers]
+        unknown = {one.host_key: one.why_not_asked for one in self.unreadable if not self._has_heard(one)}
+        strange = [name for name in accepted if name not in self.answers and name not in unknown]
         if strange:
             raise InvalidArgument(f"accept_silent names {', '.join(strange)}, which are neither in the inventory nor in the ledger.", "Nothing was started.")
         why = {name: why for name in self.answers if not self._is_source(name) and (why := self._why_silent(name))}
-        return SilentHosts(self.source.name, why, accepted, self.entries)
+        return SilentHosts(self.source.name, {**why, **unknown}, accepted, self.entries)
+
+    def _has_heard(self, unreadable: UnreadableHost) -> bool:
+        """Whether a host whose document cannot be read has answered, by its own ID or the UUID of its libvirt."""
+        answers = ((name, self.answers[name]) for name in self.answering_hosts)
+        return any(unreadable.is_host(HostRef(name, answer.host_id or self.host_ids.get(name), answer.host_uuid or None)) for name, answer in answers)
 
     @property
     def answering_hosts(self) -> list[str]:

@@ -48,6 +48,14 @@ class UnreadableHost:
         return f"The state of the host {self.host_key} is not known, so it gets no guests: {self._why}."
 
     @property
+    def why_not_asked(self) -> str:
+        """Why no host that answers is known to be this one, and what to do, for a person."""
+        what = f"No host that answers has this ID, and the ledger has no readable address of it: hosts/{self.host_key}.json"
+        if self.newer is not None:
+            return f"{what} was written by a later version. Update the collection on this control node."
+        return f"{what} was damaged and set aside. Restore hosts/{self.host_key}.json; if the host no longer exists, remove that document from set_aside."
+
+    @property
     def _why(self) -> str:
         if self.newer is not None:
             return "its document in the ledger was written by a later version; update the collection on this control node"

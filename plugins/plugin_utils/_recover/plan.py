@@ -22,7 +22,7 @@ from .._drain.shares import build_moves
 from .._ledger.changes import LedgerDomains
 from .._ledger.documents import Document, HostEntry
 from .._ledger.host_decisions import check_not_discarded
-from .._ledger.host_entries import list_entries
+from .._ledger.host_entries import list_entries, read_hosts
 from .._ledger.ledger import Ledger
 from .._ledger.leftovers import list_begun
 from .._ledger.rules import map_holders
@@ -143,7 +143,8 @@ def plan_starts(request: RecoverRequest, ledger: Ledger | None) -> StartPlan:
     """Return which domains are started: those that are on this host alone, according to the ledger and all hosts. Others that ran are listed."""
     found_domains = ledger.read_domains() if ledger else LedgerDomains([], [], [])
     domains = sorted((document.domain for document in found_domains.documents), key=lambda domain: str(domain.name))
-    entries, held = list_entries(ledger), map_holders(read_unsettled(ledger))
+    hosts, held = read_hosts(ledger), map_holders(read_unsettled(ledger))
+    entries = hosts.entries
     noted = request.to_start if request.start != NO_START else ()
     with readable_facts():
         inputs = StartInputs(
@@ -151,7 +152,7 @@ def plan_starts(request: RecoverRequest, ledger: Ledger | None) -> StartPlan:
             facts=request.facts,
             domains={domain.uuid: domain for domain in domains},
             held=held,
-            silent=list_silent_hosts(request.facts, entries, request.accept_silent),
+            silent=list_silent_hosts(request.facts, entries, request.accept_silent, hosts.unreadable),
             boot_id=request.boot_id,
             damaged=found_domains.damaged,
             newer=found_domains.newer,

@@ -24,6 +24,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.referenc
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import FENCED
 
 from .._ledger.documents import DomainEntry, HostEntry
+from .._ledger.unreadable_hosts import UnreadableHost
 from .._observe.fleet_scan import ImageUsers, list_written
 from .release import NotedDomain
 from .task_results import DomainVerdict, StartPlan
@@ -79,13 +80,18 @@ def sort_starts(to_start: Iterable[NotedDomain], inputs: StartInputs) -> StartPl
     return StartPlan(**{verdict: tuple(domains) for verdict, domains in result.items()}, stayed_off=())
 
 
-def list_silent_hosts(facts: Facts, entries: Iterable[HostEntry], accepted: Collection[str]) -> list[str]:
-    """Return the hosts, of the fleet or only in the ledger, that did not answer and are not off according to the ledger or a person."""
+def list_silent_hosts(facts: Facts, entries: Iterable[HostEntry], accepted: Collection[str], unreadable: Iterable[UnreadableHost] = ()) -> list[str]:
+    """Return the hosts, of the fleet or only in the ledger, that did not answer and are not off according to the ledger or a person.
+
+    :arg unreadable: the hosts whose document cannot be read. The ledger alone may have had their names; they are listed, and accepted, by their keys.
+    """
     states = {entry.name: entry.state for entry in entries}
-    answering = {known.host_id for known in facts.values() if known and known.host_id}
+    heard = [replace(known.host, host=name) for name, known in facts.items() if known]
+    answering = {where.host_id for where in heard if where.host_id}
     renamed = {entry.name for entry in entries if entry.host_id in answering}
     unheard = {name for name in [*facts, *states] if not facts.get(name)} - renamed
-    return sorted(name for name in unheard if states.get(name) != FENCED and name not in accepted)
+    unknown = {one.host_key for one in unreadable if not any(map(one.is_host, heard))}
+    return sorted(name for name in unheard | unknown if states.get(name) != FENCED and name not in accepted)
 
 
 def _judge_stop(noted: NotedDomain, host_facts: HostFacts, boot_id: t.Optional[str]) -> t.Optional[tuple[str, str]]:

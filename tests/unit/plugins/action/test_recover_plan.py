@@ -174,6 +174,19 @@ def test_a_domain_is_not_started_while_a_host_is_silent_unless_it_is_accepted(no
     assert node.task("start", to_start=todo, asked=silence, accept_silent=["kvm3"])["start"]
 
 
+def test_a_domain_is_not_started_while_a_host_that_has_a_damaged_document_is_not_heard(node: Node) -> None:
+    """The host is not in the inventory: it may run a domain that was moved there by hand."""
+    ledger = node.ledger()
+    ledger.put_host(host_entry({**host("kvm4"), "machine_id": None, "reason": None, "by": "test"}), None)
+    node.facts["kvm1"] = known("kvm1", guest("web1", active=False))
+    todo, key = [noted("web1")], uid("id kvm4")
+    assert "kvm4, which did not answer" in node.task("start", to_start=todo)["refuse"][0]["reason"]
+    (node.folder / "hosts" / f"{key}.json").write_bytes(b"")
+    for _time in range(2):
+        assert f"It may run on {key}, which did not answer" in node.task("start", to_start=todo)["refuse"][0]["reason"]
+    assert node.task("start", to_start=todo, accept_silent=[key])["start"]
+
+
 def test_a_domain_with_an_unsettled_record_is_not_started(node: Node) -> None:
     ledger = node.ledger()
     node.facts["kvm1"] = known("kvm1", guest("web1", active=False))

@@ -795,6 +795,26 @@ def test_a_host_that_falls_silent_during_the_fencing_must_be_accepted(site: Site
     assert (site.running(), site.record_summaries()) == ({}, [])
 
 
+@pytest.mark.parametrize("later", [False, True])
+def test_a_host_whose_document_cannot_be_read_counts_as_silent_unless_it_answers(site: Site, later: bool) -> None:
+    """The ledger alone had its address: it may run a domain that was moved there by hand."""
+    web, key = site.save("web"), host_id("kvm3")
+    path = site.folder / "ledger" / "hosts" / f"{key}.json"
+    document = decode_document(path.read_bytes())
+    path.write_bytes(encode_document({**document.body, "schema": 2}, document.version) if later else b"torn")
+    site.told_ids.add("kvm3")
+    site.evacuation(check=True, force_down=WORD).evacuate_domains()
+    site.listed.remove("kvm3")
+    site.hosts["kvm3"].add(web, "web")
+    # The second reading finds a damaged one among the documents that were set aside.
+    for _time in range(2):
+        with pytest.raises(Unsafe, match=rf"{key} did not answer.*{'Update the collection' if later else f'Restore hosts/{key}'}.*accept_silent: \[{key}\]"):
+            site.evacuate()
+    site.hosts["kvm3"].guests.clear()
+    site.evacuate(accept_silent=[key])
+    assert site.running() == {"kvm2": ["web"]}
+
+
 def test_a_host_whose_address_leads_to_another_host_counts_as_silent(site: Site) -> None:
     site.save("web")
     site.leads_to["kvm3"] = "kvm2"

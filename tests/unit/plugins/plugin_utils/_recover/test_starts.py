@@ -13,6 +13,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.rules import map_holders
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.unreadable_hosts import UnreadableHost
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.release import NotedDomain
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.starts import StartInputs, list_silent_hosts, sort_starts
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import domain_entry, host_entry
@@ -111,6 +112,17 @@ def test_a_host_known_only_to_the_ledger_is_silent_unless_it_was_renamed() -> No
     renamed = dataclasses.replace(facts("kvm3"), host_id=uid("id old"))
     entries = list(map(host_entry, (host("kvm1"), host("scrapped"), host("old"))))
     assert list_silent_hosts({"kvm1": facts("kvm1"), "kvm3": renamed}, entries, []) == ["scrapped"]
+
+
+def test_a_host_whose_document_cannot_be_read_is_silent_unless_it_answers() -> None:
+    damaged, later = UnreadableHost(uid("id kvm2")), UnreadableHost(uid("id kvm3"), {"name": "kvm3"})
+    for there, accepted, silent in (
+        ({}, [], [uid("id kvm2"), uid("id kvm3")]),
+        ({}, [uid("id kvm2")], [uid("id kvm3")]),
+        ({"kvm2": facts("kvm2"), "renamed": facts("kvm3")}, [], []),
+    ):
+        found = list_silent_hosts({"kvm1": facts("kvm1"), **there}, [host_entry(host("kvm1"))], accepted, [damaged, later])
+        assert found == sorted(silent)
 
 
 def test_starts_are_not_planned_without_facts_of_the_host() -> None:
