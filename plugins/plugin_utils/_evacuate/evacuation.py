@@ -20,7 +20,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._host_identity 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import HostClock, boot_moment, utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, decode, encode
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError, Unsafe
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, KvmfleetError, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.evidence import SourceSilence
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
@@ -464,9 +464,16 @@ class Evacuation:
             job.keep_error(lambda job: self._prepare_record(job, reservation, build_evidence))
         waiting = iter([job for job in self.open_jobs() if not (self.check or job.rejoin)])
         while some := list(itertools.islice(waiting, _RESERVED_AT_ONCE)):
-            with reservation.lock_host():
+            try:
+                with reservation.lock_host():
+                    for job in some:
+                        job.keep_error(lambda job: reservation.reserve_host(job, build_evidence(job)))
+            except Forbidden:
+                raise
+            except KvmfleetError as error:
+                # Domains that were reserved before are started.
                 for job in some:
-                    job.keep_error(lambda job: reservation.reserve_host(job, build_evidence(job)))
+                    job.error = job.error or type(error)(f"Domain {job.name} was not started. {error.message}", error.next_step)
 
     def _prepare_record(self, job: EvacuationJob, reservation: EvacuationReservation, build_evidence: BuildEvidence) -> None:
         if self.check:

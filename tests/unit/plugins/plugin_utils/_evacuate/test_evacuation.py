@@ -28,6 +28,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
     InvalidState,
     KvmfleetError,
     NotFound,
+    TimedOut,
     Unreachable,
     Unsafe,
 )
@@ -1538,6 +1539,27 @@ def test_a_start_that_the_ledger_cannot_store_is_named_with_what_became_of_it(si
     site.after_start = lambda: None
     site.evacuate()
     assert sorted(line[:2] for line in site.record_summaries()) == [("app", "done"), ("bad", "failed")]
+
+
+def test_a_lock_that_another_process_holds_stops_only_the_domains_that_wait_for_it(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sixteen domains are reserved under the lock at once."""
+    names = [f"web{number:02}" for number in range(17)]
+    for number, name in enumerate(names):
+        site.save(name, memory_mib=64, priority=17 - number)
+    hold, taken = site.ledger.hold_lock, list[str]()
+
+    def hold_once(key: str, timeout_seconds: float = 30) -> t.Any:
+        taken.append(key)
+        if len(taken) > 1:
+            raise TimedOut("The lock was held by another process for more than 30 s; nothing was changed.", "Wait for the run that holds it.")
+        return hold(key, timeout_seconds)
+
+    monkeypatch.setattr(site.ledger, "hold_lock", hold_once)
+    run = site.evacuate()
+    assert site.running() == {"kvm2": names[:16]}
+    assert list(errors(run)) == names[16:]
+    assert "web16 was not started. The lock was held" in errors(run)["web16"]
+    assert {line[1] for line in site.record_summaries()} == {"done"}
 
 
 def test_an_evacuation_finished_by_a_concurrent_run_is_a_conflict(site: Site) -> None:
