@@ -231,8 +231,10 @@ class Evacuation:
         return proof
 
     def _collect_evidence(self, probed: ProbedFleet) -> None:
-        """Collect the evidence, and write whether the source could be fenced."""
+        """Collect the evidence, and write whether the source could be fenced. While the ledger cannot be written, nothing is fenced."""
         options, ledger, host_id = self.context.options, self.context.ledger, str(self.source.host_id)
+        if not self.check:
+            self._check_writable()
         try:
             self.proofs.collect_evidence(
                 options.fencing, options.force_down, probed.others, lambda: self._check_silent(probed.silent), may_fence=not self.check
@@ -245,6 +247,13 @@ class Evacuation:
         known = self.source.entry.fencing
         if known and known.is_impossible and self.proofs.of_source and not self.check:
             clear_impossible(ledger, host_id)
+
+    def _check_writable(self) -> None:
+        """Raise the ledger's error if no start can be recorded: the source may be on, and its guests would be down for nothing."""
+        try:
+            self.context.ledger.check_writable()
+        except KvmfleetError as error:
+            raise type(error)(f"{self.source.name} was not fenced by this task, and nothing was started: {error.message}", error.next_step) from error
 
     def _prove_silence(self, probed: ProbedFleet, probes_ports: bool) -> SourceProof:
         """Prove that the source has become silent since it was fenced, while waiting for its leases."""

@@ -106,6 +106,10 @@ class Ledger(abc.ABC):
     def find_shortage(self) -> t.Optional[str]:
         """Return a sentence if the store soon has no room for further changes, or has none any more, and what to do; None otherwise."""
 
+    @abc.abstractmethod
+    def check_writable(self) -> None:
+        """Raise the error that a change would raise now, because the store is full, read-only or cannot be reached. Writes, and changes no document."""
+
     def report_problem(self, problem: str) -> None:
         """Add a sentence to C(problems), once."""
         if problem not in self.problems:

@@ -205,6 +205,10 @@ class EtcdLedger(Ledger):
             return describe_shortage(self._client.read_size(), self.name)
         return None
 
+    def check_writable(self) -> None:
+        # The number of the writer is written.
+        self._run_change(lambda _transaction: self._writer.write_unit([], [], self._fences))
+
     def _open_transaction(self) -> EtcdTransaction:
         return EtcdTransaction(self._client, self._writer, self._fences, self._identity, self.report_problem, self.parsed)
 

@@ -203,6 +203,9 @@ def _no_step(_name: str) -> None:
 # Room for some ten thousand changes.
 _LITTLE_MIB = 100
 _FEW_FILES = 10_000
+# What is written to find out whether changes can be; room for some hundred of them.
+_PROBE_NAME = "room"
+_PROBE_BYTES = 2**20
 
 
 class FileLedger(Ledger):
@@ -234,6 +237,15 @@ class FileLedger(Ledger):
             return None
         left = f"{found.f_favail} files" if few_files else f"{found.f_bavail * found.f_frsize // 1024**2} MiB"
         return f"The file system of the ledger {self.path} has room for {left} only. When it is full, nothing can be moved or evacuated. Free space there."
+
+    def check_writable(self) -> None:
+        with self._open_transaction(exclusive=True) as transaction:
+            try:
+                # Not zeros, which some file systems do not store.
+                transaction.root.write_file(_PROBE_NAME, os.urandom(_PROBE_BYTES))
+            finally:
+                for name in (_PROBE_NAME, f".{_PROBE_NAME}.tmp"):
+                    transaction.root.remove_file(name)
 
     def _open_transaction(self, exclusive: bool) -> contextlib.AbstractContextManager[FileTransaction]:
         return open_transaction(self.path, self._identity, exclusive, self.report_problem, self._step, self.parsed)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import errno
 import fcntl
 import os
 import pathlib
@@ -40,6 +41,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.evacu
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.starts import GOOD_FOR_SECONDS
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.tombstones import find_tombstones
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.document_bytes import decode_document, encode_document
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file import folder, journal
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import HostIdentity
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.follow import ControllerGone
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.release import find_withholding
@@ -322,6 +324,29 @@ def test_the_fence_agent_is_asked_again_before_the_starts(site: Site) -> None:
     assert {"silence", "locks"} <= {one["kind"] for one in record.evidence}
 
 
+def test_no_host_is_fenced_while_the_ledger_cannot_be_written(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading a ledger on a full disk works. The host may be on: its guests would be down, and nothing could be started."""
+
+    def fail(*_args: t.Any) -> t.Any:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    site.save("web")
+    agent = site.agent(power="on")
+    with monkeypatch.context() as full:
+        for module in (folder, journal):
+            full.setattr(module, "write_all", fail)
+        site.evacuation(check=True).evacuate_domains()
+        with pytest.raises(Internal, match=r"^kvm1 was not fenced by this task, and nothing was started: .*No space left on device.* Free space"):
+            site.evacuate()
+    assert "off" not in agent.asked()
+    assert site.record_summaries() == []
+    before = sorted(os.listdir(site.folder / "ledger"))
+    site.evacuate()
+    assert site.running() == {"kvm2": ["web"]}
+    assert {"ledger.json", "hosts"} <= set(before) <= set(os.listdir(site.folder / "ledger"))
+    assert not [name for name in before if "room" in name]
+
+
 def test_a_record_keeps_the_lock_evidence_of_its_own_images_only(site: Site) -> None:
     site.save("web")
     site.save("app")
@@ -383,6 +408,8 @@ def test_given_evidence_stays_valid_during_the_chosen_lock_wait(site: Site, monk
     then = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=299)
     run = site.evacuation(fencing=[{"host": "kvm1", "action": "off", "status": "off", "at": then.isoformat()}])
     probed = run.probe_fleet()
+    # It has a clock of its own.
+    monkeypatch.setattr(site.ledger, "check_writable", lambda: None)
     clock = iter([0.0, 400.0])
     monkeypatch.setattr("ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.evacuation.time.monotonic", lambda: next(clock, 400.0))
     run.prove_source_off(probed, starts=False)

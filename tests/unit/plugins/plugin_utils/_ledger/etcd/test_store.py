@@ -154,10 +154,13 @@ def test_a_full_database_is_reported_and_nothing_is_lost(small_cluster: Cluster,
         fill()
     with pytest.raises(Internal, match="is full"):
         advance_record(ledger, stored, s.SCHEDULED)
+    with pytest.raises(Internal, match="is full"):
+        ledger.check_writable()
     assert ledger.read_record(stored.record.record_id) == stored
     assert "is full: nothing can be moved or evacuated" in str(ledger.find_shortage())
     _make_room(small_cluster)
     assert ledger.find_shortage() is None
+    ledger.check_writable()
     assert advance_record(ledger, stored, s.SCHEDULED).version == 2
     assert ledger.verify_audit() == []
 
