@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import time
 import types
 import typing as t
 
@@ -34,7 +35,7 @@ from .._model.policy_documents import parse_policy
 from .._model.saved_domains import TPM, SavedDomain, SavedDomains, UnreadableDomain
 from .._module import Phase, Result, require_local, require_root
 from .._run_folder import read_own_act
-from .._time_limits import answer_within, limit_questions
+from .._time_limits import PendingAnswer, answer_within, limit_questions
 from . import images
 from .images import STORAGE_SECONDS, ImageLocator
 
@@ -79,7 +80,9 @@ class _InstallGuard(t.TypedDict):
     withdrawn: Json
 
 
-_NO_ANSWER = f"its file system did not answer within {STORAGE_SECONDS:.0f} s"
+# To write a token takes some hundred requests of an NFS server. Without it, no other host is proved to see the images.
+TOKEN_SECONDS = 30.0
+_NO_ANSWER = f"its file system did not answer within {TOKEN_SECONDS:.0f} s"
 
 
 @limit_questions
@@ -212,9 +215,10 @@ def _check_identity(host_id: t.Optional[str]) -> None:
 def _leave_in_folders(folders: t.Sequence[str], host_id: str) -> t.Tuple[t.Dict[str, str], t.Dict[str, str]]:
     nonces: t.Dict[str, str] = {}
     problems: t.Dict[str, str] = {}
-    for folder in folders:
-        answer = answer_within(STORAGE_SECONDS, functools.partial(images.leave_tokens, [folder], host_id))
-        left, why = answer or ({}, {folder: _NO_ANSWER})
+    pending = {folder: PendingAnswer(functools.partial(images.leave_tokens, [folder], host_id)) for folder in folders}
+    deadline = time.monotonic() + TOKEN_SECONDS
+    for folder, answer in pending.items():
+        left, why = answer.wait(max(deadline - time.monotonic(), 0)) or ({}, {folder: _NO_ANSWER})
         nonces.update(left)
         problems.update(why)
     return nonces, problems

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import functools
 import pathlib
+import threading
+import time
 import types
 import typing as t
 
@@ -110,6 +112,37 @@ def test_a_silent_folder_is_waited_for_once_for_all_peers(fleet: FakeFleet, monk
     work = {"folders": {LEDGER: {"/dead": LEDGER}, OTHER: {"/dead": OTHER}}, "devices": {}, "host_id": None}
     assert protect.report_seen_tokens(LOCAL_URI, work)["sees"] == {}
     assert len(asked) == 1
+
+
+def test_a_token_may_take_longer_to_write_than_storage_takes_to_answer(images: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On NFS, some hundred requests of the server."""
+
+    def leave_slowly(folders: list[str], host_id: str) -> tuple[dict[str, str], dict[str, str]]:
+        time.sleep(0.2)
+        return dict.fromkeys(folders, host_id), {}
+
+    monkeypatch.setattr(protect, "STORAGE_SECONDS", 0.01)
+    monkeypatch.setattr(protect.images, "leave_tokens", leave_slowly)
+    answer = protect.leave_own_tokens(LOCAL_URI, NOTHING)
+    assert (list(answer["folders"]), answer["unwritable"]) == ([str(images)], {})
+
+
+def test_folders_that_do_not_answer_share_one_time_limit(
+    fleet: FakeFleet, images: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet.guest("db1", OTHER, disks=(domain_states.Disk("vda", "file", str(tmp_path / "slow" / "db1")),))
+    begun, is_over = threading.Barrier(2), threading.Event()
+
+    def hang(_folders: list[str], _host_id: str) -> None:
+        begun.wait(60)
+        is_over.wait(60)
+
+    monkeypatch.setattr(protect, "TOKEN_SECONDS", 1)
+    monkeypatch.setattr(protect.images, "leave_tokens", hang)
+    answer = protect.leave_own_tokens(LOCAL_URI, NOTHING)
+    is_over.set()
+    assert (answer["folders"], sorted(answer["unwritable"])) == ({}, [str(images), str(tmp_path / "slow")])
+    assert begun.n_waiting == 0, "the second folder was not asked while the first one hung"
 
 
 def test_another_ledger_is_refused_before_a_token_is_written(images: pathlib.Path) -> None:
