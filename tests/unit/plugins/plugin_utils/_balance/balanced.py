@@ -28,7 +28,7 @@ ENDED = "2026-11-24T02:00:00.000Z"
 
 
 def holder(pid: int = 1, node: str = "control") -> RunHolder:
-    return RunHolder(f"ann@{node} pid {pid}", node, "boot-1", "pid:[1]", pid, 100 + pid, "2026-11-24T01:00:00.000Z")
+    return RunHolder(f"ann@{node} pid {pid}", node, f"boot of {node}", "pid:[1]", pid, 100 + pid, "2026-11-24T01:00:00.000Z")
 
 
 def move(name: str, source: str = "kvm1", destination: str = "kvm2", unit: str | None = None, gain: float = 0.5) -> BalancedMove:

@@ -26,7 +26,7 @@ def at(seconds: float = 0, by: str = "ann@control pid 1", boot: str = "boot-1") 
 
 
 def holder(pid: int = 1, node: str = "control") -> RunHolder:
-    return RunHolder(f"ann@{node} pid {pid}", node, "boot-1", "pid:[1]", pid, 100 + pid, at().at)
+    return RunHolder(f"ann@{node} pid {pid}", node, f"boot of {node}", "pid:[1]", pid, 100 + pid, at().at)
 
 
 def options(**changes: t.Any) -> RunOptions:
