@@ -338,7 +338,8 @@ class Night:
             self.kill_in = self.power_random.randint(1, 7)
         fleet, agent = self.fleet, self.agents[host]
         entry = HostEntry(host, None, None, ENABLED if host in self.enabled else MAINTENANCE)
-        guests = KnownGuests(["stranger"] if host in self.reported else [], read_moves(self.ledger, self.run, host))
+        # The clocks of the simulated control nodes agree, so the moves alone show who has come.
+        guests = KnownGuests(["stranger"] if host in self.reported else [], read_moves(self.ledger, self.run, host), {})
         before = self._asked(agent, fleet.power(host, agent))
         try:
             what = self.change(lambda run, now: _decide(run, host, entry, guests, before is PowerState.OFF, boot_id, now))
