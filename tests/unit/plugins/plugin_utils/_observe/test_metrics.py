@@ -137,7 +137,7 @@ def test_a_fleet_check_is_exported_with_every_verdict_and_kind(tmp_path: Path, c
     families = {family.name: family for family in build_metrics(Totals(), read_present(ledger, []), 0, ledger)}
     assert [value for _suffix, _labels, value in families["kvmfleet_fleet_check_sets"].samples] == [2, 0, 1]
     kinds = {labels["kind"]: value for _suffix, labels, value in families["kvmfleet_fleet_check_findings"].samples}
-    assert (len(kinds), kinds["capacity"], kinds["clock"]) == (7, 1, 0)
+    assert (len(kinds), kinds["capacity"], kinds["clock"]) == (8, 1, 0)
     assert families["kvmfleet_fleet_check_met"].samples == [("", {}, 0)]
     assert families["kvmfleet_fleet_check_timestamp_seconds"].samples == [("", {}, 1795230000.0)]
 
