@@ -32,7 +32,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documen
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate import decide as d
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.fleet_view import FleetView
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.follow import ShowRecord, final_error, find_arrival
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.job import MoveJob, RecordMirror, RunContext, run_guarded
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.job import MoveJob, RecordMirror, RunContext, run_guarded, unkept_error
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.source_host import ORDER_SECONDS
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.task_run import TaskRun
 
@@ -197,13 +197,7 @@ def _write_end(mirror: RecordMirror, record: MoveRecord) -> None:
     try:
         mirror.write_record(record)
     except KvmfleetError as error:
-        ends = f"{record.source.host} to {record.destination.host}"
-        raise type(error)(
-            f"The ledger cannot store the record of the move of domain {record.domain.name} from {ends}, which has ended there as '{record.status}'. "
-            f"{record.last_detail} {error.message}",
-            " ".join(filter(None, [error.next_step, "Then run the same task again."])),
-            migrations=[encode(record)],
-        ) from error
+        raise unkept_error(error, record, f", which has ended there as '{record.status}'. {record.last_detail}") from error
 
 
 @dataclass

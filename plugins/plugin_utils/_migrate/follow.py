@@ -32,7 +32,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.remembered import RememberedMove
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate import decide as d
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.admission import AdmissionQueue
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.job import MoveJob, RecordMirror, RunContext
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.job import MoveJob, RecordMirror, RunContext, unkept_error
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.shared_links import SharedLinks
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.source_host import PolledState, SourceHost, WatcherNews
 
@@ -138,13 +138,7 @@ class Follower:
     def _unkept_error(self, error: KvmfleetError, state: PolledState | None, mirror: RecordMirror) -> KvmfleetError:
         """Return the ledger's error with the move that it concerns, and what happens to that move."""
         record = state.record if state else mirror.record
-        ends = f"{record.source.host} to {record.destination.host}"
-        return type(error)(
-            f"The ledger cannot store the record of the move of domain {record.domain.name} from {ends}. Its watcher on {self._source.name} "
-            f"continues without it and reports '{record.status}'. {error.message}",
-            " ".join(filter(None, [error.next_step, "Then run the same task again."])),
-            migrations=[encode(record)],
-        )
+        return unkept_error(error, record, f". Its watcher on {self._source.name} continues without it and reports '{record.status}'.")
 
     def _is_over(self, uuid: str, state: PolledState | None, mirror: RecordMirror, watchers: dict[str, Watcher], orphans: list[str]) -> bool:
         if state is None or state.record.id != mirror.record.id:

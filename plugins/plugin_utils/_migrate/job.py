@@ -15,6 +15,7 @@ from dataclasses import field
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.streams import StreamChoice
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Forbidden, InvalidArgument, KvmfleetError, NotFound
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import PredictedMove
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
@@ -29,6 +30,19 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.varia
 
 # The time in which the owner of a record has to write the content of the state file; after that any process that reads it writes.
 OWNER_LAG_SECONDS = 5.0
+
+
+def unkept_error(error: KvmfleetError, record: MoveRecord, what: str) -> KvmfleetError:
+    """Return the ledger's error about a record that it cannot store, with the move.
+
+    :arg what: is true of the move, as the rest of a sentence about it.
+    """
+    ends = f"{record.source.host} to {record.destination.host}"
+    return type(error)(
+        f"The ledger cannot store the record of the move of domain {record.domain.name} from {ends}{what} {error.message}",
+        " ".join(filter(None, [error.next_step, "Then run the same task again."])),
+        migrations=[encode(record)],
+    )
 
 
 class RecordMirror:
