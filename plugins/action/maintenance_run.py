@@ -253,10 +253,12 @@ class _RunWork:
     def _step(self) -> Result:
         host, step = str(self._task.host), str(self._task.step)
         is_reboot = step == m.REBOOT and bool(self._task.boot_id)
+        starts_guests: t.Union[bool, Absent] = ABSENT
+        placed: t.Union[tuple[str, ...], Absent] = ABSENT
         if is_reboot:
-            check_reboot(find_entry_by_name(self._known_ledger, host).host, self._reported_guests(host))
-        starts_guests = self._starts_guests(host) if is_reboot else ABSENT
-        placed = tuple(sorted(self._list_placed(host))) if is_reboot else ABSENT
+            entry = find_entry_by_name(self._known_ledger, host).host
+            check_reboot(entry, self._reported_guests(host))
+            starts_guests, placed = self._starts_guests(host), tuple(sorted(list_placed(self._known_ledger, entry)))
 
         def act(run: MaintenanceRun, now: Now) -> tuple[MaintenanceRun, t.Optional[str]]:
             # Requests are heeded between two steps. A step that is begun again is not at such a boundary, and must not end as if it were done.
@@ -278,7 +280,7 @@ class _RunWork:
         if config is None or not config.levels:
             raise InvalidArgument(f"{host} is not fenced: it has no {VARIABLE} with an agent.", "Switch it off and on by hand, and continue the run.")
         entry = find_entry_by_name(self._known_ledger, host).host
-        guests = KnownGuests(self._active_guests(host), read_moves(self._known_ledger, self._held_run, host), self._list_placed(host))
+        guests = KnownGuests(self._active_guests(host), read_moves(self._known_ledger, self._held_run, host), list_placed(self._known_ledger, entry))
         before = query_host(config)
 
         def act(run: MaintenanceRun, now: Now) -> tuple[MaintenanceRun, str]:
@@ -294,9 +296,6 @@ class _RunWork:
         if what != WAIT:
             switch_on(config, before if what == FINISH else None)
         return {"changed": what != WAIT}
-
-    def _list_placed(self, host: str) -> dict[str, str]:
-        return list_placed(self._known_ledger, find_entry_by_name(self._known_ledger, host).host)
 
     def _reported_guests(self, host: str) -> t.Optional[list[str]]:
         """Return the guests that the host has reported last; None if it has not.
