@@ -44,6 +44,11 @@ class PendingAnswer(t.Generic[T]):
         self._thread.join(seconds)
         return self._answer[0] if self._answer else None
 
+    @property
+    def is_late(self) -> bool:
+        """Whether the query has neither ended nor failed yet."""
+        return self._thread.is_alive()
+
     def _run(self) -> None:
         with own_time_limit(), contextlib.suppress(OSError, ValueError):
             self._answer.append(self._ask())

@@ -15,6 +15,7 @@ import typing as t
 from .._dataclass import dataclass
 from .._facts.disks import describe_disks, list_files_below
 from .._facts.image_header import Unreadable
+from .._facts.storage_queries import STORAGE_SECONDS
 from .._libvirt.interface import Host
 from .._libvirt.reading import parse_domain_xml
 from .._migration.shared_storage import Finding, compare_folders
@@ -26,7 +27,7 @@ from .._model.requests import DiskNeed
 from .._model.saved_domains import SavedDisk
 from .._time_limits import answer_within
 from .cleanup_verdicts import CLEAN, CopyVerdict, DiskFacts, LocalCopy, OtherCopies, judge_copy, judge_disk
-from .images import STORAGE_SECONDS, ImageLocator
+from .images import ImageLocator
 from .peers import ask_fleet
 from .qemu_locks import LOCKED, probe_lock
 
@@ -203,7 +204,7 @@ class CleanupSurvey:
         facts = DiskFacts(disk.target, disk.kind, path, disk.readonly, known)
         if disk.kind != "file" or known is None or disk.readonly:
             return facts
-        problem = answer_within(STORAGE_SECONDS, lambda: (_find_file_problem(path),))
+        problem = self._images.storage.ask(os.path.dirname(path), lambda: (_find_file_problem(path),))
         if problem is None or problem[0]:
             return dataclasses.replace(facts, problem=problem[0] if problem else _SILENT_FILE)
         finding = peer.compare_stores(path, disk.target) if peer else Finding(UNPROVED, "no host that has the domain answers")

@@ -26,6 +26,7 @@ from .._module import Phase, Result, require_local, require_root
 from .._run_folder import prepare_run_folder
 from .._time_limits import limit_questions
 from . import qemu_locks
+from .images import ImageLocator
 from .peers import are_answers_valid, ask_fleet, ask_peers, probe_ssh_endpoints
 from .restart import Restart, build_restart_result
 from .start_checks import find_other_volumes, find_unproved, list_volumes, read_lock_states
@@ -84,9 +85,13 @@ def survey_survivor(uri: str, work: _SurveySurvivor) -> Result:
             doors = pool.submit(probe_ssh_endpoints, endpoints)
             facts, warnings = gather_facts(host)
             requests = {domain.uuid: decode(DomainRequest, domain.request, "request") for domain in domains}
-            seen = {one.uuid: {**find_unproved(one), **find_other_volumes(one.disks, list_volumes(requests[one.uuid]), facts.pools or ())} for one in domains}
+            images = ImageLocator()
+            seen = {
+                one.uuid: {**find_unproved(one, images), **find_other_volumes(one.disks, list_volumes(requests[one.uuid]), facts.pools or ())}
+                for one in domains
+            }
             cpu = {uuid: encode(compare_cpu(host, request)) for uuid, request in requests.items()}
-            answers = {"fleet": encode(fleet.result()), "doors": encode(doors.result()), "locks": read_lock_states(work["paths"], may_take=False)}
+            answers = {"fleet": encode(fleet.result()), "doors": encode(doors.result()), "locks": read_lock_states(work["paths"], False, images.storage)}
         return {"changed": False, "at": encode(boot_moment()), "facts": encode(facts), "warnings": warnings, "unseen": seen, "cpu": cpu, **answers}
     finally:
         host.close()

@@ -21,6 +21,7 @@ from xml.etree.ElementTree import Element
 from .._boot_guard.storage_program import HOST_TOKEN_PREFIX
 from .._facts.disks import ReadHeader, list_image_files
 from .._facts.mounts import BlockDevices, Mount, identify_store, innermost_mount, read_mounts
+from .._facts.storage_queries import StorageQueries
 from .._files import replace_file
 from .._model.codec import ABSENT, decode, encode
 from .._model.definition_files import Pools, source_of
@@ -28,7 +29,6 @@ from .._model.errors import KvmfleetError, NotFound, NotSupported
 from .._model.facts import UNTOLD_KINDS
 from .._model.requests import DiskNeed
 from .._model.saved_domains import NeededFile, SavedDisk, SavedFile, SavedMount, StorageToken
-from .._time_limits import answer_within
 from .qemu_locks import classify_locks
 
 
@@ -40,7 +40,6 @@ class StorageLocation(t.NamedTuple):
     locks: t.Optional[str] = None
 
 
-STORAGE_SECONDS = 5.0
 # The name of an RBD or DRBD device may exist in two clusters; these names belong to the devices themselves.
 _IDENTITIES = ("wwn:", "mpath:", "lvm:", "nvme:")
 _FILES = ("file", "dir")
@@ -51,9 +50,10 @@ class ImageLocator:
     """:arg mounts: the table of mounts; this host's own by default."""
 
     def __init__(self, mounts: t.Optional[t.Sequence[Mount]] = None) -> None:
-        self._mounts = {mount.path: mount for mount in (read_mounts() if mounts is None else mounts)}
+        table = read_mounts() if mounts is None else mounts
+        self.storage = StorageQueries(table)
+        self._mounts = {mount.path: mount for mount in table}
         self._known: t.Dict[str, StorageLocation] = {}
-        self._silent: t.Set[str] = set()
         self._devices = BlockDevices()
 
     def locate_disks(self, requested: t.Sequence[DiskNeed], pools: Pools, live: t.Optional[Element], read: t.Optional[ReadHeader] = None) -> t.List[SavedDisk]:
@@ -64,7 +64,7 @@ class ImageLocator:
         :arg read: reads the header of an image.
         """
         running = _running_disks(live)
-        return [self._locate_disk(disk, pools, _BackingChain.read_chain(disk, running.get(disk.target), pools, read)) for disk in requested]
+        return [self._locate_disk(disk, pools, _BackingChain.read_chain(disk, running.get(disk.target), pools, read, self.storage)) for disk in requested]
 
     def locate_files(self, needed: t.Sequence[NeededFile]) -> t.List[SavedFile]:
         """Return files that a domain needs in addition to its disks, as the ledger keeps them, without the hosts that see them.
@@ -81,7 +81,7 @@ class ImageLocator:
     def _locate_file(self, file: NeededFile) -> SavedFile:
         path, kind = file.path, file.kind
         location = self._find_location(path, kind) if kind in _FILES and path.startswith("/") else StorageLocation([], None)
-        is_there = answer_within(STORAGE_SECONDS, lambda: os.path.lexists(path)) if path.startswith("/") else None
+        is_there = self.storage.path_exists(path) if path.startswith("/") else None
         wwn = self.find_device_identity(path) if kind == "block" else None
         folders = tuple(sorted(location.folders))
         return SavedFile(file.what, kind, path, folders, location.mount, shared=None, wwn=wwn, present=is_there is not False)
@@ -111,13 +111,9 @@ class ImageLocator:
         )
 
     def _find_location(self, path: str, kind: str) -> StorageLocation:
-        """Return the location of this path. A folder that does not answer is waited for only once."""
         parent = path if kind == "dir" else os.path.dirname(path)
         if path not in self._known:
-            found = None if parent in self._silent else answer_within(STORAGE_SECONDS, lambda: self._read_location(path, parent))
-            if found is None:
-                self._silent.add(parent)
-            self._known[path] = found or StorageLocation([parent], None)
+            self._known[path] = self.storage.ask(parent, lambda: self._read_location(path, parent)) or StorageLocation([parent], None)
         return self._known[path]
 
     def _read_location(self, path: str, parent: str) -> StorageLocation:
@@ -161,7 +157,7 @@ class _BackingChain(t.NamedTuple):
     problem: t.Optional[str]
 
     @classmethod
-    def read_chain(cls, disk: DiskNeed, running: t.Optional[Element], pools: Pools, read: t.Optional[ReadHeader]) -> _BackingChain:
+    def read_chain(cls, disk: DiskNeed, running: t.Optional[Element], pools: Pools, read: t.Optional[ReadHeader], storage: StorageQueries) -> _BackingChain:
         """Return the chain of the saved definition, and what the running domain has open in addition."""
         known = [(file.kind, file.source) for file in disk.files or ()]
         problem = disk.files_problem or None
@@ -169,7 +165,10 @@ class _BackingChain(t.NamedTuple):
             files, unknown = list_image_files(running, read, pools)
             known += [(file.kind, file.path) for file in files]
             # A running domain shows its whole chain, even if its images cannot be read.
-            problem = unknown if source_of(running.find("source")) == disk.source else _explain_other_image(disk, running, pools) or problem or unknown
+            if source_of(running.find("source")) == disk.source:
+                problem = unknown
+            else:
+                problem = _explain_other_image(disk, running, pools, storage) or problem or unknown
         is_device = {path: kind == "block" for kind, path in known if path.startswith("/")}
         return cls(sorted(path for path in is_device if not is_device[path]), sorted(path for path in is_device if is_device[path]), problem)
 
@@ -177,7 +176,7 @@ class _BackingChain(t.NamedTuple):
 _MEDIA = ("cdrom", "floppy")
 
 
-def _explain_other_image(disk: DiskNeed, running: Element, pools: Pools) -> t.Optional[str]:
+def _explain_other_image(disk: DiskNeed, running: Element, pools: Pools, storage: StorageQueries) -> t.Optional[str]:
     """Return why a start from the definition would not use the image that the running domain has as this disk; null if it would, or for a medium.
 
     libvirt runs a transient disk on an overlay that it deletes at the end: a start is to use the image of the definition.
@@ -186,7 +185,8 @@ def _explain_other_image(disk: DiskNeed, running: Element, pools: Pools) -> t.Op
     if not now or not disk.source or disk.readonly or disk.device in _MEDIA or running.find("transient") is not None:
         return None
     paths = [_find_path(disk.kind or "", disk.source, pools), _find_path(running.get("type", ""), now, pools)]
-    if all(path.startswith("/") for path in paths) and answer_within(STORAGE_SECONDS, lambda: os.path.realpath(paths[0]) == os.path.realpath(paths[1])):
+    folder = os.path.dirname(paths[1])
+    if all(path.startswith("/") for path in paths) and storage.ask(folder, lambda: os.path.realpath(paths[0]) == os.path.realpath(paths[1])):
         return None
     return f"the running domain has {now} as this disk, and its definition has {disk.source}, which may be outdated"
 

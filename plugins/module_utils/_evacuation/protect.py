@@ -20,6 +20,7 @@ from .._facts.identity import read_identity
 from .._facts.mounts import LocalStores
 from .._facts.own_moves import list_remembered
 from .._facts.request import build_request
+from .._facts.storage_queries import StorageQueries
 from .._host_identity import HOST_ID_FILE, check_ledger_id, create_host_id, read_host_id, remember_ledger_id
 from .._lease.watchdog import read_protected_watchdog
 from .._libvirt.host import open_host
@@ -35,9 +36,9 @@ from .._model.policy_documents import parse_policy
 from .._model.saved_domains import TPM, SavedDomain, SavedDomains, UnreadableDomain
 from .._module import Phase, Result, require_local, require_root
 from .._run_folder import read_own_act
-from .._time_limits import PendingAnswer, answer_within, limit_questions
+from .._time_limits import PendingAnswer, limit_questions
 from . import images
-from .images import STORAGE_SECONDS, ImageLocator
+from .images import ImageLocator
 
 
 class _Identify(t.TypedDict):
@@ -107,7 +108,7 @@ def leave_own_tokens(uri: str, work: _LeaveTokens) -> Result:
     if work["check"]:
         host_id = read_host_id()
         known = {folder: work["known"][folder] for folder in folders if folder in work["known"]}
-        there = _find_seen_tokens(host_id, known, set()) if host_id else {}
+        there = _find_seen_tokens(host_id, known, StorageQueries()) if host_id else {}
         return {"changed": not host_id or len(there) < len(folders), "host_id": host_id, "folders": there, "unwritable": {}, "devices": devices}
     belongs_now = remember_ledger_id(work["ledger_id"])
     host_id, made = create_host_id()
@@ -122,8 +123,7 @@ def report_seen_tokens(uri: str, work: _SeeTokens) -> Result:
     require_local(uri)
     _check_identity(work["host_id"])
     images = ImageLocator()
-    silent: t.Set[str] = set()
-    sees = {host_id: _find_seen_tokens(host_id, nonces, silent) for host_id, nonces in work["folders"].items()}
+    sees = {host_id: _find_seen_tokens(host_id, nonces, images.storage) for host_id, nonces in work["folders"].items()}
     for host_id, devices in work["devices"].items():
         sees.setdefault(host_id, {}).update({path: identity for path, identity in devices.items() if images.find_device_identity(path) == identity})
     return {"changed": False, "sees": {host_id: seen for host_id, seen in sees.items() if seen}}
@@ -224,16 +224,10 @@ def _leave_in_folders(folders: t.Sequence[str], host_id: str) -> t.Tuple[t.Dict[
     return nonces, problems
 
 
-def _find_seen_tokens(host_id: str, nonces: t.Mapping[str, str], silent: t.Set[str]) -> t.Dict[str, str]:
-    """Return those of a host's tokens that this host sees. A folder that does not answer counts as not seen, and is added to C(silent)."""
-    found = {}
-    for folder in sorted(set(nonces) - silent):
-        is_seen = answer_within(STORAGE_SECONDS, functools.partial(images.is_token_seen, folder, host_id, nonces[folder]))
-        if is_seen is None:
-            silent.add(folder)
-        elif is_seen:
-            found[folder] = nonces[folder]
-    return found
+def _find_seen_tokens(host_id: str, nonces: t.Mapping[str, str], storage: StorageQueries) -> t.Dict[str, str]:
+    """Return those of a host's tokens that this host sees. A folder that does not answer counts as not seen."""
+    questions = {folder: functools.partial(images.is_token_seen, folder, host_id, nonces[folder]) for folder in sorted(nonces)}
+    return {folder: nonces[folder] for folder, question in questions.items() if storage.ask(folder, question)}
 
 
 def _devices_of(domain: SavedDomain) -> t.Dict[str, str]:

@@ -18,6 +18,7 @@ from xml.etree import ElementTree
 
 from .._facts.disks import list_files_below
 from .._facts.image_header import RAW, Unreadable
+from .._facts.storage_queries import STORAGE_SECONDS, StorageQueries
 from .._model.codec import Absent
 from .._model.definition_files import BACKING, DATA, Pools, describe_file, source_of
 from .._model.domain_states import SHUTOFF
@@ -25,9 +26,8 @@ from .._model.errors import Unsafe
 from .._model.libvirt_formats import NotXml, parse_xml
 from .._model.requests import DomainRequest
 from .._model.saved_domains import HostTokens, RestartOrder, SavedDisk, SavedFile
-from .._time_limits import answer_within
 from . import images, qemu_locks
-from .images import STORAGE_SECONDS, VOLUME, ImageLocator, locate_saved_volume
+from .images import VOLUME, ImageLocator, locate_saved_volume
 
 
 def check_definition(order: RestartOrder, emulators: t.Collection[str], list_pools: t.Callable[[], Pools]) -> None:
@@ -139,63 +139,72 @@ class WantedDomain(t.Protocol):
         """The state that it is to have."""
 
 
-def find_unproved(domain: WantedDomain) -> t.Dict[str, str]:
-    """Return, by the name for messages, why a disk or file that a start would use is not proved to be the saved one; empty if all are."""
-    disks = {f"disk {target}": why for target, why in find_unproved_disks(domain.disks, domain.tokens, starts=domain.wanted != SHUTOFF).items()}
-    return {**disks, **find_unproved_files(domain.files, domain.tokens), **find_stale_files(domain.fresh)}
+def find_unproved(domain: WantedDomain, locator: t.Optional[ImageLocator] = None) -> t.Dict[str, str]:
+    """Return, by the name for messages, why a disk or file that a start would use is not proved to be the saved one; empty if all are.
+
+    :arg locator: one for all domains that are asked about together, because it waits only a few times for a file system that does not answer.
+    """
+    locator = locator or ImageLocator()
+    disks = find_unproved_disks(domain.disks, domain.tokens, locator, starts=domain.wanted != SHUTOFF)
+    return {
+        **{f"disk {target}": why for target, why in disks.items()},
+        **find_unproved_files(domain.files, domain.tokens, locator),
+        **find_stale_files(domain.fresh, locator.storage),
+    }
 
 
-def find_unproved_disks(disks: t.Iterable[SavedDisk], tokens_of_host: HostTokens, starts: bool = True) -> t.Dict[str, str]:
+def find_unproved_disks(disks: t.Iterable[SavedDisk], tokens_of_host: HostTokens, locator: ImageLocator, starts: bool = True) -> t.Dict[str, str]:
     """Return, by target, why a disk that the start would use is not proved to be that of the saved definition; empty if all are.
 
     :arg tokens_of_host: those of the host that the domain was saved on.
     :arg starts: false for a domain that stays off, which may be the template of later images.
     """
-    images = ImageLocator()
+    storage = locator.storage
     reasons = {
-        disk.target: _explain_unproved(disk, tokens_of_host, images) or _explain_new_backing(disk) or (_explain_later_image(disk) if starts else "")
+        disk.target: _explain_unproved(disk, tokens_of_host, locator)
+        or _explain_new_backing(disk, storage)
+        or (_explain_later_image(disk, storage) if starts else "")
         for disk in disks
-        if _is_used(disk)
+        if _is_used(disk, storage)
     }
     return {target: why for target, why in reasons.items() if why}
 
 
-def _is_used(disk: SavedDisk) -> bool:
+def _is_used(disk: SavedDisk, storage: StorageQueries) -> bool:
     """Whether the start would use the disk, or whatever has its path here. Of the disks that libvirt may leave out, it leaves out those that do not exist.
 
     A read-only one may be another one: the guest can do without it, and cannot write to it.
     """
     if disk.is_needed or not disk.path or disk.readonly:
         return disk.is_needed
-    return not disk.path.startswith("/") or answer_within(STORAGE_SECONDS, lambda: os.path.lexists(disk.path)) is not False
+    return not disk.path.startswith("/") or storage.path_exists(disk.path) is not False
 
 
-def find_unproved_files(files: t.Iterable[SavedFile], tokens_of_host: HostTokens) -> t.Dict[str, str]:
+def find_unproved_files(files: t.Iterable[SavedFile], tokens_of_host: HostTokens, locator: ImageLocator) -> t.Dict[str, str]:
     """Return, by name, why a file that a domain needs in addition to its disks is not proved to be the one that was saved; empty if all are."""
-    images = ImageLocator()
-    reasons = {describe_file(file.what, file.path): _explain_unproved(file, tokens_of_host, images) or _explain_absence(file) for file in files}
+    reasons = {
+        describe_file(file.what, file.path): _explain_unproved(file, tokens_of_host, locator) or _explain_absence(file, locator.storage) for file in files
+    }
     return {name: why for name, why in reasons.items() if why}
 
 
-def find_stale_files(paths: t.Iterable[str]) -> t.Dict[str, str]:
+def find_stale_files(paths: t.Iterable[str], storage: StorageQueries) -> t.Dict[str, str]:
     """Return, by path, why a start would not create a fresh file: one exists already, from an earlier stay or of another owner."""
-    return {path: "it already exists on this host, and would be used instead of a fresh one: move it away" for path in paths if _path_exists(path)}
+    return {path: "it already exists on this host, and would be used instead of a fresh one: move it away" for path in paths if storage.path_exists(path)}
 
 
-def _explain_absence(file: SavedFile) -> str:
+def _explain_absence(file: SavedFile, storage: StorageQueries) -> str:
     # libvirt creates missing firmware variables, and QEMU missing persistent memory.
-    return "it no longer exists on this host" if file.is_expected and not _path_exists(file.path) else ""
+    return "it no longer exists on this host" if file.is_expected and not storage.path_exists(file.path) else ""
 
 
-def _path_exists(path: str) -> bool:
-    return bool(answer_within(STORAGE_SECONDS, lambda: os.path.lexists(path)))
-
-
-def _explain_unproved(image: Image, tokens_of_host: HostTokens, images: ImageLocator) -> str:
-    missing = [folder for folder in image.folders if not _is_token_seen(folder, tokens_of_host)]
+def _explain_unproved(image: Image, tokens_of_host: HostTokens, locator: ImageLocator) -> str:
+    missing = [folder for folder in image.folders if not _is_token_seen(folder, tokens_of_host, locator.storage)]
     if missing:
-        return f"the token that its host left in {', '.join(missing)} is not visible on this host"
-    lacking = [wwn or path for path, wwn in _required_devices(image).items() if not wwn or images.find_device_identity(path) != wwn]
+        late = [folder for folder in missing if locator.storage.was_late(folder)]
+        also = f" (the file system of {', '.join(late)} does not answer)" if late else ""
+        return f"the token that its host left in {', '.join(missing)} is not visible on this host{also}"
+    lacking = [wwn or path for path, wwn in _required_devices(image).items() if not wwn or locator.find_device_identity(path) != wwn]
     if lacking:
         return f"the device {', '.join(lacking)} is not on this host"
     if isinstance(image, SavedDisk) and image.is_served_locally:
@@ -212,23 +221,23 @@ def _required_devices(image: Image) -> t.Dict[str, t.Optional[str]]:
     return {**(below or {}), **own}
 
 
-def _explain_new_backing(disk: SavedDisk) -> str:
+def _explain_new_backing(disk: SavedDisk, storage: StorageQueries) -> str:
     """Return the backing files that the image has now and did not have when it was saved: they are not proved."""
     if disk.kind != _FILE or not disk.format or disk.format == RAW:
         return ""
     known = {*(disk.backing or ()), *(disk.backing_devices or ())}
-    others = sorted(set(answer_within(STORAGE_SECONDS, lambda: _list_backing_files(disk.path)) or ()) - known)
+    others = sorted(set(storage.ask(os.path.dirname(disk.path), lambda: _list_backing_files(disk.path)) or ()) - known)
     return f"it is built on {', '.join(others)} now, which was not proved when it was saved" if others else ""
 
 
-def _explain_later_image(disk: SavedDisk) -> str:
+def _explain_later_image(disk: SavedDisk, storage: StorageQueries) -> str:
     """Return which image of its chain the guest has written after this one: a snapshot was made or merged since the disk was saved.
 
     Only overlays whose names begin like the image are found, as libvirt and backup programs name them: a folder may have thousands of images.
     """
     if disk.kind != _FILE or disk.readonly or disk.shareable:
         return ""
-    return answer_within(STORAGE_SECONDS, lambda: _find_later_base(disk) or _find_later_overlay(disk.path)) or ""
+    return storage.ask(os.path.dirname(disk.path), lambda: _find_later_base(disk) or _find_later_overlay(disk.path)) or ""
 
 
 def _find_later_base(disk: SavedDisk) -> str:
@@ -269,17 +278,18 @@ def _list_backing_files(path: str) -> t.List[str]:
         return []
 
 
-def _is_token_seen(folder: str, tokens_of_host: HostTokens) -> bool:
+def _is_token_seen(folder: str, tokens_of_host: HostTokens, storage: StorageQueries) -> bool:
     nonce = tokens_of_host.folders.get(folder)
-    return bool(nonce) and bool(answer_within(STORAGE_SECONDS, lambda: images.is_token_seen(folder, tokens_of_host.host_id, str(nonce))))
+    return bool(nonce) and bool(storage.ask(folder, lambda: images.is_token_seen(folder, tokens_of_host.host_id, str(nonce))))
 
 
-def read_lock_states(paths: t.Iterable[str], may_take: bool) -> t.Dict[str, t.Dict[str, str]]:
+def read_lock_states(paths: t.Iterable[str], may_take: bool, storage: t.Optional[StorageQueries] = None) -> t.Dict[str, t.Dict[str, str]]:
     """Return C(state) (L(LOCKED), L(FREE), L(UNPROVABLE)) and C(why) of each image.
 
     :arg may_take: true only when the host that had the images is proved to be off; see L(probe_lock).
     """
+    storage = storage or StorageQueries()
     silent = qemu_locks.LockFinding(qemu_locks.UNPROVABLE, f"its file system did not answer within {STORAGE_SECONDS:.0f} s")
     probes = {path: functools.partial(qemu_locks.probe_lock, path, may_take) for path in sorted(set(paths))}
-    found = {path: answer_within(STORAGE_SECONDS, probe) or silent for path, probe in probes.items()}
+    found = {path: storage.ask(os.path.dirname(path), probe) or silent for path, probe in probes.items()}
     return {path: {"state": finding.state, "why": finding.why} for path, finding in found.items()}

@@ -456,7 +456,9 @@ class Evacuation:
                 )
 
     def _check_locks(self, probed: ProbedFleet, seen_since: bool, waits: bool = True) -> dict[str, LockState]:
-        starting = [job for job in self.open_jobs() if job.wanted != domain_states.SHUTOFF and not start_checks.was_started(job, probed.fleet)]
+        # A domain whose disks are not proved on this host is not started here. Their storage may hang.
+        seen = [job for job in self.open_jobs() if job.rejoin or not probed.seen.unseen.get(job.uuid)]
+        starting = [job for job in seen if job.wanted != domain_states.SHUTOFF and not start_checks.was_started(job, probed.fleet)]
         return self.locks.check_images(starting, probed.seen.locks, seen_since, waits)
 
     def _judge_destination(self, job: EvacuationJob, probed: ProbedFleet) -> None:

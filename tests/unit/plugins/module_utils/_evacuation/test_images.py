@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
+import threading
 import typing as t
 from xml.etree import ElementTree
 
@@ -14,6 +15,7 @@ import pytest
 from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation import images as module
 from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.images import ImageLocator
 from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.qemu_locks import lease_seconds
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts import storage_queries
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.mounts import Mount, parse_mount
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import StoragePool
@@ -160,10 +162,19 @@ def test_a_block_device_is_identified_only_by_its_wwn(monkeypatch: pytest.Monkey
     assert {path: disk_of(asked(path, "block")).wwn for path in names} == {"/dev/sdb": "wwn:0x5", "/dev/rbd0": None, "/dev/sdc": None}
 
 
-def test_a_silent_file_system_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: t.List[float] = []
-    monkeypatch.setattr(module, "answer_within", lambda seconds, ask: calls.append(seconds))
+def test_a_file_system_that_does_not_answer_is_waited_for_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls, is_over = [], threading.Event()
+
+    def hang(path: str) -> str:
+        calls.append(path)
+        is_over.wait(60)
+        return path
+
+    monkeypatch.setattr(storage_queries, "STORAGE_SECONDS", 0.01)
+    monkeypatch.setattr(module.os.path, "realpath", hang)
     images = ImageLocator([NFS])
-    disks = images.locate_disks([asked("/srv/nfs/web1"), asked("/srv/nfs/web2")], POOLS, None)
-    assert [(disk.folders, disk.mount) for disk in disks] == [(("/srv/nfs",), None)] * 2
-    assert len(calls) == 1
+    disks = images.locate_disks([asked(f"/srv/nfs/web{number}") for number in range(5)], POOLS, None)
+    monkeypatch.undo()
+    is_over.set()
+    assert [(disk.folders, disk.mount) for disk in disks] == [(("/srv/nfs",), None)] * 5
+    assert calls == [f"/srv/nfs/web{number}" for number in range(2)]

@@ -10,6 +10,7 @@ import threading
 import time
 import types
 import typing as t
+import uuid
 
 import pytest
 
@@ -18,6 +19,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._boot_guard.ins
 from ansible_collections.kvmfleet.migration.plugins.module_utils._boot_guard.program import Guard
 from ansible_collections.kvmfleet.migration.plugins.module_utils._boot_guard.status import read_guard_state
 from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation import protect
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts import storage_queries
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Forbidden, Internal, InvalidArgument, NotFound
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI, UUID, FakeFleet
@@ -106,12 +108,20 @@ def test_a_missing_folder_is_reported_and_the_others_get_a_token(fleet: FakeFlee
     assert (list(answer["folders"]), list(answer["unwritable"])) == ([str(images)], [str(tmp_path / "gone")])
 
 
-def test_a_silent_folder_is_waited_for_once_for_all_peers(fleet: FakeFleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: t.List[float] = []
-    monkeypatch.setattr(protect, "answer_within", lambda seconds, ask: asked.append(seconds))
-    work = {"folders": {LEDGER: {"/dead": LEDGER}, OTHER: {"/dead": OTHER}}, "devices": {}, "host_id": None}
+def test_a_folder_that_does_not_answer_is_waited_for_twice_for_all_peers(fleet: FakeFleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, is_over = [], threading.Event()
+
+    def hang(folder: str, _host_id: str, _nonce: str) -> bool:
+        asked.append(folder)
+        return is_over.wait(60)
+
+    monkeypatch.setattr(storage_queries, "STORAGE_SECONDS", 0.01)
+    monkeypatch.setattr(protect.images, "is_token_seen", hang)
+    peers = [str(uuid.UUID(int=number)) for number in range(1, 6)]
+    work = {"folders": {peer: {"/dead": peer} for peer in peers}, "devices": {}, "host_id": None}
     assert protect.report_seen_tokens(LOCAL_URI, work)["sees"] == {}
-    assert len(asked) == 1
+    is_over.set()
+    assert asked == ["/dead"] * 2
 
 
 def test_a_token_may_take_longer_to_write_than_storage_takes_to_answer(images: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,7 +131,7 @@ def test_a_token_may_take_longer_to_write_than_storage_takes_to_answer(images: p
         time.sleep(0.2)
         return dict.fromkeys(folders, host_id), {}
 
-    monkeypatch.setattr(protect, "STORAGE_SECONDS", 0.01)
+    monkeypatch.setattr(storage_queries, "STORAGE_SECONDS", 0.01)
     monkeypatch.setattr(protect.images, "leave_tokens", leave_slowly)
     answer = protect.leave_own_tokens(LOCAL_URI, NOTHING)
     assert (list(answer["folders"]), answer["unwritable"]) == ([str(images)], {})

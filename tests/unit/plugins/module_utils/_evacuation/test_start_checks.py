@@ -8,18 +8,21 @@ import dataclasses
 import os
 import pathlib
 import struct
+import threading
 import typing as t
 import uuid
 
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation import images, start_checks
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.images import ImageLocator
 from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.start_checks import (
     find_other_volumes,
     find_unproved,
-    find_unproved_disks,
     list_volumes,
 )
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts import storage_queries
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.mounts import Mount
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import StoragePool
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests import DiskNeed, DomainRequest
@@ -36,6 +39,10 @@ def overlay(path: pathlib.Path, backing: str) -> None:
 @pytest.fixture
 def given(tmp_path: pathlib.Path) -> HostTokens:
     return HostTokens(HOST, images.leave_tokens([str(tmp_path)], HOST)[0])
+
+
+def find_unproved_disks(disks: t.Sequence[SavedDisk], tokens: HostTokens) -> dict[str, str]:
+    return start_checks.find_unproved_disks(disks, tokens, ImageLocator())
 
 
 def disk(folder: pathlib.Path, **differing: t.Any) -> SavedDisk:
@@ -145,7 +152,7 @@ def test_an_optional_disk_is_left_out_only_if_its_path_does_not_exist(tmp_path: 
 
 
 def test_an_optional_disk_whose_path_does_not_answer_has_to_be_proved(tmp_path: pathlib.Path, given: HostTokens, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(start_checks, "answer_within", lambda seconds, question: None)
+    monkeypatch.setattr(storage_queries.StorageQueries, "ask", lambda storage, folder, question: None)
     assert find_unproved_disks([disk(tmp_path, optional=True)], given)
 
 
@@ -160,3 +167,24 @@ def test_a_network_disk_that_its_own_host_serves_is_not_proved(tmp_path: pathlib
     assert "served by its own host" in find_unproved_disks([served], given)["vda"]
     for shared in (True, ABSENT):
         assert find_unproved_disks([dataclasses.replace(served, shared=shared)], given) == {}
+
+
+def test_a_file_server_that_hangs_is_waited_for_twice_whatever_is_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The guests on other storage wait for these answers, while their host is dead."""
+    monkeypatch.setattr(storage_queries, "STORAGE_SECONDS", 0.01)
+    asked, is_over = [], threading.Event()
+
+    def hang(folder: str, _host_id: str, _nonce: str) -> bool:
+        asked.append(folder)
+        return is_over.wait(60)
+
+    monkeypatch.setattr(images, "is_token_seen", hang)
+    locator = ImageLocator([Mount("/", "ext4"), Mount("/srv", "nfs4", source="nas:/srv")])
+    folders = [f"/srv/vm{number}" for number in range(40)]
+    tokens = HostTokens(HOST, dict.fromkeys(folders, HOST))
+    reasons = [find_unproved(DomainToProbe(HOST, (disk(pathlib.Path(folder)),), (), (), tokens, {}), locator) for folder in folders]
+    locks = start_checks.read_lock_states([f"{folder}/web" for folder in folders], False, locator.storage)
+    is_over.set()
+    assert asked == folders[:2]
+    assert {why["disk vda"].partition("(")[2] for why in reasons} == {f"the file system of {folder} does not answer)" for folder in folders}
+    assert {one["state"] for one in locks.values()} == {"unprovable"}

@@ -1,0 +1,47 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A file server hangs when a host dies: its guests wait, and the others are started without waiting for each of them."""
+
+from __future__ import annotations
+
+import contextlib
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
+from ansible_collections.kvmfleet.migration.tests.integration.support.site import Site
+
+Make = t.Callable[..., str]
+
+
+@contextlib.contextmanager
+def hung_server(lab: Lab, number: int) -> t.Iterator[None]:
+    """Stop the process that serves the shared file system to a host."""
+    (server,) = lab.on(number, "pgrep", "-x", "bindfs").split()
+    lab.on(number, "kill", "-STOP", server)
+    try:
+        yield
+    finally:
+        lab.on(number, "kill", "-CONT", server)
+
+
+@pytest.mark.long
+def test_a_file_server_that_hangs_keeps_only_its_own_guests_down(site: Site, guest: Make) -> None:
+    served = [guest(f"db{number}", storage="bindfs") for number in range(5)]
+    guest("web")
+    site.protect()
+    site.lose(1)
+    with hung_server(site.lab, 2):
+        done = site.evacuate(2)
+    assert done.result["error_code"] == "unsafe", done.text
+    assert site.fleet() == {2: {"web"}, 3: set()}
+    for name in served:
+        assert f"Domain {name} cannot be started on {site.name(2)}: disk vda: the token that its host left in" in done.msg
+    assert done.msg.count("does not answer") == len(served)
+    # Their server is back, and so are they.
+    again = site.evacuate(2)
+    assert again.code == 0, again.text
+    assert site.fleet() == {2: {"web", *served}, 3: set()}

@@ -1,0 +1,56 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import pathlib
+import threading
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts import storage_queries
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.mounts import Mount
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.storage_queries import StorageQueries
+
+MOUNTS = [Mount("/", "ext4"), Mount("/srv", "nfs4"), Mount("/srv/fast", "fuse.glusterfs"), Mount("/local", "xfs")]
+
+
+@pytest.fixture
+def hang(monkeypatch: pytest.MonkeyPatch) -> t.Iterator[t.Callable[[], bool]]:
+    """A question that is not answered before the test ends."""
+    is_over = threading.Event()
+    monkeypatch.setattr(storage_queries, "STORAGE_SECONDS", 0.01)
+    yield lambda: is_over.wait(60)
+    is_over.set()
+
+
+def ask_late(storage: StorageQueries, hang: t.Callable[[], bool], *folders: str) -> None:
+    assert [storage.ask(folder, hang) for folder in folders] == [None] * len(folders)
+
+
+def test_storage_that_was_late_twice_is_not_asked_again(hang: t.Callable[[], bool]) -> None:
+    storage = StorageQueries(MOUNTS)
+    ask_late(storage, hang, "/srv/a")
+    assert storage.ask("/srv/c", lambda: "answer") == "answer"
+    ask_late(storage, hang, "/srv/b")
+    assert storage.ask("/srv/c", lambda: "answer") is None
+    assert (storage.was_late("/srv/never-asked"), storage.was_late("/srv/fast"), storage.was_late("/elsewhere")) == (True, False, False)
+
+
+@pytest.mark.parametrize(("late", "other"), [("/srv/a", "/srv/fast/a"), ("/srv/a", "/local/a"), ("/local/a", "/local/b"), ("/links/a", "/links/b")])
+def test_other_storage_is_still_asked(hang: t.Callable[[], bool], late: str, other: str) -> None:
+    """A folder on a local file system may be a link to a file server."""
+    storage = StorageQueries(MOUNTS)
+    ask_late(storage, hang, late, late)
+    assert storage.ask(late, lambda: "answer") is None
+    assert storage.ask(other, lambda: "answer") == "answer"
+
+
+def test_a_question_that_fails_is_no_late_answer(tmp_path: pathlib.Path) -> None:
+    storage = StorageQueries([Mount("/", "nfs4")])
+    missing = str(tmp_path / "missing")
+    assert [storage.ask(missing, lambda: (tmp_path / "missing" / "file").read_text()) for _turn in range(4)] == [None] * 4
+    assert not storage.was_late(missing)
+    assert (storage.path_exists(missing), storage.path_exists(str(tmp_path))) == (False, True)
