@@ -90,7 +90,9 @@ class ActionModule(FleetAction):
             notes += left.uuid_notes
             results.append(encode(left))
         if only in (None, READ):
-            results.append(encode(steps.read_tokens()))
+            read = steps.read_tokens()
+            notes += read.notes
+            results.append({"changed": read.changed, "sees": encode(read.sees)})
         if only in (None, SAVE):
             saved, warnings = self._save_domains(steps, task, notes)
             results += [saved, _fencing_error(settings, target_host, ledger, steps.find_entry())]

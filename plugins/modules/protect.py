@@ -215,7 +215,7 @@ notes:
   elements: str
   sample: ["No token could be left in /srv/iso: Read-only file system."]
 tokens:
-  description: Folders with a token of this host (C(left)), and the reasons why others have none (C(unwritable)).
+  description: Folders with a token of this host (C(left)), and the reasons why one could not be written or read (C(unwritable)).
   returned: success
   type: dict
   sample: {left: [/var/lib/libvirt/images], unwritable: {}}

@@ -47,13 +47,19 @@ VOLUME = "volume"
 
 
 class ImageLocator:
-    """:arg mounts: the table of mounts; this host's own by default."""
+    """Locates the images of domains.
+
+    C(unread) are the paths of those whose location is not known, because their storage did not answer.
+
+    :arg mounts: the table of mounts; this host's own by default.
+    """
 
     def __init__(self, mounts: t.Optional[t.Sequence[Mount]] = None) -> None:
         table = read_mounts() if mounts is None else mounts
         self.storage = StorageQueries(table)
         self._mounts = {mount.path: mount for mount in table}
         self._known: t.Dict[str, StorageLocation] = {}
+        self.unread: t.Set[str] = set()
         self._devices = BlockDevices()
 
     def locate_disks(self, requested: t.Sequence[DiskNeed], pools: Pools, live: t.Optional[Element], read: t.Optional[ReadHeader] = None) -> t.List[SavedDisk]:
@@ -92,6 +98,8 @@ class ImageLocator:
             kind, path = locate_saved_volume(path, pools)
         locations = [self._find_location(path, kind)] if path.startswith("/") and kind in _FILES else []
         folders = {folder for location in [*locations, *(self._find_location(file, "file") for file in chain.files)] for folder in location.folders}
+        if self.unread.intersection(chain.files) or (chain.is_unknown and self.storage.was_late(os.path.dirname(path))):
+            self.unread.add(path)
         return SavedDisk(
             target=disk.target,
             kind=kind,
@@ -113,7 +121,10 @@ class ImageLocator:
     def _find_location(self, path: str, kind: str) -> StorageLocation:
         parent = path if kind == "dir" else os.path.dirname(path)
         if path not in self._known:
-            self._known[path] = self.storage.ask(parent, lambda: self._read_location(path, parent)) or StorageLocation([parent], None)
+            found = self.storage.ask(parent, lambda: self._read_location(path, parent))
+            if found is None:
+                self.unread.add(path)
+            self._known[path] = found or StorageLocation([parent], None)
         return self._known[path]
 
     def _read_location(self, path: str, parent: str) -> StorageLocation:
@@ -150,17 +161,21 @@ def _running_disks(live: t.Optional[Element]) -> t.Dict[str, Element]:
 
 
 class _BackingChain(t.NamedTuple):
-    """The backing chain of a disk's image: C(files) and C(devices) by their paths, and why it may be incomplete."""
+    """The backing chain of a disk's image: C(files) and C(devices) by their paths, and why it may be incomplete.
+
+    C(is_unknown): whether that is because an image could not be read.
+    """
 
     files: t.List[str]
     devices: t.List[str]
     problem: t.Optional[str]
+    is_unknown: bool
 
     @classmethod
     def read_chain(cls, disk: DiskNeed, running: t.Optional[Element], pools: Pools, read: t.Optional[ReadHeader], storage: StorageQueries) -> _BackingChain:
         """Return the chain of the saved definition, and what the running domain has open in addition."""
         known = [(file.kind, file.source) for file in disk.files or ()]
-        problem = disk.files_problem or None
+        problem, other = disk.files_problem or None, None
         if running is not None:
             files, unknown = list_image_files(running, read, pools)
             known += [(file.kind, file.path) for file in files]
@@ -168,9 +183,10 @@ class _BackingChain(t.NamedTuple):
             if source_of(running.find("source")) == disk.source:
                 problem = unknown
             else:
-                problem = _explain_other_image(disk, running, pools, storage) or problem or unknown
+                problem, other = problem or unknown, _explain_other_image(disk, running, pools, storage)
         is_device = {path: kind == "block" for kind, path in known if path.startswith("/")}
-        return cls(sorted(path for path in is_device if not is_device[path]), sorted(path for path in is_device if is_device[path]), problem)
+        plain, devices = (sorted(path for path in is_device if is_device[path] is wanted) for wanted in (False, True))
+        return cls(plain, devices, other or problem, is_unknown=bool(problem and not other))
 
 
 _MEDIA = ("cdrom", "floppy")
@@ -224,10 +240,18 @@ def leave_tokens(folders: t.Sequence[str], host_id: str) -> t.Tuple[Nonces, t.Di
 def is_token_seen(folder: str, host_id: str, nonce: str) -> bool:
     """Whether this host sees that token now. An unreadable token is not seen."""
     try:
-        token = _read_token(folder, host_id)
-        return token is not None and token.nonce == nonce
-    except (OSError, KvmfleetError):
+        return has_token(folder, host_id, nonce)
+    except OSError:
         return False
+
+
+def has_token(folder: str, host_id: str, nonce: str) -> bool:
+    """Whether the folder has that token. Raises C(OSError) if that cannot be read."""
+    try:
+        token = _read_token(folder, host_id)
+    except KvmfleetError:
+        return False
+    return token is not None and token.nonce == nonce
 
 
 def _leave_token(folder: str, host_id: str) -> t.Tuple[str, str]:

@@ -29,7 +29,7 @@ from .._libvirt.reading import parse_domain_xml, replace_definition
 from .._libvirt.values import Definition
 from .._model import domain_states
 from .._model.boot_guard import BootStatus
-from .._model.codec import Json, encode
+from .._model.codec import ABSENT, Json, encode
 from .._model.definition_files import list_needed_files
 from .._model.errors import Conflict, KvmfleetError, NotFound
 from .._model.policy_documents import parse_policy
@@ -98,7 +98,8 @@ def leave_own_tokens(uri: str, work: _LeaveTokens) -> Result:
     """Assign this host to the ledger, with an identity, and leave its tokens.
 
     :arg work: C(ledger_id); C(known), the tokens that it has according to the ledger; C(check), to write nothing.
-    Returns C(host_id), C(folders) (folder: nonce), C(unwritable) (folder: why), C(devices) (path: identity), C(changed).
+    Returns C(host_id), C(folders) (folder: nonce), C(unwritable) (folder: why), C(devices) (path: identity), C(changed). A folder that cannot be read now is in
+    both, if it had a token: storage that hangs for a while withdraws no proof.
     """
     require_root()
     with _OpenHost(uri) as host:
@@ -108,25 +109,35 @@ def leave_own_tokens(uri: str, work: _LeaveTokens) -> Result:
     if work["check"]:
         host_id = read_host_id()
         known = {folder: work["known"][folder] for folder in folders if folder in work["known"]}
-        there = _find_seen_tokens(host_id, known, StorageQueries()) if host_id else {}
+        there = _select_seen(_ask_for_tokens(host_id, known, StorageQueries()), known) if host_id else {}
         return {"changed": not host_id or len(there) < len(folders), "host_id": host_id, "folders": there, "unwritable": {}, "devices": devices}
     belongs_now = remember_ledger_id(work["ledger_id"])
     host_id, made = create_host_id()
     nonces, unwritable = _leave_in_folders(folders, host_id)
+    _keep_unread(nonces, unwritable, host_id, work["known"])
     changed = belongs_now or made or any(work["known"].get(folder) != nonce for folder, nonce in nonces.items())
     return {"changed": changed, "host_id": host_id, "folders": nonces, "unwritable": unwritable, "devices": devices}
 
 
 def report_seen_tokens(uri: str, work: _SeeTokens) -> Result:
-    """Return, by host ID, which of the peers' tokens (C(folders): host ID to folder to nonce) and devices (C(devices)) this host sees: C(sees)."""
+    """Return, by host ID, which of the peers' tokens (C(folders): host ID to folder to nonce) and devices (C(devices)) this host sees: C(sees).
+
+    Beside them C(unread), the folders of which that is not known, because they could not be read.
+    """
     require_root()
     require_local(uri)
     _check_identity(work["host_id"])
     images = ImageLocator()
-    sees = {host_id: _find_seen_tokens(host_id, nonces, images.storage) for host_id, nonces in work["folders"].items()}
+    asked = {host_id: _ask_for_tokens(host_id, nonces, images.storage) for host_id, nonces in work["folders"].items()}
+    sees = {host_id: _select_seen(found, work["folders"][host_id]) for host_id, found in asked.items()}
+    unread = {host_id: [folder for folder, is_seen in found.items() if is_seen is None] for host_id, found in asked.items()}
     for host_id, devices in work["devices"].items():
         sees.setdefault(host_id, {}).update({path: identity for path, identity in devices.items() if images.find_device_identity(path) == identity})
-    return {"changed": False, "sees": {host_id: seen for host_id, seen in sees.items() if seen}}
+    return {
+        "changed": False,
+        "sees": {host_id: seen for host_id, seen in sees.items() if seen},
+        "unread": {host_id: folders for host_id, folders in unread.items() if folders},
+    }
 
 
 @limit_questions
@@ -224,10 +235,21 @@ def _leave_in_folders(folders: t.Sequence[str], host_id: str) -> t.Tuple[t.Dict[
     return nonces, problems
 
 
-def _find_seen_tokens(host_id: str, nonces: t.Mapping[str, str], storage: StorageQueries) -> t.Dict[str, str]:
-    """Return those of a host's tokens that this host sees. A folder that does not answer counts as not seen."""
-    questions = {folder: functools.partial(images.is_token_seen, folder, host_id, nonces[folder]) for folder in sorted(nonces)}
-    return {folder: nonces[folder] for folder, question in questions.items() if storage.ask(folder, question)}
+def _keep_unread(nonces: t.Dict[str, str], unwritable: t.Dict[str, str], host_id: str, known: t.Mapping[str, str]) -> None:
+    """Add the tokens that were left before, in folders of which nothing shows that they are gone."""
+    before = {folder: known[folder] for folder in unwritable if folder in known}
+    unread = [folder for folder, is_there in _ask_for_tokens(host_id, before, StorageQueries()).items() if is_there is None]
+    nonces.update({folder: before[folder] for folder in unread})
+    unwritable.update({folder: f"{unwritable[folder]}, so what is known of the one from before stays" for folder in unread})
+
+
+def _ask_for_tokens(host_id: str, nonces: t.Mapping[str, str], storage: StorageQueries) -> t.Dict[str, t.Optional[bool]]:
+    """Return, by folder, whether this host sees that token of a host; null if the folder cannot be read."""
+    return {folder: storage.ask(folder, functools.partial(images.has_token, folder, host_id, nonces[folder])) for folder in sorted(nonces)}
+
+
+def _select_seen(found: t.Mapping[str, t.Optional[bool]], nonces: t.Mapping[str, str]) -> t.Dict[str, str]:
+    return {folder: nonces[folder] for folder, is_seen in found.items() if is_seen}
 
 
 def _devices_of(domain: SavedDomain) -> t.Dict[str, str]:
@@ -280,6 +302,8 @@ class _DomainReader:
         own = parse_policy(info.policy_xml)
         request = build_request(replace_definition(info, root), own, self._versions, self._stores, self._pools)
         files = list_needed_files(root)
+        located = self._images.locate_files(files)
+        disks = self._images.locate_disks(request.disks or (), self._pools, definition.root if info.view.active else None, self._stores.read_header)
         return SavedDomain(
             uuid=info.uuid,
             name=info.name,
@@ -292,8 +316,9 @@ class _DomainReader:
             policy=own.values,
             nvram=request.nvram or None,
             tpm=next((file.path for file in files if file.what == TPM), None),
-            disks=tuple(self._images.locate_disks(request.disks or (), self._pools, definition.root if info.view.active else None, self._stores.read_header)),
-            files=tuple(self._images.locate_files(files)),
+            disks=tuple(disks),
+            files=tuple(located),
+            unread=tuple(image.path for image in (*disks, *located) if image.path in self._images.unread) or ABSENT,
             reason=info.view.reason,
             boot_id=self._boot_id,
             own_act=read_own_act(info.uuid),

@@ -165,6 +165,7 @@ class SavedDomain:
     :arg policy: its own policy.
     :arg reason: of the state that libvirt has now; C(boot_id), the boot of its host.
     :arg own_act: as of L(SeenDomain).
+    :arg unread: the paths of images whose storage did not answer, so that folders and backing files of them may be missing.
     """
 
     uuid: str
@@ -183,6 +184,7 @@ class SavedDomain:
     reason: t.Union[str, Absent, None] = ABSENT
     boot_id: t.Union[str, Absent, None] = ABSENT
     own_act: t.Union[str, Absent, None] = ABSENT
+    unread: t.Union[t.Tuple[str, ...], Absent, None] = ABSENT
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
     @property

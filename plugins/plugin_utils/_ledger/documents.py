@@ -111,7 +111,8 @@ class HostEntry:
     :arg by: who wrote the state or the identity last; C(drained_by) is who cordoned the host for its latest drain.
     :arg since: when the host was enabled, or taken out of service; it stays if the state changes between C(maintenance) and C(fenced).
     :arg addresses: at which the host was reached when it was protected.
-    :arg folders: path to nonce of the tokens that the host has left in folders of images; C(unwritable) are the others, with the reason.
+    :arg folders: path to nonce of the tokens that the host has left in folders of images; C(unwritable) are those in which none could be written or read
+      by the last C(protect), with the reason.
     :arg devices: path to WWN of the block devices of its guests.
     :arg sees: by host ID, which tokens and devices of other hosts it sees; only in entries of version 0.1.0, see L(HostSights).
     :arg adopted: the decisions by which a person confirmed its identity; C(decisions) are the others.

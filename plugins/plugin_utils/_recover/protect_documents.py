@@ -16,7 +16,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass impo
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Json, JsonObject, Maybe, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Json, JsonObject, Maybe, decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.definition_files import describe_file
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import ForeignAct
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
@@ -264,6 +264,41 @@ def _comparable_value(key: str, value: Json) -> Json:
 _FILE_KINDS = ("file", "dir")
 
 Image = t.TypeVar("Image", SavedDisk, SavedFile)
+
+
+_UNREAD = "its storage did not answer when it was saved"
+
+
+def keep_unread_images(reported: SavedDomain, before: t.Optional[DomainProtection]) -> SavedDomain:
+    """Return the domain with what was saved before of images whose storage does not answer now. What was not saved before is not proved.
+
+    :arg before: what was saved of the domain.
+    """
+    unread = set(reported.unread or ())
+    if not unread:
+        return reported
+    disks = {disk.path: disk for disk in (decode(SavedDisk, disk, "disks") for disk in (before and before.disks) or ())}
+    files = {file.path: file for file in (decode(SavedFile, file, "files") for file in (before and before.files) or ())}
+    return dataclasses.replace(
+        reported,
+        disks=tuple(_keep_disk(disk, disks.get(disk.path), reported.active) if disk.path in unread else disk for disk in reported.disks),
+        files=tuple(_keep_file(file, files.get(file.path)) if file.path in unread else file for file in reported.files or ()),
+    )
+
+
+def _keep_disk(disk: SavedDisk, before: t.Optional[SavedDisk], is_running: bool) -> SavedDisk:
+    """Return the disk with the location and the chain that were saved before; without them if the chain of the running domain is another one now."""
+    is_same = before is not None and (before.target, before.kind, before.format) == (disk.target, disk.kind, disk.format)
+    if before is None or not is_same or (is_running and set(before.backing or ()) != set(disk.backing or ())):
+        return dataclasses.replace(disk, backing_problem=disk.backing_problem or _UNREAD)
+    chain = {"backing": before.backing, "backing_devices": before.backing_devices, "backing_problem": before.backing_problem}
+    return dataclasses.replace(disk, folders=before.folders, mount=before.mount, locks=before.locks, **t.cast("dict[str, t.Any]", chain))
+
+
+def _keep_file(file: SavedFile, before: t.Optional[SavedFile]) -> SavedFile:
+    if before is None or (before.what, before.kind) != (file.what, file.kind):
+        return dataclasses.replace(file, folders=())
+    return dataclasses.replace(file, folders=before.folders, mount=before.mount)
 
 
 def prove_images(images: Sequence[Image], host_id: t.Optional[str], hosts: Sequence[HostEntry], sights: Sights) -> tuple[Image, ...]:

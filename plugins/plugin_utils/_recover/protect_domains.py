@@ -38,6 +38,7 @@ from .protect_documents import (
     UnprovedImage,
     find_missing,
     judge_domain,
+    keep_unread_images,
     list_unproved,
     note_missing,
     prove_images,
@@ -299,7 +300,8 @@ class DomainSaver:
     def _save_domain(self, reported: SavedDomain, known: ProtectInputs, outcome: ProtectOutcome) -> bool:
         """Judge one domain and write it; return false if another process wrote its document since it was read."""
         host_id = self.protected_host.host_id
-        domain = _with_proof(reported, host_id, known)
+        document = known.documents.get(reported.uuid)
+        domain = _with_proof(keep_unread_images(reported, document.domain.saved if document else None), host_id, known)
         judgement = judge_domain(domain, known, self.protected_host, self.by)
         entry = judgement.entry
         is_written = entry is not None and judgement.kind in (SAVED, CONFLICT)

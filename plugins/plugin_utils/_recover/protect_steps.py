@@ -53,6 +53,7 @@ NOT_ALONE = (
     "No clean-shutdown token is granted: after a boot that a token releases, this host would start by itself what is, or may be, on another host: {names}. "
     "Remove the definitions that are left over, or their marks for autostart, and run protect_host again. Until then, every boot is held."
 )
+TOKENS_KEPT = "The tokens of {host} in {folders} cannot be read now, so what is known of them stays. Find out whether their storage answers."
 # The keys of the host's entry whose change is reported. A token that goes, because the domains that needed it were saved elsewhere, is no change.
 _REPORTED_KEYS = ("name", "host_id", "host_uuid", "machine_id", "unwritable", "devices", "addresses")
 
@@ -90,15 +91,21 @@ class LeaveResult:
 @dataclass(frozen=True)
 class _SeeAnswer:
     sees: t.Mapping[str, t.Mapping[str, t.Optional[str]]]
+    unread: Maybe[t.Mapping[str, tuple[str, ...]]] = ABSENT
     extra: JsonObject = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class ReadResult:
-    """The result of the step that reads tokens. C(sees): by name of the peer, the paths of its tokens and devices that the host sees."""
+    """The result of the step that reads tokens.
+
+    :arg sees: by name of the peer, the paths of its tokens and devices that the host sees.
+    :arg notes: sentences about what could not be read.
+    """
 
     changed: bool
     sees: t.Mapping[str, tuple[str, ...]]
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -200,13 +207,21 @@ class ProtectSteps:
         wanted = {host_id: {here: (peers[host_id].folders or {})[folder] for folder, here in named.items()} for host_id, named in folders.items()}
         answer = decode(_SeeAnswer, self.phase("see", {"folders": wanted, "devices": devices, "host_id": own.host_id}))
         back = {host_id: {here: folder for folder, here in named.items()} for host_id, named in folders.items()}
-        sees = {host_id: {back.get(host_id, {}).get(path, path): seen for path, seen in paths.items()} for host_id, paths in answer.sees.items()}
         before = read_own_sights(self.ledger, own)
+
+        def named_there(host_id: str, path: str) -> str:
+            return back.get(host_id, {}).get(path, path)
+
+        unread = {(host_id, named_there(host_id, path)) for host_id, paths in (answer.unread or {}).items() for path in paths}
+        kept = _select_sights(before, unread, peers)
+        seen = {host_id: {named_there(host_id, path): value for path, value in paths.items()} for host_id, paths in answer.sees.items()}
+        sees = {host_id: {**kept.get(host_id, {}), **seen.get(host_id, {})} for host_id in {**kept, **seen}}
         if not self.check and (sees != before or own.sees is not ABSENT):
             write_sights(self.ledger, str(own.host_id), sees)
             self._update_entry(_identity_in(own), lambda entry: replace(entry, sees=ABSENT))
         changed = sees != _without_forgotten(before, peers)
-        return ReadResult(changed, {peer.name: tuple(sorted(sees[host_id])) for host_id, peer in peers.items() if host_id in sees})
+        notes = tuple(TOKENS_KEPT.format(host=peers[host_id].name, folders=", ".join(sorted(folders))) for host_id, folders in kept.items())
+        return ReadResult(changed, {peer.name: tuple(sorted(sees[host_id])) for host_id, peer in peers.items() if host_id in sees}, notes)
 
     def _rename_folders(self, peer: HostEntry) -> dict[str, str]:
         """Return what this host calls each folder in which the peer has left a token."""
@@ -353,6 +368,19 @@ def _has_changed(before: HostEntry, after: HostEntry) -> bool:
     known = before.folders or {}
     has_new_tokens = any(known.get(folder) != nonce for folder, nonce in (after.folders or {}).items())
     return has_new_tokens or any((getattr(before, key) or None) != (getattr(after, key) or None) for key in _REPORTED_KEYS)
+
+
+def _select_sights(before: Sights, unread: t.Collection[tuple[str, str]], peers: t.Mapping[str, HostEntry]) -> dict[str, JsonObject]:
+    """Return what this host has seen of tokens that it cannot read now, and that their hosts still have. Storage that hangs for a while withdraws no proof.
+
+    :arg unread: IDs of hosts and folders, as those hosts call them.
+    """
+    nonces = {host_id: peer.folders or {} for host_id, peer in peers.items()}
+    kept = {
+        host_id: {path: value for path, value in seen.items() if (host_id, path) in unread and value == nonces.get(host_id, {}).get(path)}
+        for host_id, seen in before.items()
+    }
+    return {host_id: seen for host_id, seen in kept.items() if seen}
 
 
 def _without_forgotten(sees: Sights, peers: t.Mapping[str, HostEntry]) -> Sights:

@@ -45,3 +45,18 @@ def test_a_file_server_that_hangs_keeps_only_its_own_guests_down(site: Site, gue
     again = site.evacuate(2)
     assert again.code == 0, again.text
     assert site.fleet() == {2: {"web", *served}, 3: set()}
+
+
+def test_protecting_while_a_file_server_hangs_withdraws_no_proof(site: Site, guest: Make) -> None:
+    """A timer protects the fleet during the outage, and the host dies at its end."""
+    names = {guest("db0", storage="bindfs"), guest("off", "--off", storage="bindfs")}
+    site.protect()
+    with contextlib.ExitStack() as outage:
+        for number in (1, 2, 3):
+            outage.enter_context(hung_server(site.lab, number))
+        site.protect()
+    site.lose(1)
+    done = site.evacuate(2)
+    assert done.code == 0, done.text
+    assert site.fleet() == {2: {"db0"}, 3: set()}
+    assert all(site.has_definition(name, 2) for name in names)

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import pathlib
 import threading
@@ -116,12 +117,41 @@ def test_a_folder_that_does_not_answer_is_waited_for_twice_for_all_peers(fleet: 
         return is_over.wait(60)
 
     monkeypatch.setattr(storage_queries, "STORAGE_SECONDS", 0.01)
-    monkeypatch.setattr(protect.images, "is_token_seen", hang)
+    monkeypatch.setattr(protect.images, "has_token", hang)
     peers = [str(uuid.UUID(int=number)) for number in range(1, 6)]
     work = {"folders": {peer: {"/dead": peer} for peer in peers}, "devices": {}, "host_id": None}
-    assert protect.report_seen_tokens(LOCAL_URI, work)["sees"] == {}
+    answer = protect.report_seen_tokens(LOCAL_URI, work)
     is_over.set()
+    assert (answer["sees"], answer["unread"]) == ({}, {peer: ["/dead"] for peer in peers})
     assert asked == ["/dead"] * 2
+
+
+def test_a_token_that_cannot_be_read_now_stays_and_one_that_is_gone_does_not(images: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A timer protects the host while its file server hangs."""
+    left = protect.leave_own_tokens(LOCAL_URI, NOTHING)
+    known = {**NOTHING, "known": left["folders"]}
+    token = pathlib.Path(protect.images.token_path(str(images), left["host_id"]))
+
+    def fail(_folder: str, _host_id: str) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(protect.images, "_read_token", fail)
+        during = protect.leave_own_tokens(LOCAL_URI, known)
+        assert (during["changed"], during["folders"]) == (False, left["folders"])
+        assert during["unwritable"] == {str(images): "Input/output error, so what is known of the one from before stays"}
+        assert protect.leave_own_tokens(LOCAL_URI, NOTHING)["folders"] == {}
+    token.unlink()
+    with monkeypatch.context() as full:
+        full.setattr(protect.images, "_write_token", lambda *_arguments: fail("", ""))
+        assert protect.leave_own_tokens(LOCAL_URI, known)["folders"] == {}
+
+
+def test_images_whose_storage_does_not_answer_are_named(fleet: FakeFleet, images: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert save()["domains"][0].get("unread") is None
+    monkeypatch.setattr(storage_queries.StorageQueries, "ask", lambda storage, folder, question: None)
+    (domain,) = save()["domains"]
+    assert domain["unread"] == [str(images / "web1.qcow2")]
 
 
 def test_a_token_may_take_longer_to_write_than_storage_takes_to_answer(images: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,10 +7,12 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import SavedDisk, SavedDomain, SavedFile
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, decode, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import DomainProtection, SavedDisk, SavedDomain, SavedFile
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import HostEntry
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.protect_documents import list_unproved, prove_images
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.protect_documents import keep_unread_images, list_unproved, prove_images
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import host_entry
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._recover.protect_builders import (
     FOLDER,
@@ -70,6 +72,43 @@ def test_all_folders_of_a_disk_and_its_backing_files_must_be_seen() -> None:
 
 def test_a_folder_without_a_token_proves_nothing() -> None:
     assert prove([saved(disk())], [host_entry({"host_id": ID1, "folders": {}}), peer(ID2)])[0].seen_by == (ID1,)
+
+
+def unread(before: Body | None, now: Body, active: bool = True) -> SavedDisk:
+    """Return the disk of a domain whose storage does not answer."""
+    told = decode(SavedDomain, reported_domain(disks=[now], active=active, unread=[now["path"]]))
+    return keep_unread_images(told, DomainProtection(disks=(before,)) if before else None).disks[0]
+
+
+LOCATED = disk(folders=[FOLDER, "/srv/base"], backing=["/srv/base/os.qcow2"], locks="leased")
+LOST = disk(mount=None, backing=["/srv/base/os.qcow2"])
+
+
+def test_an_image_whose_storage_does_not_answer_keeps_the_location_that_was_saved() -> None:
+    """With the folder of a link alone, the folder of the image itself would not have to be proved."""
+    assert unread(LOCATED, LOST) == saved(LOCATED)
+    assert unread(LOCATED, disk(mount=None, backing=[], backing_problem="cannot be read"), active=False) == dataclasses.replace(
+        saved(LOCATED), backing_problem=ABSENT
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [(None, LOST), (LOCATED, {**LOST, "backing": ["/srv/base/new.qcow2"]}), (LOCATED, {**LOST, "format": "raw"}), (LOCATED, {**LOST, "target": "vdb"})],
+)
+def test_an_image_that_was_saved_otherwise_is_not_proved_while_its_storage_does_not_answer(before: Body | None, now: Body) -> None:
+    assert "did not answer" in str(unread(before, now).backing_problem)
+    assert reasons({**now, "backing_problem": "its storage did not answer"}, peer(ID2, **{FOLDER: NONCE, "/srv/base": "base"}))
+
+
+def test_a_file_whose_storage_does_not_answer_keeps_its_folders_or_is_not_proved() -> None:
+    now = SavedFile("nvram", "file", f"{FOLDER}/web.fd", (FOLDER,))
+    located = dataclasses.replace(now, folders=(FOLDER, "/srv/nvram"))
+    told = dataclasses.replace(domain([saved(disk())], [now]), unread=(now.path,))
+    for before, folders in ((DomainProtection(files=(encode(located),)), located.folders), (None, ())):
+        assert [file.folders for file in keep_unread_images(told, before).files or ()] == [folders]
+    answered = dataclasses.replace(told, unread=ABSENT)
+    assert keep_unread_images(answered, None) == answered
 
 
 def test_block_devices_are_proved_by_identity_and_network_disks_always() -> None:

@@ -50,6 +50,7 @@ class Host:
         self.domains = [reported_domain()]
         self.folders = {FOLDER: NONCE}
         self.unseen: set[str] = set()
+        self.unread: Body = {}
         self.error: str | None = None
         self.remembered: list[Body] = []
         self.meanwhile: t.Callable[[], None] = lambda: None
@@ -70,7 +71,8 @@ class Host:
         return {"changed": FOLDER not in work["known"], "host_id": ID1, "folders": self.folders, "unwritable": {}, "devices": {}}
 
     def see(self, work: Body) -> Body:
-        return {"sees": {host_id: {path: nonce for path, nonce in seen.items() if path not in self.unseen} for host_id, seen in work["folders"].items()}}
+        sees = {host_id: {path: nonce for path, nonce in seen.items() if path not in self.unseen} for host_id, seen in work["folders"].items()}
+        return {"sees": sees, "unread": self.unread}
 
     def save(self, work: Body) -> Body:
         act, self.meanwhile = self.meanwhile, lambda: None
@@ -237,6 +239,27 @@ def test_a_token_that_a_host_has_forgotten_is_no_change_for_those_who_saw_it(led
     # One that it has, and that is not seen any more, is a change.
     host.unseen = {FOLDER}
     assert steps.read_tokens().changed
+
+
+def test_tokens_that_cannot_be_read_now_are_still_seen_unless_they_were_replaced(ledger: FileLedger, host: Host) -> None:
+    """Protecting a fleet while a file server hangs must not keep its guests down when their host dies."""
+    maps = {"kvm1": ResourceMaps(images={"fast": "/data"}), "kvm2": ResourceMaps(images={"fast": "/srv/fast"})}
+    steps = dataclasses.replace(steps_of(ledger, host), maps_of=lambda name: maps[name])
+    steps.leave_tokens({})
+    entry = {"name": "kvm2", "host_id": OTHER, "host_uuid": None, "state": "enabled", "reason": None}
+    written = ledger.put_host(host_entry({**entry, "folders": {"/srv/fast": NONCE, "/iso": NONCE}}), None)
+    steps.read_tokens()
+    host.unseen = {"/data", "/iso"}
+    host.unread = {OTHER: ["/data", "/iso"]}
+    result = steps.read_tokens()
+    assert (result.changed, result.sees, ledger.read_sights(ID1)) == (False, {"kvm2": ("/iso", "/srv/fast")}, {OTHER: {"/srv/fast": NONCE, "/iso": NONCE}})
+    assert result.notes == (
+        "The tokens of kvm2 in /iso, /srv/fast cannot be read now, so what is known of them stays. Find out whether their storage answers.",
+    )
+    ledger.put_host(host_entry({**entry, "folders": {"/srv/fast": ID1, "/iso": NONCE}}), written.version)
+    assert steps.read_tokens().sees == {"kvm2": ("/iso",)}
+    host.unread = {}
+    assert not any(steps.read_tokens().sees.values())
 
 
 def test_check_mode_writes_nothing_with_or_without_a_ledger(ledger: FileLedger, host: Host) -> None:
