@@ -133,7 +133,10 @@ class DoubleRunAlarm(Unsafe):
 
 @dataclass
 class CleanupOutcome:
-    """The results of the domains, as the module returns them."""
+    """The results of the domains, as the module returns them.
+
+    :arg has_acted: whether something was changed that none of the lists shows.
+    """
 
     cleaned: list[CleanedDomain] = field(default_factory=list)
     kept: list[KeptImage] = field(default_factory=list)
@@ -141,10 +144,12 @@ class CleanupOutcome:
     superseded: list[UncleanedDomain] = field(default_factory=list)
     deleted: list[QuarantineEntry] = field(default_factory=list)
     missing_records: list[RememberedMove] = field(default_factory=list)
+    has_acted: bool = False
 
     def as_result(self) -> dict[str, Json]:
-        """Return the lists, and whether any of them contains a change."""
-        return {**encode(self.__dict__), "changed": bool(self.cleaned or self.superseded or self.deleted)}
+        """Return the lists, and whether anything was changed."""
+        lists = {name: value for name, value in self.__dict__.items() if name != "has_acted"}
+        return {**encode(lists), "changed": bool(self.has_acted or self.cleaned or self.superseded or self.deleted)}
 
 
 @dataclass(frozen=True)
@@ -182,7 +187,7 @@ class HostCleanup:
 
     def _clean_domains(self, outcome: CleanupOutcome) -> None:
         if not self.check:
-            self._close_unordered()
+            self._close_unordered(outcome)
         found = find_tombstones(self.ledger, self.cleaned_host.host_id)
         waiting = [tombstone for tombstone in found if not self._is_busy(tombstone, outcome) and not self._is_outdated(tombstone, outcome)]
         listed = {tombstone.uuid for tombstone in found}
@@ -212,7 +217,7 @@ class HostCleanup:
         self._refuse_domain(tombstone, f"{describe_record(held)} is not settled ('{held.status}'). {settling_step(held)}", outcome)
         return True
 
-    def _close_unordered(self) -> None:
+    def _close_unordered(self, outcome: CleanupOutcome) -> None:
         """Close evacuations from here for which no start was ordered yet. A record gets further only under the lock of its destination."""
         known = {one.domain.uuid for one in self.missing}
         for begun in find_begun(self.ledger, self.cleaned_host.host_id):
@@ -225,6 +230,7 @@ class HostCleanup:
                 if stored.record.status == s.ACCEPTED:
                     detail = f"{self.cleaned_host.host} is back, and no start was ordered."
                     self.ledger.update_record(stored, stored.record.advance(s.FAILED, self.by, detail))
+                    outcome.has_acted = True
 
     def _is_elsewhere(self, record: MoveRecord) -> bool:
         return not any(end.may_be(self.cleaned_host) or not end.is_known for end in record.ends)
@@ -317,6 +323,7 @@ class HostCleanup:
         else:
             done = decode(CleanupDone, {**(answer.done or {}), "changed": answer.changed})
             detail = _cleanup_detail(done, plan)
+            outcome.has_acted |= answer.changed
             try:
                 self._complete_records([tombstone.record], detail, None)
                 self._complete_records(tombstone.older, f"the record {tombstone.record.id} is newer, and was cleaned", REASON_SUPERSEDED)

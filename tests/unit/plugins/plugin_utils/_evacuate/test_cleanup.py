@@ -121,7 +121,7 @@ def test_a_record_is_completed_after_the_host_was_cleaned(scene: Scene) -> None:
     assert (outcome.cleaned[0].where, outcome.cleaned[0].restore) == ("kvm2", "virsh define")
     assert scene.status(record) == ("completed", None)
     assert scene.ledger.verify_audit() == []
-    assert scene.run().as_result() == {**CleanupOutcome().__dict__, "changed": False}
+    assert scene.run().as_result() == CleanupOutcome().as_result()
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,8 @@ def test_an_evacuation_without_an_order_is_closed_when_its_source_is_back(scene:
     assert "If kvm1 is back, recover it while kvm2 answers" in scene.run(check=True).refused[0].reason
     assert scene.run(cleaned_host=KVM2).refused == []
     assert scene.status(record)[0] == "accepted"
-    assert scene.run().refused == []
+    outcome = scene.run()
+    assert (outcome.refused, outcome.as_result()["changed"]) == ([], True)
     assert (scene.status(record)[0], scene.host.phases) == ("failed", [])
     document = scene.ledger.read_domain(WEB)
     assert document
@@ -223,8 +224,9 @@ def test_a_cleanup_that_the_ledger_cannot_store_is_named_with_what_was_done(scen
     record = scene.evacuation()
     with monkeypatch.context() as full:
         full.setattr(scene.ledger, "update_record", fail)
-        (refused,) = scene.run().refused
-    assert refused.record == record
+        outcome = scene.run()
+    (refused,) = outcome.refused
+    assert (refused.record, outcome.as_result()["changed"]) == (record, True)
     assert "Cleanup of its source: undefined here" in refused.reason
     assert "No space left on device. Free space. Then run the task again" in refused.reason
     assert scene.status(record)[0] == "done"
@@ -569,13 +571,13 @@ def test_a_copy_of_a_lost_evacuation_is_refused_until_it_is_undefined(scene: Sce
     assert "virsh undefine web; its disks stay" in outcome.refused[0].reason
     assert [move.id for move in outcome.missing_records] == [lost["id"]]
     scene.host.said[WEB] = {"present": False}
-    assert scene.run(told=[lost]).as_result() == {**CleanupOutcome().__dict__, "changed": False}
+    assert scene.run(told=[lost]).as_result() == CleanupOutcome().as_result()
 
 
 def test_a_domain_that_came_back_after_a_lost_evacuation_is_not_refused(scene: Scene) -> None:
     lost = scene.lost(KVM1, KVM2, generation=1)
     scene.move(KVM2, KVM1)
-    assert scene.run(told=[lost]).as_result() == {**CleanupOutcome().__dict__, "changed": False}
+    assert scene.run(told=[lost]).as_result() == CleanupOutcome().as_result()
     assert scene.host.phases == []
 
 
