@@ -142,7 +142,7 @@ class FleetAction(KeptModuleAction):
             self._role_warnings = find_mistyped(task_vars, name.removeprefix(COLLECTION), list_options(specs))
 
     def run_phase(self, phase: str, work: JsonObject, uri: str, task_vars: Result, is_secret: bool = False, module: str | None = None) -> Result:
-        """Run one phase of the module on the host. Raises the error it failed with, with its C(migrations), or L(Unreachable).
+        """Run one phase of the module on the host. Raises the error it failed with, with its C(migrations) and C(changed), or L(Unreachable).
 
         :arg is_secret: whether request and answer are hidden at any verbosity.
         :arg module: another module of the collection, whose phase it is.
@@ -160,8 +160,8 @@ class FleetAction(KeptModuleAction):
             hidden = {"module_stdout": ""} if is_secret else {}
             raise self._unanswered_error(host, {**result, **hidden})
         if result.get("failed") or result.get("rc"):
-            migrations = {"migrations": result["migrations"]} if "migrations" in result else {}
-            raise error_for_code(result.get("error_code", ""))(str(result.get("msg")), **migrations)
+            kept = {key: result[key] for key in ("migrations", "changed") if key in result}
+            raise error_for_code(result.get("error_code", ""))(str(result.get("msg")), **kept)
         return t.cast(Result, result)
 
     @contextlib.contextmanager

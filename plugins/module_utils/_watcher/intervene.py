@@ -169,11 +169,15 @@ class Intervention:
                 )
             time.sleep(POLL_SECONDS)
         if control_files.withdraw_intent(self.info.uuid, intent, self.folder):
-            raise TimedOut(f"The watcher of domain {self.info.name} did not answer within {self.wait_seconds:.0f} s. Nothing was changed.", "Try again.")
+            raise TimedOut(
+                f"The watcher of domain {self.info.name} did not answer within {self.wait_seconds:.0f} s. Nothing was changed.",
+                "Try again.",
+                migrations=_show_states(state),
+            )
 
     def _check_answer(self, answer: JsonObject, state: t.Optional[StateFile]) -> None:
         if "error_code" in answer:
-            raise error_for_code(str(answer["error_code"]))(str(answer["msg"]), migrations=[state.as_json()] if state else [])
+            raise error_for_code(str(answer["error_code"]))(str(answer["msg"]), migrations=_show_states(state))
 
     def _await_end(self, deadline: float) -> StateFile:
         while time.monotonic() < deadline:
@@ -181,11 +185,11 @@ class Intervention:
             if state is not None and state.record.status in s.FINAL:
                 return self._check_end(state)
             time.sleep(POLL_SECONDS)
-        last = self._read_state()
         raise TimedOut(
             f"The migration of domain {self.info.name} has not ended within {self.wait_seconds:.0f} s. The watcher has the request and continues.",
             "Check it with migration_info.",
-            migrations=[last.as_json() if last else {}],
+            changed=True,
+            migrations=_show_states(self._read_state()),
         )
 
     def _check_end(self, state: StateFile) -> StateFile:
@@ -198,7 +202,7 @@ class Intervention:
         return InvalidState(
             f"The request came too late: the migration of domain {self.info.name} had ended{where}".rstrip(),
             "Nothing was changed.",
-            migrations=[state.as_json()] if state else [],
+            migrations=_show_states(state),
         )
 
     def _unsettled(self, state: StateFile) -> InvalidState:
@@ -214,7 +218,7 @@ class Intervention:
         record = self.foreign or migration.record
         if self.act == control_files.ABORT:
             self.host.abort_job(self.info.uuid)
-            self._await_no_job(deadline)
+            self._await_no_job(deadline, dataclasses.replace(migration, record=record))
             return dataclasses.replace(migration, record=self._end_aborted(record))
         if self.act == control_files.FORCE_COMPLETE:
             return self._force_foreign(dataclasses.replace(migration, record=record), deadline)
@@ -244,6 +248,7 @@ class Intervention:
                     f"The migration of domain {self.info.name} has not ended within {self.wait_seconds:.0f} s. "
                     f"{describe_forcing(order, read_forcing(self.info.uuid, self.folder))}",
                     "Check it with migration_info; migration_abort ends it, unless it is in post-copy.",
+                    changed=True,
                     migrations=[self._add_acts(migration).as_json()],
                 )
             time.sleep(POLL_SECONDS)
@@ -294,11 +299,21 @@ class Intervention:
         started = dataclasses.replace(record, id=record.id or str(uuid_module.uuid4()), acts=())
         return ForcingOrder(self.host.uri, started, self.by, terms, self.host.max_downtime_ms(self.info.uuid))
 
-    def _await_no_job(self, deadline: float) -> None:
+    def _await_no_job(self, deadline: float, migration: Migration) -> None:
         while self.host.view_domain(self.info.uuid).job != domain_states.JOB_NONE:
             if time.monotonic() > deadline:
-                raise TimedOut(f"Domain {self.info.name} still has its job {self.wait_seconds:.0f} s after the abort.", "Check it with migration_info.")
+                raise TimedOut(
+                    f"Domain {self.info.name} still has its job {self.wait_seconds:.0f} s after the abort.",
+                    "Check it with migration_info.",
+                    changed=True,
+                    migrations=[migration.as_json()],
+                )
             time.sleep(POLL_SECONDS)
+
+
+def _show_states(state: t.Optional[StateFile]) -> t.List[JsonObject]:
+    """Return the state file as C(migrations) of a result has it; empty if there is none."""
+    return [state.as_json()] if state else []
 
 
 def describe_absence(info: domain_states.DomainInfo) -> str:

@@ -101,7 +101,8 @@ class Intervention:
         is_known = meant.looked.domain is not None or meant.named is not None
         if self.request.missing_ok and is_known:
             return {"changed": False, "migrations": []}
-        raise NotFound(str(meant.looked.absence))
+        shown: Result = {"migrations": []} if is_known else {}
+        raise NotFound(str(meant.looked.absence), None, **shown)
 
     def _settle(self, ledger: Ledger, holder: Stored) -> Result:
         """Abort a move by settling its record. Raises L(InvalidState) if it was too late, L(Internal) if its result cannot be proved."""

@@ -97,8 +97,9 @@ def test_an_unknown_domain_and_a_remote_uri_are_refused(desk: Desk, module: str,
 @BOTH
 @pytest.mark.parametrize("check", [False, True])
 def test_a_domain_that_does_not_move_is_not_found(desk: Desk, module: str, check: bool) -> None:
-    with pytest.raises(e.NotFound, match=r"web1 is not being migrated: it is running \(booted\)"):
+    with pytest.raises(e.NotFound, match=r"web1 is not being migrated: it is running \(booted\)") as caught:
         desk.task(module, check, name="web1")
+    assert caught.value.result == {"migrations": []}
     assert not pathlib.Path(desk.where, "migrations", "open").exists() or desk.control.records() == []
 
 

@@ -205,10 +205,12 @@ def test_a_failed_task_sends_a_notice_and_fails_the_same_way_without_a_receiver(
     assert "No notices are sent" in warning
 
 
-def test_a_failed_phase_keeps_its_migrations() -> None:
+@pytest.mark.parametrize("changed", [False, True])
+def test_a_failed_phase_keeps_its_migrations_and_whether_it_has_changed_anything(changed: bool) -> None:
     """A task that fails returns the record, as it is then."""
-    result = Reading({"failed": True, "msg": "too late", "error_code": "invalid_state", "migrations": [{"id": "x"}], "other": 1}).run(task_vars=TASK_VARS)
-    assert (result["error_code"], result["migrations"], "other" in result) == ("invalid_state", [{"id": "x"}], False)
+    answer = {"failed": True, "msg": "too late", "error_code": "invalid_state", "migrations": [{"id": "x"}], "other": 1}
+    result = Reading({**answer, **({"changed": True} if changed else {})}).run(task_vars=TASK_VARS)
+    assert (result["error_code"], result["migrations"], "other" in result, result["changed"]) == ("invalid_state", [{"id": "x"}], False, changed)
 
 
 @pytest.mark.parametrize(

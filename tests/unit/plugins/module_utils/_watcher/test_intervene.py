@@ -204,9 +204,9 @@ def test_a_refusal_of_the_watcher_fails_the_task(scene: Scene, error: KvmfleetEr
 def test_an_intent_without_an_answer_is_withdrawn_at_the_timeout(scene: Scene) -> None:
     scene.watched()
     scene.begin()
-    with pytest.raises(TimedOut, match="Nothing was changed"):
+    with pytest.raises(TimedOut, match="Nothing was changed") as caught:
         scene.intervention(ABORT, wait_seconds=3).carry_out()
-    assert scene.list_intents() == []
+    assert ([one["status"] for one in caught.value.result["migrations"]], scene.list_intents()) == ([s.RUNNING], [])
 
 
 def test_a_move_that_does_not_end_in_time_is_a_timeout_and_continues(scene: Scene) -> None:
@@ -215,7 +215,7 @@ def test_a_move_that_does_not_end_in_time_is_a_timeout_and_continues(scene: Scen
     scene.after(1, lambda: scene.answer_intents(journal))
     with pytest.raises(TimedOut, match="continues") as caught:
         scene.intervention(FORCE_COMPLETE, wait_seconds=5).carry_out()
-    assert caught.value.result["migrations"][0]["status"] == s.RUNNING
+    assert ([one["status"] for one in caught.value.result["migrations"]], caught.value.result["changed"]) == ([s.RUNNING], True)
 
 
 @pytest.mark.parametrize("heeded", [False, True])
@@ -348,8 +348,9 @@ def test_an_abort_of_a_foreign_job_that_arrives_is_too_late(scene: Scene) -> Non
 def test_an_abort_of_a_foreign_job_that_does_not_end_is_a_timeout(scene: Scene) -> None:
     migration = scene.begin()
     migration.cancel = lambda: None  # type: ignore[method-assign]
-    with pytest.raises(TimedOut, match="still has its job 3 s after"):
+    with pytest.raises(TimedOut, match="still has its job 3 s after") as caught:
         scene.intervention(ABORT, wait_seconds=3).carry_out()
+    assert ([one["status"] for one in caught.value.result["migrations"]], caught.value.result["changed"]) == ([s.RUNNING], True)
 
 
 def test_the_bandwidth_of_a_foreign_job_is_changed(scene: Scene) -> None:
