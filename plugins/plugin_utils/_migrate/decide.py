@@ -166,6 +166,9 @@ def decide_move(request: MoveRequest, source: str, survey: Survey, domain: Surve
         )
     if info.view.job == domain_states.JOB_OUTGOING:
         return _decide_foreign(request, source, domain)
+    arrived = None if info.view.active else _find_active_host(request, domain)
+    if arrived is not None:
+        return AlreadyThere(info.uuid, arrived)
     _check_movable(request, source, domain, info.view)
     return _decide_start(request, source, survey, domain)
 
@@ -275,9 +278,7 @@ def _check_movable(request: MoveRequest, source: str, domain: SurveyedDomain, vi
             "Wait for its end, or let the move wait for it (busy_wait_seconds). Nothing was moved.",
         )
     if not view.active:
-        host = _find_active_host(request, domain)
-        where = f"; a copy under the same UUID runs on {host}" if host else ""
-        raise InvalidState(f"Domain {request.label} on {source} is {seen}{where}: only a running domain can be moved live.", "Nothing was moved.")
+        raise InvalidState(f"Domain {request.label} on {source} is {seen}: only a running domain can be moved live.", "Nothing was moved.")
     if view.state not in (domain_states.RUNNING, domain_states.PAUSED):
         raise InvalidState(f"Domain {request.label} on {source} is {seen}: it cannot be moved live.", "Nothing was moved.")
     twin = _find_active_host(request, domain)

@@ -271,7 +271,16 @@ def needs_new_move(job: MoveJob) -> bool:
 
 
 def find_arrival(context: RunContext, survey: Survey, job: MoveJob, decision: d.AlreadyThere, record_type: str = s.LIVE_MIGRATION) -> MoveRecord:
-    """Return the record of the move that brought the domain to this host, or a predicted one of that type without an ID."""
+    """Return the record of the move that brought the domain to this host, or a predicted one of that type without an ID.
+
+    A definition of the domain that its source still has is a warning.
+    """
+    if job.domain.at_source:
+        name, source = job.request.label, context.source.name
+        context.warnings.append(
+            f"Domain {name} is active on {decision.host}, and {source} still has a definition of it, which is off. Undefine it there: virsh undefine {name} "
+            "--keep-nvram"
+        )
     document = context.ledger.read_domain(decision.uuid)
     last = document.domain.last_record if document else None
     if last:

@@ -80,6 +80,21 @@ def test_a_domain_that_is_at_its_destination_already_is_no_change(control: Contr
 
 
 @pytest.mark.parametrize("check", [True, False])
+def test_a_domain_that_left_a_definition_behind_is_at_its_destination_already(control: Control, check: bool) -> None:
+    """As after a move that was completed with the reason definition_left."""
+    control.fleet.guest()
+    first = run_one_move(control)
+    control.fleet.guest(state=domain_states.SHUTOFF, reason="migrated")
+    (again,) = t.cast("t.Any", control.run(check=check, name="web1", destination="kvm2"))
+    assert (again.moved, again.error, again.record.id) == (False, None, first.record.id)
+    (warning,) = control.warnings
+    assert warning.startswith("Domain web1 is active on kvm2, and kvm1 still has a definition of it")
+    (elsewhere,) = control.run(check=check, name="web1", destination="kvm3")
+    assert isinstance(elsewhere.error, e.InvalidState)
+    assert [call for call in control.fleet.source.calls if call.startswith("migrate")] == [f"migrate {UUID}"]
+
+
+@pytest.mark.parametrize("check", [True, False])
 @pytest.mark.parametrize(
     ("prepare", "given", "error"),
     [
