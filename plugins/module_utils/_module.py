@@ -44,12 +44,18 @@ def _check_aliases(module: AnsibleModule) -> None:
         raise InvalidArgument(message, "Give one of them. Nothing was changed.")
 
 
-def new_module(make: t.Callable[..., AnsibleModule], **keywords: t.Any) -> AnsibleModule:
-    """Return C(AnsibleModule) made with these keywords.
+def new_module(base: t.Type[AnsibleModule], **keywords: t.Any) -> AnsibleModule:
+    """Return C(AnsibleModule) made with these keywords. For a module without an action plugin that checks its options.
 
-    Its parser does not catch the exception of Python if an infinity, or a number with too many digits, is given for a whole number: the module ends with
-    the option's name.
+    If Ansible refuses an option, the module ends with C(error_code) too. Ansible's parser does not catch the exception of Python if an infinity, or a number
+    with too many digits, is given for a whole number: the module ends with the option's name.
     """
+
+    def fail(module: AnsibleModule, msg: str, **result: t.Any) -> None:
+        refused = {} if "error_code" in result else InvalidArgument(f"{msg.rstrip('.')}.", "Correct the task. Nothing was changed.").as_result()
+        base.fail_json(module, **{"msg": msg, **result, **refused})
+
+    make = type(base.__name__, (base,), {"fail_json": fail})
     try:
         return make(**keywords)
     except (OverflowError, ValueError):

@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import types
 import typing as t
 
 import pytest
+from ansible.module_utils import basic
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils import _module as m
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ShapeError
@@ -46,6 +48,28 @@ def test_an_error_of_the_collection_is_a_failed_result_and_any_other_is_raised()
     assert run_recorded(refuse).failed == {"msg": "It is taken.", "error_code": "conflict", "record": "r1"}
     with pytest.raises(ZeroDivisionError):
         run_recorded(lambda module: {"x": 1 // 0})
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"name": "a", "uuid": "b"}, "mutually exclusive: name|uuid. Correct the task. Nothing was changed."),
+        ({"seconds": "soon"}, "seconds"),
+        ({"seconds": float("inf")}, "'seconds' must be a whole number"),
+        ({"nonsense": 1}, "nonsense"),
+    ],
+)
+def test_options_that_ansible_refuses_have_an_error_code(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], given: t.Dict[str, t.Any], words: str
+) -> None:
+    monkeypatch.setattr(basic, "_ANSIBLE_ARGS", json.dumps({"ANSIBLE_MODULE_ARGS": given}).encode())
+    monkeypatch.setattr(basic, "_ANSIBLE_PROFILE", "legacy", raising=False)
+    spec = {"name": {"type": "str"}, "uuid": {"type": "str"}, "seconds": {"type": "int"}}
+    with pytest.raises(SystemExit):
+        m.new_module(basic.AnsibleModule, argument_spec=spec, mutually_exclusive=[("name", "uuid")])
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["failed"], answer["error_code"]) == (True, "invalid_argument")
+    assert words in answer["msg"]
 
 
 def test_two_names_of_one_option_are_refused_before_anything_is_done() -> None:
