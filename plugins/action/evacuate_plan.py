@@ -65,7 +65,7 @@ class ActionModule(EvacuationAction):
         if step == EVACUATE_CHECK:
             self.warn_of_mistyped_options(task_vars)
             request.check_options()
-            return {"changed": False, "assess_first": request.must_assess_first}
+            return {"changed": False, "assess_first": request.must_assess_first, "_check_mode": bool(self._task.check_mode)}
         if step == EVACUATE_QUERY:
             return self._query_host(task, request, task_vars)
         if step == EVACUATE_SURVIVORS:

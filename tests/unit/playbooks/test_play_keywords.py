@@ -36,7 +36,7 @@ def test_no_guest_is_started_after_tasks_that_have_failed_to_fence_its_host(tmp_
     lost = {"source": {"host": "kvm9"}, "domains": [{"name": "web1"}]}
     survivors = {"survivors": ["kvm1"], "excluded": {}}
     started = {**lost, "shares": {"kvm1": ["web1"]}, "evidence": {"host": "kvm9"}}
-    stage.answers["evacuate_plan"] = {"kvm1": [{"assess_first": True}, {"first_round": {}}, survivors, lost, started]}
+    stage.answers["evacuate_plan"] = {"kvm1": [{"assess_first": True, "_check_mode": False}, {"first_round": {}}, survivors, lost, started]}
     stage.answers.update(evacuate_verify={"kvm1": {"result": {}, "problem": ""}}, evacuate={}, host={}, host_facts={})
     fence = tmp_path / "fence.yml"
     evidence = {"host": "kvm9", "action": "off", "status": "off", "at": "2026-11-29T08:00:00Z"}
@@ -49,6 +49,23 @@ def test_no_guest_is_started_after_tasks_that_have_failed_to_fence_its_host(tmp_
     assert "The power strip does not answer." in done.text
     assert [args["step"] for _host, args in done.calls_of("evacuate_plan")] == ["check", "query", "survivors", "assess"]
     assert done.calls_of("evacuate") == []
+
+
+def test_no_host_is_fenced_by_the_tasks_of_the_user_in_a_play_in_check_mode(tmp_path: pathlib.Path) -> None:
+    stage = Stage(build_collection(tmp_path / "collections", "evacuate_plan", "evacuate_verify", "evacuate", "host", "host_facts"), tmp_path)
+    lost = {"source": {"host": "kvm9"}, "domains": [{"name": "web1"}]}
+    survivors = {"survivors": ["kvm1"], "excluded": {}}
+    planned = {**lost, "shares": {"kvm1": ["web1"]}, "evidence": []}
+    checked = {"assess_first": True, "_check_mode": True}
+    stage.answers["evacuate_plan"] = {"kvm1": [checked, {"first_round": {}}, survivors, lost, planned]}
+    stage.answers.update(evacuate_verify={"kvm1": {"result": {}, "problem": ""}}, evacuate={}, host={}, host_facts={})
+    fence = tmp_path / "fence.yml"
+    fence.write_text(json.dumps([{"name": "Switch it off", "ansible.builtin.debug": {"msg": "The power is cut."}, "check_mode": False}]))
+    keywords = {"check_mode": True}
+    done = play_role(stage, "evacuate_host", hosts="kvm1", keywords=keywords, evacuate_host_source="kvm9", evacuate_host_fence_tasks=str(fence))
+    assert "The power is cut." not in done.text
+    assert [args["step"] for _host, args in done.calls_of("evacuate_plan")] == ["check", "query", "survivors", "assess", "prove"]
+    assert len(done.calls_of("evacuate")) == 1
 
 
 @pytest.mark.parametrize(("answer", "error"), [(NO_ANSWER, "libvirt does not answer."), (SILENT, "The host did not answer.")])

@@ -112,7 +112,7 @@ def make_node(site: Site, monkeypatch: pytest.MonkeyPatch) -> Node:
 
 
 def test_the_check_step_asks_no_host(node: Node, site: Site) -> None:
-    assert node.task("check") == {"changed": False, "assess_first": False}
+    assert node.task("check") == {"changed": False, "assess_first": False, "_check_mode": False}
     assert node.task("check", {"fence_tasks": "fence.yml"})["assess_first"]
     with pytest.raises(InvalidArgument, match="one of the hosts of the play"):
         node.task("check", source="kvm3")
