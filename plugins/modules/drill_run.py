@@ -64,6 +64,9 @@ extends_documentation_fragment:
   - kvmfleet.migration._attributes.actiongroup
   - kvmfleet.migration._ledger
   - kvmfleet.migration._internal
+attributes:
+  diff_mode:
+    support: none
 seealso:
   - module: kvmfleet.migration.maintenance_run
   - module: kvmfleet.migration.fleet_check

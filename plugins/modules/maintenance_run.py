@@ -146,6 +146,9 @@ extends_documentation_fragment:
   - kvmfleet.migration._attributes.action
   - kvmfleet.migration._attributes.actiongroup
   - kvmfleet.migration._ledger
+attributes:
+  diff_mode:
+    support: none
 seealso:
   - module: kvmfleet.migration.host
   - plugin: kvmfleet.migration.ledger
