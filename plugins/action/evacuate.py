@@ -8,7 +8,7 @@ from __future__ import annotations
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import Spec, evacuate_spec
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, decode
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import Result
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.action import EvacuationAction, build_result, build_settled
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.action import EvacuationAction, build_result, build_settled, note_fencing
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.job import EvacuationTask
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.options import readable_results
 
@@ -29,5 +29,6 @@ class ActionModule(EvacuationAction):
         run = self.prepare_evacuation(task, task_vars)
         if task.work and task.work.settle:
             return self.with_warnings(run, build_settled(run.settle_begun()))
-        run.evacuate_domains()
+        with note_fencing(run):
+            run.evacuate_domains()
         return self.with_warnings(run, build_result(run, self._task.diff))

@@ -26,7 +26,13 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, JsonObject, decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.action import EvacuationAction, add_proof, add_shares, build_assessment
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.action import (
+    EvacuationAction,
+    add_proof,
+    add_shares,
+    build_assessment,
+    note_fencing,
+)
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.detection import read_detection
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.evacuation import Evacuation, ProbedFleet
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fleet_answers import SourceAnswers
@@ -84,7 +90,8 @@ class ActionModule(EvacuationAction):
         if step == EVACUATE_ASSESS:
             return self.with_warnings(run, {**encode(build_assessment(run)), "changed": False})
         take_step = self._take_evidence if step == EVACUATE_PROVE else self._share_domains
-        return self.with_warnings(run, take_step(run, probed, task, request))
+        with note_fencing(run):
+            return self.with_warnings(run, take_step(run, probed, task, request))
 
     def _query_host(self, task: EvacuationTask, request: EvacuationRequest, task_vars: Result) -> JsonObject:
         """Gather the facts of the host. The first host of the play asks for all that has to be known before the fencing, at the same time."""

@@ -10,6 +10,7 @@ A result never contains a definition, because a definition may contain passwords
 
 from __future__ import annotations
 
+import contextlib
 import os
 import typing as t
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,6 +21,7 @@ from ansible.utils.display import Display
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import BootMoment
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, JsonObject, Maybe, decode, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result, describe_actor
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.follow import list_name_lines
@@ -51,12 +53,22 @@ def build_result(run: Evacuation, diff: bool) -> JsonObject:
     records = [encode(job.record) for job in run.jobs if job.record]
     skipped = encode(replace(build_assessment(run), refused=ABSENT))
     skipped.pop("domains")
-    result: Result = {"changed": any(job.changed for job in run.jobs), "evacuations": [*records, *encode(run.before)], **skipped}
+    result: Result = {"changed": run.proofs.has_fenced or any(job.changed for job in run.jobs), "evacuations": [*records, *encode(run.before)], **skipped}
     if run.proofs.all_evidence:
         result["evidence"] = encode(run.proofs.all_evidence)
     if diff:
         result["diff"] = _diff_hosts(run)
     return {**result, **list_failures(run)}
+
+
+@contextlib.contextmanager
+def note_fencing(run: Evacuation) -> Iterator[None]:
+    """Have an error in this context say that something was changed if the source was switched off before it."""
+    try:
+        yield
+    except KvmfleetError as error:
+        error.result["changed"] = run.proofs.has_fenced or error.result.get("changed", False)
+        raise
 
 
 def build_assessment(run: Evacuation) -> EvacuationPlan:

@@ -31,6 +31,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.referenc
 from .._ledger.documents import HostEntry
 from .._ledger.ledger import Ledger
 from .._settings.variables import Settings
+from .fence_agent import FenceAction
 from .fence_config import MAX_SECONDS, VARIABLE, FencingConfig, name_agents, parse_fencing
 from .fence_levels import PowerReply, do_at_once, query_host
 from .fencing import ask_power, check_evidence, confirm_evidence, fence_host, find_power_evidence, person_evidence, watchdog_evidence
@@ -54,6 +55,7 @@ class PowerOffEvidence:
     :arg taken: the evidence that this task has taken from agents.
     :arg unproved: by name of another silent host, why its agents are no evidence that it is off.
     :arg asked_power: what the agent of the source has reported, if it was asked while the hosts were.
+    :arg has_fenced: whether this task has switched the source off.
     """
 
     settings: Settings
@@ -68,6 +70,7 @@ class PowerOffEvidence:
     taken: list[Evidence] = field(default_factory=list)
     unproved: dict[str, str] = field(default_factory=dict)
     asked_power: PowerReply | None = None
+    has_fenced: bool = False
     renewals: Renewals = field(init=False)
 
     def __post_init__(self) -> None:
@@ -228,7 +231,9 @@ class PowerOffEvidence:
         if config is None:
             raise self.missing_error()
         asked, self.asked_power = self.asked_power, None
-        return fence_host(config, self.source.host_id, self.by, asked, watch.wait if watch else None)
+        evidence = fence_host(config, self.source.host_id, self.by, asked, watch.wait if watch else None)
+        self.has_fenced = evidence.is_of_agent and evidence.action == FenceAction.OFF
+        return evidence
 
     def _query_agents(self, others: Iterable[HostRef]) -> list[Evidence]:
         """Return the evidence of other hosts' agents, for those that have one. All agents are asked at once; the fleet's answers prove the silence."""

@@ -16,7 +16,7 @@ import pytest
 from ansible_collections.kvmfleet.migration.plugins.action import evacuate_plan
 from ansible_collections.kvmfleet.migration.plugins.action.evacuate_plan import ActionModule
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, NotSupported, Unsafe
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, NotSupported, Unreachable, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.leases import HostLease, LeaseFleet
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import new_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef
@@ -196,6 +196,21 @@ def test_the_fence_agent_proves_and_the_plan_distributes_the_domains(node: Node,
     node.no_log = True
     assert list(node.task("plan", fencing=proved["evidence"], since=proved["since"])["shares"]) == ["kvm2"]
     assert capsys.readouterr().out == ""
+
+
+def test_an_error_after_the_fencing_says_that_something_was_changed(node: Node, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(on: str, phase: str, work: Body) -> Body:
+        if phase == "locks":
+            raise Unreachable("kvm2 cannot be reached.")
+        return answer(on, phase, work)
+
+    site.agent(power="on")
+    site.save("web")
+    answer = site.phase
+    monkeypatch.setattr(site, "phase", fail)
+    with pytest.raises(Unreachable) as caught:
+        node.task("prove")
+    assert (power(site), caught.value.result["changed"]) == ("off", True)
 
 
 def test_the_proof_has_the_plan_if_the_facts_are_recent(node: Node, site: Site, capsys: pytest.CaptureFixture[str]) -> None:

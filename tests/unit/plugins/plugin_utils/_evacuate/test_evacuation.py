@@ -570,6 +570,15 @@ def test_a_locked_image_prevents_the_start_of_its_domain_alone(site: Site) -> No
     assert site.running() == {"kvm2": ["app", "web"]}
 
 
+@pytest.mark.parametrize(("power", "changed"), [("on", True), ("off", False)])
+def test_a_host_that_was_switched_off_is_a_change_although_nothing_was_started(site: Site, power: str, changed: bool) -> None:
+    site.save("web")
+    site.agent(power=power)
+    site.locked.add("web")
+    result = build_result(site.evacuate(), diff=False)
+    assert (result["failed"], result["changed"], site.running()) == (True, changed, {})
+
+
 def off_evidence(site: Site) -> list[Body]:
     """Return the evidence of a tasks file that has switched the dead host off."""
     return [{"host": "kvm1", "action": "off", "status": "off", "at": utc_now()}]
