@@ -40,7 +40,9 @@ options:
       - Without O(name) and O(uuid), the ledger tells the domain.
     type: str
   wait_seconds:
-    description: How long to wait until the guest is back to normal, or until a record that is left over is settled.
+    description:
+      - How long to wait until the guest is back to normal, or until a record that is left over is settled.
+      - After this time the task fails with C(timeout), and the request stands. With V(0), it only waits up to 3 seconds until the watcher has the request.
     type: int
     aliases: [wait_timeout]
     default: 30

@@ -44,6 +44,9 @@ from .journal import Journal
 from .run import start_watcher
 from .silent_hosts import SETTLING
 
+# How long a watcher has to take a request, also if the task does not wait for the end of the move.
+ANSWER_SECONDS = 3.0
+
 # The migration that a module returns: as it is found, or as the state file has it at its end.
 Found = t.Union[Migration, StateFile]
 
@@ -144,6 +147,7 @@ class Intervention:
 
     def _ask_watcher(self, deadline: float) -> None:
         """Leave the intent and wait for its answer."""
+        deadline = max(deadline, time.monotonic() + ANSWER_SECONDS)
         state = self._read_state()
         if state is None:
             raise self._too_late(None)
@@ -170,7 +174,7 @@ class Intervention:
             time.sleep(POLL_SECONDS)
         if control_files.withdraw_intent(self.info.uuid, intent, self.folder):
             raise TimedOut(
-                f"The watcher of domain {self.info.name} did not answer within {self.wait_seconds:.0f} s. Nothing was changed.",
+                f"The watcher of domain {self.info.name} did not answer within {max(self.wait_seconds, ANSWER_SECONDS):.0f} s. Nothing was changed.",
                 "Try again.",
                 migrations=_show_states(state),
             )

@@ -209,6 +209,15 @@ def test_an_intent_without_an_answer_is_withdrawn_at_the_timeout(scene: Scene) -
     assert ([one["status"] for one in caught.value.result["migrations"]], scene.list_intents()) == ([s.RUNNING], [])
 
 
+def test_a_watcher_gets_the_request_of_a_task_that_does_not_wait(scene: Scene) -> None:
+    journal = scene.watched()
+    scene.begin()
+    scene.after(0.5, lambda: scene.answer_intents(journal))
+    with pytest.raises(TimedOut, match="The watcher has the request and continues") as caught:
+        scene.intervention(ABORT, wait_seconds=0).carry_out()
+    assert caught.value.result["changed"] is True
+
+
 def test_a_move_that_does_not_end_in_time_is_a_timeout_and_continues(scene: Scene) -> None:
     journal = scene.watched()
     scene.begin()
