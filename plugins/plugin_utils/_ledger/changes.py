@@ -278,23 +278,27 @@ def update_record(transaction: Transaction, stored: Stored, record: MoveRecord) 
     new = check_change(old, record)
     version = stored.version + 1
     path = document_path(OPEN, new.record_id.lower())
-    if (new.status, new.generation) == (old.status, old.generation):
+    if (new.status, new.generation, new.superseded_by) == (old.status, old.generation, old.superseded_by):
         transaction.write_document(DocumentWrite(path, version, new))
         return Stored(new, version)
     writes, removes = [DocumentWrite(path, version, new)], []
     if new.status in s.CLOSED:
         writes, removes = [DocumentWrite(closed_record_path(new), version, new)], [path]
-    writes += _domain_change(transaction, new, old.status)
+    writes += _domain_change(transaction, new, old)
     transaction.commit_unit(writes, removes, audit_transition(new, old.status))
     return Stored(new, version)
 
 
-def _domain_change(transaction: Transaction, record: MoveRecord, old_status: str) -> list[DocumentWrite]:
+def _domain_change(transaction: Transaction, record: MoveRecord, old: MoveRecord) -> list[DocumentWrite]:
     """Return the write of the domain's document that the transition requires, if any."""
     path = document_path(DOMAINS, record.domain.uuid.lower())
     present = transaction.read_document(path)
     before = present.domain if present else make_domain(record, record.generation)
-    entry = update_domain(before, record, old_status)
+    entry = update_domain(before, record, old.status)
+    if record.superseded_by and not old.superseded_by:
+        # From here on the record does not add its hosts to those of the domain.
+        added = (end for end in record.ends if end.is_known and not entry.includes_host(end))
+        entry = replace(entry, possible_hosts=(*entry.possible_hosts, *added))
     entry = replace(entry, generation=max(entry.generation or 0, record.generation))
     if record.status not in s.CLOSED and _lasting_part(entry) == _lasting_part(before):
         return []

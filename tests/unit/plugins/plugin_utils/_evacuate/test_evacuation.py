@@ -1160,6 +1160,23 @@ def test_a_move_to_the_dead_host_is_superseded_once_its_source_lost_the_guest(si
     assert (older.superseded_by, newer.status) == (newer.id, "done")
 
 
+@pytest.mark.parametrize("ends", [("kvm3", "kvm1"), ("kvm1", "kvm3")])
+def test_a_domain_stays_on_the_hosts_of_a_superseded_move_if_its_evacuation_fails(site: Site, ends: tuple[str, str]) -> None:
+    uuid = site.save("web", on=ends[0])
+    record = new_record(s.LIVE_MIGRATION, DomainRef(uuid, "web"), site.place(ends[0]), site.place(ends[1]), {}, "a test")
+    stored = site.ledger.open_record(record)
+    site.ledger.update_record(stored, stored.record.advance(s.RUNNING, "a test"))
+    site.silent.add("kvm3")
+    site.agent("kvm3")
+    site.hosts["kvm2"].refuses.add("web")
+    site.evacuate()
+    assert site.record_summaries()[-1] == ("web", "failed", "kvm2")
+    assert sorted(site.possible("web")) == ["kvm1", "kvm3"]
+    site.hosts["kvm2"].refuses.clear()
+    site.evacuate()
+    assert site.running() == {"kvm2": ["web"]}
+
+
 def obstacles(site: Site, host: str) -> tuple[list[str], list[str]]:
     """Return the IDs of the records that withhold a host, and of those that its cleanup closes."""
     withholding = find_withholding(site.ledger.list_records(), HostIdentity(host, host_id(host), site.uuids[host], None))

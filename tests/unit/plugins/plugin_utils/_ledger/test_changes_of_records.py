@@ -205,6 +205,23 @@ def test_a_watcher_that_does_not_know_of_an_evacuation_leaves_its_move_supersede
     assert hosts_of(ledger, domain) == ["kvm3"]
 
 
+def test_a_superseded_move_leaves_both_its_hosts_to_its_domain_until_that_has_started_elsewhere(
+    ledger: Ledger, new_move: NewMove, advance_record: AdvanceRecord
+) -> None:
+    kvm2, kvm3 = (HostRef(name, None, None) for name in ("kvm2", "kvm3"))
+    moved = advance_record(ledger, ledger.open_record(new_move(destination=kvm2)), s.SCHEDULED, s.RUNNING)
+    domain = moved.record.domain.uuid
+    evacuation = new_move(domain_uuid=domain, record_type=s.EVACUATION, source=kvm2, destination=kvm3)
+    superseded = ledger.update_record(moved, moved.record.supersede(evacuation.record_id))
+    assert hosts_of(ledger, domain) == ["kvm1", "kvm2"]
+    advance_record(ledger, ledger.open_record(evacuation), s.PRE_MIGRATING, s.FAILED)
+    assert hosts_of(ledger, domain) == ["kvm1", "kvm2"]
+    again = new_move(domain_uuid=domain, record_type=s.EVACUATION, source=kvm2, destination=kvm3)
+    advance_record(ledger, ledger.open_record(again), s.PRE_MIGRATING, s.DONE)
+    ledger.update_record(superseded, superseded.record.raise_generation(9))
+    assert hosts_of(ledger, domain) == ["kvm3"]
+
+
 def test_an_unknown_id_is_not_found_and_an_invalid_one_is_refused(ledger: Ledger, store: Store) -> None:
     unknown = str(uuid.uuid4())
     with pytest.raises(NotFound, match=unknown):
