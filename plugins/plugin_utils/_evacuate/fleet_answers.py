@@ -244,6 +244,12 @@ class FleetAnswers:
             return own is not None and own.active
         return any(self._ref_of_answer(name).is_same(where) for name in self.active_on(uuid))
 
+    def has_domain_at(self, uuid: str, where: HostRef) -> bool:
+        """Whether that host has the domain, active or not, as it answered."""
+        if self.destination.is_same(where):
+            return uuid in self.own_domains
+        return any(self._ref_of_answer(name).is_same(where) for name in self.answering_hosts if self.answers[name].find_domain(uuid))
+
     @property
     def _answering_refs(self) -> list[HostRef]:
         return [self.destination, *map(self._ref_of_answer, self.answering_hosts)]

@@ -54,6 +54,14 @@ def decide_record(job: EvacuationJob, fleet: FleetAnswers) -> None:
         job.older = None if job.rejoin else record
     elif record.type == s.EVACUATION and record.status in _BEGUN_STATUSES and fleet.has_answered(record.destination):
         raise _unsettled_error(record, f"Run the task on {record.destination.host}, which answers: it settles the record by querying that host.")
+    elif record.type in s.MOVE_TYPES and fleet.has_domain_at(job.uuid, record.source):
+        # libvirt removes the definition of the source when the guest has arrived. Its owner may have shut it down, or a cold move may be undone there.
+        kept, dead = record.source.label, job.source.name
+        raise _unsettled_error(
+            record,
+            f"{kept} answers and has the domain, which is off there. If it has not left {kept}, settle the record as 'failed' with kvmfleet.migration.host. If "
+            f"it ran on {dead}, undefine it on {kept} (virsh undefine --keep-nvram --keep-tpm), and run the task again.",
+        )
     elif record.destination.is_same(destination) and record.type in s.MOVE_TYPES and job.uuid in fleet.own_domains:
         raise _unsettled_error(record, "An incomplete copy of the domain is on this host. Run the same migration again, or remove that copy.")
     else:

@@ -1177,6 +1177,26 @@ def test_a_domain_stays_on_the_hosts_of_a_superseded_move_if_its_evacuation_fail
     assert site.running() == {"kvm2": ["web"]}
 
 
+@pytest.mark.parametrize("kind", [s.LIVE_MIGRATION, s.COLD_MIGRATION])
+@pytest.mark.parametrize("on", ["kvm2", "kvm3"])
+def test_a_domain_that_is_off_on_the_source_of_its_move_is_not_started_because_the_destination_died(site: Site, on: str, kind: str) -> None:
+    """The move may never have begun, or is being undone. Its owner may have shut the guest down."""
+    uuid = site.save("web", on="kvm3")
+    stored = site.ledger.open_record(new_record(kind, DomainRef(uuid, "web"), site.place("kvm3"), site.place("kvm1"), {}, "a test"))
+    for status in (s.SCHEDULED, s.QUEUED):
+        stored = site.ledger.update_record(stored, stored.record.advance(status, "a test"))
+    site.save("app")
+    site.hosts["kvm3"].add(uuid, "web", "shut off")
+    run = site.evacuate(on)
+    assert site.running() == {on: ["app"]}
+    assert list(errors(run)) == ["web"]
+    assert "kvm3 answers and has the domain, which is off there." in errors(run)["web"]
+    assert ("web", "queued", "kvm1") in site.record_summaries()
+    site.ledger.update_record(stored, stored.record.advance(s.FAILED, "a person"))
+    assert errors(site.evacuate(on)) == {}
+    assert site.running() == {on: ["app"]}
+
+
 def obstacles(site: Site, host: str) -> tuple[list[str], list[str]]:
     """Return the IDs of the records that withhold a host, and of those that its cleanup closes."""
     withholding = find_withholding(site.ledger.list_records(), HostIdentity(host, host_id(host), site.uuids[host], None))
