@@ -170,6 +170,7 @@ class EvacuationJob:
     :arg stored: its record, once it exists.
     :arg rejoin: the record was C(pre-migrating) before this task.
     :arg older: a record with another host that is also off; this evacuation replaces it.
+    :arg has_older_copy: whether that is a move whose destination answers and has the domain, off.
     :arg lost: why it cannot be started before its host returns.
     :arg files: that it needs in addition to its disks and that other hosts were proved to see, as they were saved.
     :arg fresh: those that only its host had and that a start may create again.
@@ -185,6 +186,7 @@ class EvacuationJob:
     stored: t.Optional[Stored] = None
     rejoin: bool = False
     older: t.Optional[MoveRecord] = None
+    has_older_copy: bool = False
     lost: list[str] = field(default_factory=list)
     files: list[SavedFile] = field(default_factory=list)
     fresh: list[NeededFile] = field(default_factory=list)

@@ -202,7 +202,7 @@ class EvacuationReservation:
         return check_host(build_request(job), host, self._fleet, filters_for(job), self.context.options.force)
 
     def _supersede_record(self, job: EvacuationJob, older: MoveRecord, new_id: str, evidence: Sequence[JsonObject]) -> None:
-        """Give up the record that holds the domain, if its hosts are off or do not have it."""
+        """Give up the record that holds the domain, if its hosts are off or do not run it."""
         # A record changes from accepted to pre-migrating only under its destination's lock.
         with self.context.ledger.hold_lock(host_lock_name(older.destination)):
             stored = self.context.ledger.find_unsettled(job.uuid)
@@ -211,10 +211,11 @@ class EvacuationReservation:
             if stored.record.id != older.id or stored.record.status != older.status:
                 raise Conflict(f"{describe_record(stored.record)} changed meanwhile: its status is '{stored.record.status}'.", "Run the task again.")
             record, by = stored.record.add_evidence(evidence), self.context.by
-            if _never_arrived(record, job.source.host_ref) and not _is_off(record.destination, evidence):
+            if _never_arrived(record, job.source.host_ref) and not (job.has_older_copy or _is_off(record.destination, evidence)):
                 record = record.advance(s.FAILED, by, f"{job.source.name} is off by evidence, and {record.destination.label} does not have the domain.")
             else:
-                detail = f"Its hosts are off by evidence, or do not have it. Taken over by {new_id}."
+                found = f"{record.destination.label} has it off" if job.has_older_copy else "Its hosts are off by evidence, or do not have it"
+                detail = f"{found}. Taken over by {new_id}."
                 record = record.supersede(new_id).note("superseded", by, detail)
             self.context.ledger.update_record(stored, record)
 

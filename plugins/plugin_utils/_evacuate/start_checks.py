@@ -66,6 +66,7 @@ def decide_record(job: EvacuationJob, fleet: FleetAnswers) -> None:
         raise _unsettled_error(record, "An incomplete copy of the domain is on this host. Run the same migration again, or remove that copy.")
     else:
         job.older = record
+        job.has_older_copy = record.type in s.MOVE_TYPES and fleet.has_domain_at(job.uuid, record.destination)
 
 
 def _unsettled_error(record: MoveRecord, next_step: str) -> Conflict:

@@ -1220,6 +1220,19 @@ def test_a_move_between_two_dead_hosts_withholds_both_until_they_were_cleaned(si
     assert sorted(obstacles(site, "kvm1")[0]) == sorted(obstacles(site, "kvm1")[1]) == sorted([older.record_id, newer.record_id])
 
 
+@pytest.mark.parametrize("kind", [s.LIVE_MIGRATION, s.COLD_MIGRATION])
+def test_a_move_from_the_dead_host_is_superseded_if_its_destination_has_the_domain(site: Site, kind: str) -> None:
+    """The guest may have run there, and what is left there has to be cleaned up."""
+    uuid = site.save("web")
+    older = new_record(kind, DomainRef(uuid, "web"), site.place("kvm1"), site.place("kvm3"), {}, "a test")
+    site.ledger.open_record(older)
+    site.hosts["kvm3"].add(uuid, "web", "shut off")
+    site.evacuate()
+    assert site.running() == {"kvm2": ["web"]}
+    assert site.record_summaries() == [("web", "accepted", "kvm3"), ("web", "done", "kvm2")]
+    assert obstacles(site, "kvm3") == ([older.id], [older.id])
+
+
 def test_an_evacuation_to_a_host_that_died_withholds_this_host_until_it_was_cleaned(site: Site) -> None:
     site.save("web")
     site.after_start = killed
