@@ -6,12 +6,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import typing as t
 from pathlib import Path
 
 import pytest
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import new_record
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
 from ansible_collections.kvmfleet.migration.tests.unit.playbooks.test_react_host_back import Control
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import domain_entry
@@ -40,6 +44,22 @@ def test_a_host_without_any_evidence_source_is_refused_before_consent_and_brake(
     )
     assert (code != 0, "armed without any evidence source for kvm4" in text) == (True, True), text
     assert (control.slots(), incidents(control), (control.folder / "asked").exists()) == ([], [], False)
+
+
+@pytest.mark.parametrize("is_settled", [False, True])
+def test_a_domain_that_is_on_its_way_to_the_host_may_be_there(control: Control, is_settled: bool) -> None:
+    """The guest has arrived, or nobody knows: the control node of its move may have died."""
+    ledger = open_ledger(str(control.ledger))
+    (web,) = ledger.list_domains()
+    (kvm4,) = web.domain.possible_hosts
+    kvm1 = HostRef("kvm1", "55555555-0000-4000-8000-000000000000", None)
+    ledger.put_domain(dataclasses.replace(web.domain, possible_hosts=(kvm1,)), web.version)
+    stored = ledger.open_record(new_record(s.LIVE_MIGRATION, DomainRef(UUID, "web"), kvm1, kvm4, {}, "a test"))
+    if is_settled:
+        ledger.update_record(stored, stored.record.advance(s.FAILED, "a test"))
+    code, text = control.run("react_host_gone", "-e", "source=kvm4", *SILENT)
+    assert (code == 0, "no domain may be on kvm4" in text) == (is_settled, is_settled), text
+    assert ("armed without any evidence source for kvm4" in text) is not is_settled, text
 
 
 def test_what_would_refuse_an_evacuation_is_said_when_it_is_armed(control: Control) -> None:
