@@ -15,6 +15,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records 
 
 from .._ledger.ledger import Ledger
 from .._ledger.query import Conditions, read_records
+from .._ledger.rules import holds_domain
 from .answers import MAX_AGE_SECONDS
 
 _CLOCKS_DIFFER_SECONDS = 60
@@ -23,9 +24,10 @@ ENDED_SECONDS = 10 * MAX_AGE_SECONDS
 
 
 def read_unsettled(ledger: Ledger | None) -> list[MoveRecord]:
-    """Return the unsettled records of moves and evacuations, each kind from the oldest on."""
+    """Return the unsettled records of moves and evacuations that hold their domains, each kind from the oldest on."""
     wanted = Conditions(status=sorted(s.UNSETTLED))
-    return [record for term in ("migrations", "evacuations") for record in read_records(ledger, term, wanted)] if ledger else []
+    found = [record for term in ("migrations", "evacuations") for record in read_records(ledger, term, wanted)] if ledger else []
+    return [record for record in found if holds_domain(record)]
 
 
 def read_completed(ledger: Ledger | None, seconds: float) -> list[MoveRecord]:

@@ -18,6 +18,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_p
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 
+from .._ledger.rules import holds_domain
 from .._settings.scheduler import SCHEDULER_VARIABLE, SchedulerSettings
 from .filters.base import names_text, one_or_many
 from .guests import STARTED_STATUSES
@@ -64,15 +65,15 @@ class FullLimit:
 def find_full_limits(records: Iterable[MoveRecord], own: MoveRecord, limits: MoveLimits, now: datetime.datetime) -> list[FullLimit]:
     """Return the limits for which this move has to wait; none if it may begin.
 
-    Every live migration that has begun counts, whoever started it. Waiting moves are admitted in the order in which their records were opened. A move that
-    could not begin anyway does not block others, and neither does one whose run is silent.
+    Every live migration that has begun counts, whoever started it, unless an evacuation has superseded it. Waiting moves are admitted in the order in which
+    their records were opened. A move that could not begin anyway does not block others, and neither does one whose run is silent.
 
     :arg records: all unsettled ones.
     :arg own: the record of the move.
     :arg limits: the limits for the move, see L(limits_between).
     :arg now: the time with its zone, by which the age of reports is determined.
     """
-    known = [record for record in records if record.type == s.LIVE_MIGRATION and record.id != own.id]
+    known = [record for record in records if record.type == s.LIVE_MIGRATION and record.id != own.id and holds_domain(record)]
     moving: dict[Slot, list[str]] = collections.defaultdict(list)
     first: dict[Slot, list[str]] = collections.defaultdict(list)
     for record in known:

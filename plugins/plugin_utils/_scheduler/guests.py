@@ -20,6 +20,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests import DeviceNeed, DomainGroup, DomainRequest
 
+from .._ledger.rules import holds_domain
 from .request import Request
 
 Bindings = tuple[tuple[frozenset[int], int], ...]
@@ -156,7 +157,7 @@ def arriving_records(records: Iterable[MoveRecord], host: HostRef) -> dict[str, 
     for record in records:
         uuid = record.domain.uuid
         if record.status in _RESERVING_STATUSES:
-            if record.destination.is_same(host):
+            if holds_domain(record) and record.destination.is_same(host):
                 reserved[uuid] = record
         elif record.status in _ARRIVED_STATUSES and (uuid not in newest or _generation_order(record) > _generation_order(newest[uuid])):
             newest[uuid] = record
@@ -180,4 +181,4 @@ def list_moves_out(records: Iterable[MoveRecord], host: HostRef) -> frozenset[st
 
 
 def _is_moving(record: MoveRecord) -> bool:
-    return record.status in STARTED_STATUSES and record.type == s.LIVE_MIGRATION
+    return record.status in STARTED_STATUSES and record.type == s.LIVE_MIGRATION and holds_domain(record)

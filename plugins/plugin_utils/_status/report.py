@@ -21,6 +21,7 @@ from .._evacuate.source import age_seconds
 from .._ledger.documents import DiscardDecision, DomainEntry, HostEntry
 from .._ledger.host_entries import recorded_grant
 from .._ledger.remembered import RememberedMove, missing_text
+from .._ledger.rules import holds_domain
 from .._maintenance.drill_verdict import drill_line
 from .._maintenance.texts import run_line
 from .._observe.checked_fleet import attention_line, check_line
@@ -159,7 +160,7 @@ class StatusReport:
 
     def _moved_domains(self) -> frozenset[str]:
         """Return the UUIDs of domains that are being moved, or whose document has changed since the hosts were asked, as a move of this collection does."""
-        unsettled = [record.domain.uuid for record in self._content.records if record.is_unsettled]
+        unsettled = [record.domain.uuid for record in self._content.records if holds_domain(record)]
         reported = [move.record.domain.uuid for move in self._reported]
         changed = [uuid for uuid, document in self._content.documents.items() if self._versions.get(uuid) != document.version]
         return frozenset([*unsettled, *reported, *changed])

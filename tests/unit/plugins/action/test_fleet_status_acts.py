@@ -167,6 +167,13 @@ def test_a_domain_of_a_dead_host_that_runs_there_again_is_a_finding(desk: Desk) 
     assert TWICE in desk.show_all()["attention"]
 
 
+def test_a_domain_whose_move_an_evacuation_has_superseded_is_not_in_a_move(desk: Desk) -> None:
+    see_twice(desk)
+    stored = desk.ledger.open_record(new_record(s.LIVE_MIGRATION, DomainRef(WEB, "web1"), KVM1, KVM2, {}, "ann"))
+    desk.ledger.update_record(stored, stored.record.supersede(str(uuid.UUID(int=7))))
+    assert TWICE in desk.show_all()["attention"]
+
+
 def test_a_domain_in_a_move_is_not_on_two_hosts(desk: Desk) -> None:
     see_twice(desk)
     foreign = dataclasses.replace(new_record(s.LIVE_MIGRATION, DomainRef(WEB, "web1"), KVM1, HostRef(None, None, None), {}, "libvirt"), id=None)

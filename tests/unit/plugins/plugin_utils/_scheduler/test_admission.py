@@ -76,6 +76,11 @@ def test_an_evacuation_does_not_count_for_limits_of_moves() -> None:
     assert full_limits(opened_record("b", 1), started, moves_in=1, moves_total=1) == []
 
 
+def test_a_move_that_an_evacuation_has_superseded_does_not_count() -> None:
+    given_up = opened_record("a", 0, status="running").supersede("newer")
+    assert full_limits(opened_record("b", 1), given_up, moves_in=1, moves_out=1, moves_total=1) == []
+
+
 def test_earlier_waiting_moves_go_first() -> None:
     first, second = opened_record("a", 1, "kvm3", limits={"moves_in": 2}), opened_record("b", 2, "kvm4", limits={"moves_in": 2})
     running = opened_record("x", 0, "kvm5", status="running")

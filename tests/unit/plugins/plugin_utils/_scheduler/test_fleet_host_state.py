@@ -110,6 +110,12 @@ def test_started_moves_are_listed_by_domain() -> None:
     assert there.moves_out == {uuid_of("b"), uuid_of("e")}
 
 
+def test_a_record_that_a_newer_one_has_superseded_does_not_count() -> None:
+    """It stays open until its hosts were cleaned up, which may be days later."""
+    given_up = record("a", "kvm1", "kvm2", "running", memory_mib=700).supersede("newer")
+    assert (host(records=[given_up]).used_mib, host(records=[given_up]).moves_in, host("kvm1", records=[given_up]).moves_out) == (0, set(), set())
+
+
 def test_an_unasked_or_silent_host_has_the_reason() -> None:
     assert HostState.from_facts("kvm2", None).unanswered == "there are no facts for it"
     there = HostState.from_facts(
