@@ -168,7 +168,7 @@ def copy_text(one: RememberedMove) -> str:
     return (
         f"{_describe_record(one)} The ledger has since recorded where the domain is. What {source} has of it is left over: "
         "check that it runs elsewhere, then remove it "
-        f"from there (virsh undefine {name}; its disks stay)."
+        f"from there (virsh undefine --keep-nvram --keep-tpm {name}; its disks stay)."
     )
 
 
