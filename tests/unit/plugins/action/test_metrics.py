@@ -249,10 +249,11 @@ def test_a_real_node_exporter_shows_each_series(node: Node, exporter: str) -> No
     assert shown == set(node.values())
 
 
-def test_the_playbook_writes_the_metrics_once_and_asks_no_host(node: Node, tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize("group", ["kvmfleet_hosts", "hypervisors"])
+def test_the_playbook_writes_the_metrics_once_and_asks_no_host(node: Node, tmp_path: pathlib.Path, group: str) -> None:
     fill_ledger(node)
     unreachable = "".join(f"{name} ansible_host=192.0.2.{number}\n" for number, name in enumerate(("kvm1", "kvm2"), 1))
-    (tmp_path / "hosts.ini").write_text(f"[kvmfleet_hosts]\n{unreachable}[all:vars]\nkvmfleet_ledger={node.ledger.path}\n")
+    (tmp_path / "hosts.ini").write_text(f"[{group}]\n{unreachable}[all:vars]\nkvmfleet_ledger={node.ledger.path}\n")
     command = ["playbook", "-i", str(tmp_path / "hosts.ini"), "kvmfleet.migration.metrics", "-e", f"metrics_path={node.path}"]
     environment = {**os.environ, "ANSIBLE_COLLECTIONS_PATH": str(COLLECTIONS), "ANSIBLE_NOCOLOR": "1", "HOME": str(tmp_path)}
     done = subprocess.run([sys.executable, "-m", "ansible", *command], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
