@@ -41,6 +41,8 @@ EVIDENCE_KEYS = ("kind", "host", "host_id", "agent", "action", "status", "output
 _LEVEL_KEYS = ("level", "attempts", "lease_revision")
 # The confirmation of a person is valid for one run, however many domains it starts.
 PERSON_TTL_SECONDS = MAX_SECONDS
+# The option of the modules, and the variables of the role.
+HOW_TO_CONFIRM = "force_down and a reason (evacuate_host_force_down and evacuate_host_reason)"
 CLOCK_SKEW_SECONDS = 5
 
 
@@ -216,7 +218,7 @@ def _short_line(value: Json) -> str:
 
 
 def _refused_evidence(what: str) -> Unsafe:
-    return Unsafe(f"{what}.", "Nothing was started. Fence the host again, or confirm that it is off with force_down and a reason.")
+    return Unsafe(f"{what}.", f"Nothing was started. Fence the host again, or confirm that it is off with {HOW_TO_CONFIRM}.")
 
 
 def ask_power(config: FencingConfig) -> PowerReply:
@@ -350,7 +352,7 @@ def list_choices(host: str) -> list[str]:
         "Repair the connection to its BMC, or the leases that its watchdog needs, and run this again",
         f"give another agent in {VARIABLE} of {host}, e.g. for its power strip, or watchdog_seconds if its watchdog was bound to its lease",
         "fence it by a tasks file of your own",
-        f"when a person has seen that {host} is off, confirm it with force_down and a reason",
+        f"when a person has seen that {host} is off, confirm it with {HOW_TO_CONFIRM}",
     ]
 
 

@@ -50,7 +50,7 @@ class SilentHosts:
             raise Unsafe(
                 f"{', '.join(refused)} did not answer, and a domain of {self.source} could run there: {why}",
                 "Nothing was started. Give evidence in fencing that they are off; or, if you are certain that none does, accept their silence by name:"
-                f" accept_silent: [{', '.join(refused)}].",
+                f" accept_silent: [{', '.join(refused)}] (evacuate_host_accept_silent).",
             )
 
     def list_accepted(self, by: str, at: str) -> list[AcceptedSilence]:

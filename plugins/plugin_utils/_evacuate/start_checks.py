@@ -33,6 +33,7 @@ from .._ledger.ledger import Ledger
 from .._ledger.rules import describe_record
 from .._observe.fleet_scan import ImageUsers, list_written
 from .evidence import PowerOffEvidence
+from .fencing import HOW_TO_CONFIRM
 from .fleet_answers import FleetAnswers
 from .job import EvacuationJob
 from .source import check_still_not_granted
@@ -165,7 +166,7 @@ def check_arrival(job: EvacuationJob, fleet: FleetAnswers, proofs: PowerOffEvide
             raise Unsafe(
                 f"Domain {job.name} may have come to {host.host} after the last renewal of its lease, and then runs there since the reset by the watchdog. "
                 "It was not started.",
-                f"Find out whether {host.host} is off, e.g. on its console, and confirm that with force_down and a reason.",
+                f"Find out whether {host.host} is off, e.g. on its console, and confirm that with {HOW_TO_CONFIRM}.",
             )
 
 
@@ -227,7 +228,7 @@ def _needed_files(saved: DomainProtection) -> list[NeededFile]:
 
 
 def _why_file_is_lost(file: NeededFile, job: EvacuationJob) -> str:
-    option = f"; it starts elsewhere with fresh ones if accept_fresh names {file.what}" if file.what in REPLACEABLE else ""
+    option = f"; it starts elsewhere with fresh ones if accept_fresh (evacuate_host_accept_fresh) names {file.what}" if file.what in REPLACEABLE else ""
     return f"only {_host_when_saved(job.saved)} is known to have its {describe_file(file.what, file.path)}{option}"
 
 

@@ -214,7 +214,7 @@ class StatusReport:
                 waits = f" Until that is proved, {_names(names)} {'waits' if len(names) == 1 else 'wait'} for a start elsewhere." if names else ""
                 yield (
                     f"{host}: {FENCING_IMPOSSIBLE}{since}: no device could switch it off.{waits} Repair a device, or confirm that it is off"
-                    f" (-e evacuate_host_force_down=true), and run again: {again}"
+                    f" (evacuate_host_force_down and evacuate_host_reason), and run again: {again}"
                 )
 
     def _waiting_texts(self) -> Iterator[str]:

@@ -394,7 +394,7 @@ def test_a_silent_host_that_could_not_be_fenced_is_a_finding_until_it_answers(tm
     desk.host("kvm1", fencing={"state": "fencing_impossible", "since": "2026-11-23T18:00:00.000Z"})
     finding = (
         "kvm1: fencing_impossible since 2026-11-23 18:00 UTC: no device could switch it off. Repair a device, or confirm that it is off"
-        " (-e evacuate_host_force_down=true), and run again: kvmfleet.migration.evacuate -e source=kvm1"
+        " (evacuate_host_force_down and evacuate_host_reason), and run again: kvmfleet.migration.evacuate -e source=kvm1"
     )
     assert finding not in desk.show()["attention"]
     desk.answers["kvm1"] = {"unreachable": True, "msg": "No route to host"}

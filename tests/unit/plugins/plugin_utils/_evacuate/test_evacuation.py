@@ -706,7 +706,7 @@ def test_a_domain_that_may_be_on_a_silent_host_does_not_accept_its_silence_for_t
     site.save("web")
     save_on_two_hosts(site, "app")
     agent = site.agent(power="on")
-    with pytest.raises(Unsafe, match=r"kvm3 did not answer.*accept_silent: \[kvm3\]"):
+    with pytest.raises(Unsafe, match=r"kvm3 did not answer.*accept_silent: \[kvm3\] \(evacuate_host_accept_silent\)\."):
         site.evacuate()
     assert "off" not in agent.asked()
     assert site.record_summaries() == []

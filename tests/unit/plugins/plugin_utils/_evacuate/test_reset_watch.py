@@ -228,7 +228,7 @@ def test_what_came_to_a_host_after_its_last_renewal_may_run_there_since_the_rese
     assert site.running() == {"kvm2": ["before", "refused"]}
     refusal = (
         "Domain {} may have come to kvm1 after the last renewal of its lease, and then runs there since the reset by the watchdog. It was not started. Find out"
-        " whether kvm1 is off, e.g. on its console, and confirm that with force_down and a reason."
+        " whether kvm1 is off, e.g. on its console, and confirm that with force_down and a reason (evacuate_host_force_down and evacuate_host_reason)."
     )
     assert errors == {"before": "", "refused": "", "after": refusal.format("after"), "moving": refusal.format("moving")}
     # The confirmation of a person is about the whole host.
