@@ -13,6 +13,7 @@ import typing as t
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration import outcome
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import JOB_NONE
@@ -209,6 +210,22 @@ _NEXT_STEPS = {
     s.REASON_OPERATOR: "The move was cancelled by a person. Run the task again if it is still required.",
 }
 
+_SETTLED_BY_HOSTS = "Check both hosts. When they answer, run the same task again to settle the record."
+# Both hosts answer, and would answer the same again.
+_SETTLED_BY_PERSON = {
+    outcome.REASON_GUEST_DIED: (
+        "It runs on neither host. Find out why (/var/log/libvirt/qemu on both), start it where it belongs, and run the same task again, which settles the "
+        "record; or settle the record with kvmfleet.migration.host."
+    ),
+    outcome.REASON_MEMORY_LOST: (
+        "Resume neither copy. Destroy what is left of it on both hosts, settle the record with kvmfleet.migration.host, and start the guest from its disks "
+        "on one of them (docs/guides/post-copy.md)."
+    ),
+    outcome.REASON_RUNNING_TWICE: (
+        "Find out immediately which copy is right, and stop the other one by hand. Then run the same task again, which settles the record."
+    ),
+}
+
 # libvirt does not always give the cause: for a full disk it may only report that an AppArmor profile cannot be loaded.
 _AFTER_FAILURE = "If this does not show the cause, read libvirt's log on both hosts (journalctl -u libvirtd) and look for a full disk; then run the task again."
 
@@ -222,7 +239,7 @@ def final_error(record: MoveRecord) -> KvmfleetError | None:
     why = f"{status} ({reason})" if reason else status
     message = f"Domain {record.domain.name} was not moved {ends}: {why}. {record.last_detail}".rstrip()
     if status == s.ERROR:
-        return Internal(message, "Check both hosts. When they answer, run the same task again to settle the record.", migrations=[encode(record)])
+        return Internal(message, _SETTLED_BY_PERSON.get(reason or "", _SETTLED_BY_HOSTS), migrations=[encode(record)])
     next_step = _NEXT_STEPS.get(reason or "", _AFTER_FAILURE if status == s.FAILED else None)
     return _error_class(status, reason)(message, next_step, migrations=[encode(record)])
 

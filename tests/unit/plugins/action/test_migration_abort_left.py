@@ -93,10 +93,13 @@ def test_a_record_in_error_is_settled_by_asking_again(desk: Desk) -> None:
 def test_a_result_that_cannot_be_proved_fails_the_task_and_keeps_the_record(desk: Desk) -> None:
     desk.open_record(*RUNNING)
     desk.guest.enter("shut off", "crashed")
-    with pytest.raises(e.Internal, match="Check both hosts") as caught:
+    with pytest.raises(e.Internal, match="start it where it belongs, and run the same task again") as caught:
         desk.abort()
     assert caught.value.result["migrations"][0]["status"] == s.ERROR
     assert desk.ended() == (s.ERROR, "guest_died")
+    desk.guest.enter("running", "booted")
+    assert desk.abort()["migrations"][0]["status"] == s.FAILED
+    assert desk.ended() == (s.FAILED, None)
 
 
 def test_a_settlement_that_takes_longer_than_the_wait_continues_on_the_host(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,6 +48,19 @@ def test_the_error_of_a_failed_move_names_the_next_step() -> None:
     assert str(final_error(ended("failed"))).endswith("then run the task again.")
 
 
+@pytest.mark.parametrize(
+    ("reason", "step"),
+    [
+        ("unreachable", "When they answer, run the same task again"),
+        ("guest_died", "start it where it belongs, and run the same task again"),
+        ("memory_lost", "settle the record with kvmfleet.migration.host, and start the guest from its disks"),
+        ("running_twice", "stop the other one by hand. Then run the same task again"),
+    ],
+)
+def test_the_error_of_a_move_without_a_result_names_what_settles_its_record(reason: str, step: str) -> None:
+    assert step in str(final_error(ended("error", reason)))
+
+
 def test_a_completed_move_has_no_error() -> None:
     assert final_error(ended("completed")) is None
     assert final_error(ended("completed", "definition_left")) is None
