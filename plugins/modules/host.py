@@ -79,9 +79,9 @@ options:
   settle:
     description:
       - Gives a record the status that a person has found to be true. The status determines where its domain is from now on.
-      - Only some records can be settled. These are a record in C(error); a record in C(done), as V(completed), if its source will not return, or if its
-        domain was moved back to its source by hand; a record that was given up for a newer one, as V(failed); and a record that the ledger has lost and that
-        the host on which the task runs remembers. Such a record is written to the ledger again.
+      - Only some records can be settled. These are a record in C(error); a migration whose source was declared with O(source_discarded); a record in C(done),
+        as V(completed), if its source will not return, or if its domain was moved back to its source by hand; a record that was given up for a newer one, as
+        V(failed); and a record that the ledger has lost and that the host on which the task runs remembers. Such a record is written to the ledger again.
       - A migration that has ended, and whose record is still open, is settled on its source host, by asking both hosts. Nothing is moved. Their answers decide,
         and RV(records) shows them. The status given here is used only if they prove nothing. If they contradict it, the record is closed by the answers, and
         the task fails with C(conflict). A migration that is still in progress is C(invalid_state).

@@ -19,6 +19,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_p
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import Survey, SurveyedDomain
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._cold.request import ColdRequest
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import DomainEntry, Stored
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_decisions import settling_step
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import host_ref_from_facts
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.decide import Adopt, AlreadyThere, Refuse, Start, exclude_hosts, read_watch
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.destination_problems import find_destination_problem
@@ -72,7 +73,7 @@ def decide_held(request: ColdRequest, source: str, survey: Survey, stored: Store
     if record.type != s.COLD_MIGRATION or not record.source.may_be(host_ref_from_facts(None, source, encode(survey.source.host))):
         raise Conflict(
             f"Domain {request.label} is held by {record.type} record {record.id} ({record.status}) from {record.source.host} to {record.destination.label}.",
-            f"Settle that record first: run its task again on {record.source.host}. {_NOTHING}",
+            f"Settle that record first. {settling_step(record)} {_NOTHING}",
         )
     return Adopt(stored)
 

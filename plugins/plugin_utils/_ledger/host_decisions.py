@@ -11,7 +11,7 @@ A clean-shutdown token is revoked, a host is declared lost, a host whose identit
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
@@ -148,8 +148,15 @@ def _is_other_of_name(other: HostEntry, adopted: HostEntry) -> bool:
 REASON_SOURCE_DISCARDED = "source_discarded"
 
 
-def settle_record(stored: Stored, status: str, statement: str, by: str) -> MoveRecord | None:
+def has_lost_source(record: MoveRecord, entries: Iterable[HostEntry]) -> bool:
+    """Whether a person declared the source of an unsettled move discarded: only that host could be asked how the move ended."""
+    return record.type in s.MOVE_TYPES and record.is_unsettled and any(entry.discarded and entry.host_ref.is_same(record.source) for entry in entries)
+
+
+def settle_record(stored: Stored, status: str, statement: str, by: str, is_source_gone: bool = False) -> MoveRecord | None:
     """Return the record with the status that a person gives it, None if it already has that status.
+
+    :arg is_source_gone: see L(has_lost_source).
 
     Raises L(InvalidState) for a record that can still be settled by querying the hosts, or is closed; L(InvalidArgument) for a status that it cannot get.
     """
@@ -157,10 +164,11 @@ def settle_record(stored: Stored, status: str, statement: str, by: str) -> MoveR
     if record.status == status and status != s.ERROR:
         return None
     is_discarded = record.status == s.DONE and status == s.COMPLETED
-    if not (record.status == s.ERROR or is_discarded or (is_superseded(record) and status == s.FAILED)):
+    if not (record.status == s.ERROR or is_source_gone or is_discarded or (is_superseded(record) and status == s.FAILED)):
         raise InvalidState(
-            f"{_capitalized_description(record)} has the status '{record.status}': a person settles one that is 'error', one that was given up for a newer one "
-            "(as 'failed'), or one that is 'done', and whose source will not return or has the domain again (as 'completed').",
+            f"{_capitalized_description(record)} has the status '{record.status}': a person settles one that is 'error', a move whose source was discarded, "
+            "one that was given up for a newer one (as 'failed'), or one that is 'done', and whose source will not return or has the domain again (as "
+            "'completed').",
             _ask_hosts_step(record),
         )
     if not may_follow(record.type, record.status, status):
@@ -198,7 +206,10 @@ def settling_step(record: MoveRecord) -> str:
     if not record.is_unsettled:
         return ""
     if record.type in s.MOVE_TYPES:
-        return f"Run the task on {source}, which asks the hosts of the move."
+        return (
+            f"Run the task on {source}, which asks the hosts of the move. If {source} will not return, confirm that by source_discarded of"
+            " kvmfleet.migration.host first, and settle the record then."
+        )
     return (
         f"If {source} is back, recover it while {destination} answers, which settles the record; if {source} is off, evacuate it again. "
         f"If {destination} is dead, evacuate {destination}; if it will not return, confirm that by source_discarded of kvmfleet.migration.host."

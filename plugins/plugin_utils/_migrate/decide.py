@@ -26,6 +26,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import Survey, SurveyedDomain, Watcher, read_state, read_watcher
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Stored
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_decisions import settling_step
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import host_ref_from_facts
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.request import MoveRequest
 
@@ -179,7 +180,7 @@ def decide_held(request: MoveRequest, source: str, survey: Survey, domain: Surve
     if record.type != s.LIVE_MIGRATION or not _is_source(record, source, survey, domain, watch):
         raise Conflict(
             f"Domain {request.label} is held by {record.type} record {record.id} ({record.status}) from {record.source.host} to {record.destination.label}.",
-            f"Settle that record first: run its task again on {record.source.host}.",
+            f"Settle that record first. {settling_step(record)}",
         )
     if record.is_foreign:
         return _conclude_foreign(request, source, survey, domain, stored, by)

@@ -28,7 +28,8 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import Survey
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Stored
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_decisions import settle_record
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_decisions import has_lost_source, settle_record
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import list_entries
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.remembered import (
     BEFORE_A_HOST_KNOWS,
     restore_record,
@@ -224,9 +225,10 @@ class RecordDecision:
                 f"There is no record {self.record_id}, neither in the ledger nor in what {self.name} remembers.", "Run the task on the host that remembers it."
             )
         record = stored.record
-        if self.phase and record.type in self.settlements and record.is_unsettled and record.status != s.ERROR:
+        is_source_gone = has_lost_source(record, list_entries(ledger))
+        if self.phase and not is_source_gone and record.type in self.settlements and record.is_unsettled and record.status != s.ERROR:
             return stored, self._settle_by_asking(stored, status)
-        settled = settle_record(stored, status, self.reason, by)
+        settled = settle_record(stored, status, self.reason, by, is_source_gone)
         return stored, ledger.update_record(stored, settled).record if settled and not self.check else settled
 
     def _find_record(self) -> Stored | None:

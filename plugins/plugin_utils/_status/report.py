@@ -19,6 +19,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records 
 from .._evacuate.restart_limit import describe_way_out
 from .._evacuate.source import age_seconds
 from .._ledger.documents import DiscardDecision, DomainEntry, HostEntry
+from .._ledger.host_decisions import has_lost_source
 from .._ledger.host_entries import recorded_grant
 from .._ledger.remembered import RememberedMove, missing_text
 from .._ledger.rules import holds_domain
@@ -197,12 +198,18 @@ class StatusReport:
     def _unreported_texts(self, record: MoveRecord, name: str) -> Iterator[str]:
         """Yield an unsettled record that is not in progress. Only the answer of its source shows this for a move; no host reports evacuations."""
         age, source, is_move = age_seconds(record.updated_at), record.source.host, record.type in s.MOVE_TYPES
+        since = f"{name}: record {record.id} is '{record.status}' since {_time_text(record.updated_at)}"
+        if has_lost_source(record, self._content.hosts):
+            evacuate = f"If the domain runs nowhere: kvmfleet.migration.evacuate -e source={source}"
+            settle = f"If it runs on {record.destination.label}, settle record {record.id} as completed (docs/ledger.md)"
+            yield f"{since}, and {source} will not return. {evacuate}. {settle}"
+            return
         is_unknown = source in self.silent or (is_move and (source not in self._asked or source in self._unread))
         if is_unknown or (age is not None and age < LAG_SECONDS):
             return
         why = f"{record.source.label} does not report the move" if is_move else "the evacuation is not finished"
         again = _CLOSING_STEPS[record.type].format(id=record.id)
-        yield f"{name}: record {record.id} is '{record.status}' since {_time_text(record.updated_at)}, and {why}. To close the record: {again}"
+        yield f"{since}, and {why}. To close the record: {again}"
 
     def _impossible_texts(self) -> Iterator[str]:
         """Yield the hosts that could not be fenced, and do not answer."""

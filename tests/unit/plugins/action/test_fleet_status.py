@@ -359,6 +359,18 @@ def test_a_host_that_will_not_return_is_not_to_be_repaired_and_ends_as_a_finding
     )
 
 
+def test_a_move_whose_source_will_not_return_is_a_finding(tmp_path: pathlib.Path) -> None:
+    desk = Desk(tmp_path)
+    desk.host("kvm1", "fenced", discarded={"at": "2026-11-23T18:00:00.000Z", "by": "ann@control", "reason": "Burnt out"})
+    desk.answers["kvm1"] = {"unreachable": True, "msg": "No route to host"}
+    record = desk.record(s.SCHEDULED, s.QUEUED, s.RUNNING, minutes_ago=5)
+    (finding,) = [line for line in desk.show()["attention"] if record.record_id in line]
+    assert finding.endswith(
+        f"and kvm1 will not return. If the domain runs nowhere: kvmfleet.migration.evacuate -e source=kvm1. If it runs on kvm2, settle record {record.id} as"
+        " completed (docs/ledger.md)"
+    )
+
+
 def test_a_guest_that_was_off_on_a_host_that_will_not_return_is_given_up_or_defined_elsewhere(tmp_path: pathlib.Path) -> None:
     desk = Desk(tmp_path)
     desk.host("kvm1", "fenced", discarded={"at": "2026-11-23T18:00:00.000Z", "by": "ann@control", "reason": "Burnt out"})

@@ -113,6 +113,30 @@ def test_records_that_hosts_can_answer_for_or_that_are_closed_are_not_settled(fl
     assert fleet.status(record) == before
 
 
+@pytest.mark.parametrize("kind", [s.LIVE_MIGRATION, s.COLD_MIGRATION])
+def test_a_move_whose_source_will_not_return_is_settled_by_a_person(fleet: Deciding, kind: str) -> None:
+    """Its task was killed before it could write anything, and only its source could be asked how it ended."""
+    record = fleet.record(s.SCHEDULED, s.QUEUED, s.RUNNING, kind=kind)
+    wanted = {"target_host": "localhost", "settle": {"id": record, "status": "completed"}, "reason": "runs on kvm2"}
+    with pytest.raises(InvalidState, match="If kvm1 will not return, confirm that by source_discarded of"):
+        fleet.task(**wanted, name="kvm1")
+    assert fleet.status(record) == ("running", None)
+    fleet.task(target_host="localhost", name="kvm1", source_discarded=True, reason="burnt")
+    assert fleet.task(**wanted)["changed"]
+    assert fleet.status(record) == ("completed", None)
+    document = fleet.ledger.read_domain(WEB)
+    assert document
+    assert [place["host"] for place in document.body["possible_hosts"]] == ["kvm2"]
+
+
+def test_an_evacuation_whose_source_will_not_return_is_not_settled_by_a_person(fleet: Deciding) -> None:
+    record = fleet.record(s.PRE_MIGRATING)
+    fleet.task(target_host="localhost", name="kvm1", source_discarded=True, reason="burnt")
+    with pytest.raises(InvalidState):
+        fleet.task(target_host="localhost", settle={"id": record, "status": "done"}, reason="because")
+    assert fleet.status(record) == ("pre-migrating", None)
+
+
 def test_a_status_that_the_type_of_record_does_not_have_is_refused(fleet: Deciding) -> None:
     record = fleet.record(s.PRE_MIGRATING, s.ERROR)
     with pytest.raises(InvalidArgument, match="cannot become 'cancelled'"):
