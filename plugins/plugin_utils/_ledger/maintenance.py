@@ -63,7 +63,8 @@ class MaintenanceRuns(RunDocuments[MaintenanceRun]):
             if run.is_open:
                 raise Conflict(
                     f"{', '.join(new.host_names)} cannot be taken out of service now: the balance run {run.id} is open. Nothing was changed.",
-                    "Wait until that run has ended. If it was interrupted, run a balance again: it closes what an earlier process has left.",
+                    "Wait until that run has ended. If it was interrupted, carry out a balance again (kvmfleet.migration.balance -e balance_mode=apply), which"
+                    " closes what an earlier process has left; on another control node, with -e balance_take_over=true.",
                     run=encode(run),
                 )
 

@@ -83,7 +83,9 @@ def test_neither_a_balance_nor_a_drill_is_open_beside_the_other(ledger: Ledger) 
     ledger.put_maintenance_run(transitions.close_run(first.maintenance_run, {}, at()), first)
     run = open_run(ledger, plan(move("g3")), holder())
     other = dataclasses.replace(night("kvm7"), id=str(uuid.uuid4()))
-    with pytest.raises(Conflict, match=f"kvm7 cannot be taken out of service now: the balance run {run.id} is open"):
+    with pytest.raises(
+        Conflict, match=rf"kvm7 cannot be taken out of service now: the balance run {run.id} is open\..* balance_mode=apply.* balance_take_over=true"
+    ):
         ledger.put_maintenance_run(dataclasses.replace(other, drill=drill), None)
     # A maintenance run moves guests by plans of its own.
     ledger.put_maintenance_run(other, None)
