@@ -226,7 +226,8 @@ class RecordDecision:
             )
         record = stored.record
         is_source_gone = has_lost_source(record, list_entries(ledger))
-        if self.phase and not is_source_gone and record.type in self.settlements and record.is_unsettled and record.status != s.ERROR:
+        can_ask = bool(self.phase) and not is_source_gone and self.name in (record.source.host, *self.context.settings.fleet())
+        if can_ask and record.type in self.settlements and record.is_unsettled and record.status != s.ERROR:
             return stored, self._settle_by_asking(stored, status)
         settled = settle_record(stored, status, self.reason, by, is_source_gone)
         return stored, ledger.update_record(stored, settled).record if settled and not self.check else settled
