@@ -18,7 +18,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
 from ansible_collections.kvmfleet.migration.tests.unit.playbooks.test_react_host_back import Control
-from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import domain_entry
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import domain_entry, host_entry
 
 UUID = "77777777-0000-4000-8000-000000000001"
 SILENT = ("-e", json.dumps({"silent": ["kvm1", "kvm4"]}))
@@ -98,6 +98,20 @@ def test_a_host_that_comes_back_while_a_person_is_asked_is_not_evacuated(control
     options = {"ansible_ssh_executable": str(ssh), "kvmfleet_events_consent": ["touch", str(back)], "evacuate_host_fence_tasks": "fence.yml"}
     code, text = control.run("react_host_gone", "-e", "source=kvm4", "-e", json.dumps(options))
     assert (code != 0, back.exists(), "kvm4 answers Ansible" in text) == (True, True, True), text
+    assert control.slots() == []
+
+
+def test_a_discarded_host_takes_no_slot_from_one_that_dies(control: Control) -> None:
+    """A new leader of the event source reports each host that is gone once more."""
+    ledger, ssh = open_ledger(str(control.ledger)), control.folder / "ssh"
+    found = next(document for document in ledger.list_hosts() if document.host.name == "kvm4")
+    discarded = {"at": "2026-11-23T18:00:00.000Z", "by": "ann@control", "reason": "Burnt out"}
+    ledger.put_host(host_entry({**found.body, "state": "fenced", "discarded": discarded}), found.version)
+    ssh.write_text('#!/bin/sh\necho "ssh: connect to host: No route to host" >&2\nexit 255\n')
+    ssh.chmod(0o755)
+    options = {"ansible_ssh_executable": str(ssh), "evacuate_host_fence_tasks": "fence.yml"}
+    code, text = control.run("react_host_gone", "-e", "source=kvm4", "-e", json.dumps(options))
+    assert (code, "kvm4 was discarded: it will not return. Nothing was done." in text) == (0, True), text
     assert control.slots() == []
 
 
