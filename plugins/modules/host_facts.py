@@ -222,7 +222,8 @@ ansible_facts:
         mounts:
           description:
             - File systems. C(store) is the name that a shared file system has on all hosts, null for a local one, and for one that the host serves to itself.
-              Sizes are null if a server did not answer, if this user may not enter the file system, or where one is mounted on demand (V(autofs)).
+              Sizes are null if a server did not answer (then C(silent) is true), if this user may not enter the file system, or where one is mounted on demand
+              (V(autofs)).
           type: list
           elements: dict
           sample:

@@ -12,6 +12,7 @@ import os
 import stat
 import typing as t
 
+from .._model.codec import ABSENT
 from .._model.facts import SHARED_KINDS, UNTOLD_KINDS, MountFacts
 from .._model.libvirt_formats import is_loopback
 from .._module import is_root
@@ -138,7 +139,7 @@ def _unescape_name(name: str) -> str:
 
 _T = t.TypeVar("_T")
 
-PATIENCE_SECONDS = 2.0
+PATIENCE_SECONDS = 5.0
 _BY_UUID = "/dev/disk/by-uuid"
 # Cluster file systems on a block device, which has another name on every host.
 _ON_DEVICES = ("gfs2", "ocfs2", "acfs")
@@ -198,7 +199,8 @@ class LocalStores:
             return None
         capacity, available = measured or (None, None)
         store = identify_store(mount)
-        return MountFacts(_make_printable(mount.path), mount.kind, _make_printable(store) if store else None, capacity, available)
+        silent = True if mount.path in self._silent else ABSENT
+        return MountFacts(_make_printable(mount.path), mount.kind, _make_printable(store) if store else None, capacity, available, silent)
 
     def _is_kept(self, mount: Mount) -> bool:
         """Whether a mount that could not be measured is listed: one without it would show its images on the file system around it."""

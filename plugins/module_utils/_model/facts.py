@@ -125,6 +125,7 @@ class MountFacts:
     """A mounted file system.
 
     :arg store: the identity of the file system, the same on every host; null if it has none.
+    :arg silent: true if its server did not answer.
     """
 
     path: str
@@ -132,6 +133,7 @@ class MountFacts:
     store: Maybe[str] = ABSENT
     capacity_bytes: Maybe[int] = ABSENT
     available_bytes: Maybe[int] = ABSENT
+    silent: Maybe[bool] = ABSENT
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
     @property

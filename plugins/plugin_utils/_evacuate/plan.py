@@ -26,6 +26,7 @@ from .._migrate.known_facts import add_profile_groups, readable_profiles
 from .._observe.fleet_scan import ImageUsers
 from .._scheduler import fleet as scheduler_fleet
 from .._scheduler.filters.base import PASS, Finding, Rule
+from .._scheduler.filters.storage import explain_silent_images
 from .._scheduler.fleet import HostState, find_entry
 from .._scheduler.planner import plan_placements
 from .._scheduler.request import Request
@@ -59,8 +60,8 @@ class SurvivingHosts:
 
 
 class CanStart(Rule):
-    """A host that was not proved to see a domain's disks while all hosts were healthy cannot start it, and neither can one that already has it or its name, or
-    for which its definition cannot be rewritten.
+    """A host that was not proved to see a domain's disks while all hosts were healthy cannot start it, and neither can one whose file system with these disks
+    does not answer now, that already has the domain or its name, or for which its definition cannot be rewritten.
 
     No option overrides that.
     """
@@ -84,7 +85,7 @@ class CanStart(Rule):
         missing = list_unproved_images(self._jobs[request.uuid], self._survivors.host_ids[host.name])
         if missing:
             return Finding(f"Its access to {', '.join(missing)} was not proved.")
-        problem = self._find_naming_problem(request, host)
+        problem = self._find_naming_problem(request, host) or explain_silent_images(request, host)
         return Finding(problem) if problem else PASS
 
     def _find_naming_problem(self, request: Request, host: HostState) -> str:

@@ -60,3 +60,21 @@ def test_protecting_while_a_file_server_hangs_withdraws_no_proof(site: Site, gue
     assert done.code == 0, done.text
     assert site.fleet() == {2: {"db0"}, 3: set()}
     assert all(site.has_definition(name, 2) for name in names)
+
+
+@pytest.mark.long
+def test_guests_go_where_their_file_server_answers(site: Site, guest: Make) -> None:
+    """A move to the other host would hang in its hypervisor, and the others would wait for it."""
+    served = {guest(f"db{number}", storage="bindfs") for number in range(2)}
+    alone = {guest(f"web{number}", storage="none") for number in range(2)}
+    site.protect()
+    with hung_server(site.lab, 2):
+        code, text = site.playbook("drain", target=site.name(1), drain_host_candidates=[site.name(2)])
+        assert code != 0, text
+        assert "that file system does not answer" in text
+        assert site.fleet() == {1: served, 2: alone, 3: set()}
+        site.lose(1)
+        code, text = site.playbook("evacuate", source=site.name(1))
+        assert code == 0, text
+        assert "cannot be started" not in text
+        assert site.fleet() == {2: alone, 3: served}

@@ -34,7 +34,7 @@ class Storage(Rule):
 
     An image that exists but is not proved to be the same is a warning, unless the operator confirms it. If it is on shared storage, and the path there is on a
     file system of that host alone, or a survey has proved it, it is another file: that is refused. If the path was not checked there, the stores of both hosts
-    are compared. A volume is what the pool of that name has on that host.
+    are compared. A volume is what the pool of that name has on that host. A file system that does not answer is refused: a hypervisor would hang on it.
     """
 
     name = "storage"
@@ -58,7 +58,21 @@ def _unknown_backing_text(disk: DiskNeed) -> str:
     return f"The backing files of {_name(DiskImage(disk), start=False)} are not known: {disk.files_problem}."
 
 
+def explain_silent_images(request: Request, host: HostState) -> str:
+    """Return which images of the domain are on file systems of the host that do not answer; empty if none."""
+    return " ".join(filter(None, (_explain_silence(image, host) for image in request.images)))
+
+
+def _explain_silence(image: DiskImage, host: HostState) -> str:
+    path = _path_on(image, host)
+    found = find_store(host.hardware, path) if path.startswith("/") else None
+    return f"{_name(image)} is on {found} there, and that file system does not answer." if found is not None and found.mount.silent else ""
+
+
 def _judge_pair(image: DiskImage, own: DiskImage, request: Request, host: HostState, fleet: Fleet) -> Finding:
+    silence = _explain_silence(image, host)
+    if silence:
+        return Finding(silence)
     if image.source in host.other_files and not request.unsafe:
         return Finding(f"{_name(image)} is another file on {host.name}: the folder there is not that of the shared storage. Is the storage mounted there?")
     return _judge_renamed(image, own, request, host, fleet) if image.source != own.source else _judge_image(image, request, host, fleet)

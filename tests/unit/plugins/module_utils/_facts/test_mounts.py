@@ -114,7 +114,8 @@ def test_a_dead_file_server_is_waited_for_once(stores: LocalStores, tree: pathli
         back.set()
     assert len(asked) == 1
     (silent,) = [mount for mount in stores.describe_mounts() if mount.path == str(tree / "nfs")]
-    assert (silent.capacity_bytes, silent.available_bytes) == (None, None)
+    assert (silent.capacity_bytes, silent.available_bytes, silent.silent) == (None, None, True)
+    assert not any(mount.silent for mount in stores.describe_mounts() if mount is not silent and mount.path != silent.path)
 
 
 @pytest.fixture

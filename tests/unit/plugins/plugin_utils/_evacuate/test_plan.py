@@ -122,6 +122,16 @@ def test_a_domain_goes_where_its_disks_are_seen(site: Site) -> None:
     assert shares.by_host == {"kvm2": [], "kvm3": [only]}
 
 
+def test_a_domain_goes_where_its_file_system_answers(site: Site) -> None:
+    names = [f"web{number}" for number in range(4)]
+    uuids = [site.save(name) for name in names]
+    root = {"path": "/", "kind": "nfs4", "store": None, "capacity_bytes": None, "available_bytes": None, "silent": True}
+    site.own_facts["kvm2"] = {"mounts": [root]}
+    assert {host: sorted(share) for host, share in plan(site)[1].by_host.items()} == {"kvm2": [], "kvm3": sorted(uuids)}
+    site.own_facts["kvm3"] = {"mounts": [root]}
+    assert all("that file system does not answer" in one.reason for one in plan(site)[1].uncovered)
+
+
 def test_a_domain_without_capacity_is_uncovered_unless_forced_to_a_named_host(site: Site) -> None:
     huge = site.save("huge", memory_mib=1024 * 1024)
     run, shares = plan(site)

@@ -24,6 +24,23 @@ def test_a_missing_image_is_refused() -> None:
     assert judge_disk(f.disk("vda"), paths={PATH: False}).reason == f"The image {PATH} of disk vda is not there."
 
 
+SILENT = {"path": "/srv/images", "kind": "nfs4", "store": "nfs4:nas:/images", "capacity_bytes": None, "available_bytes": None, "silent": True}
+
+
+@pytest.mark.parametrize("disk", [f.disk("vda"), f.disk("vda", None, readonly=True, source=PATH), f.disk("vda", kind="volume", source="images/vda.qcow2")])
+def test_a_file_system_that_does_not_answer_is_refused(disk: dict[str, t.Any]) -> None:
+    """A move to it would hang in the hypervisor, and keep others waiting."""
+    pools = [{"name": "images", "type": "dir", "active": True, "path": "/srv/images", "capacity_bytes": MIB, "available_bytes": MIB}]
+    finding = judge_disk(disk, mounts=[LOCAL_MOUNT, SILENT], pools=pools)
+    assert "nfs4:nas:/images/vda.qcow2 there, and that file system does not answer." in (finding.reason or "")
+
+
+def test_images_elsewhere_pass_while_a_file_system_does_not_answer() -> None:
+    for disk in (f.disk("vda", None, readonly=True, source=LOCAL_PATH), f.disk("sda", kind="network", source="srv/images")):
+        assert judge_disk(disk, paths={LOCAL_PATH: True}, mounts=[LOCAL_MOUNT, SILENT]).reason is None
+    assert judge_disk(f.disk("vda"), {"vda": MIB}, mounts=[LOCAL_MOUNT, SILENT]).reason is None
+
+
 @pytest.mark.parametrize("disk", [f.disk("sda", optional=True, source=PATH), f.disk("sda", source=""), f.disk("sda", kind="network", source="rbd/vda")])
 def test_optional_empty_and_network_disks_pass(disk: dict[str, t.Any]) -> None:
     finding = judge_disk(disk, paths={PATH: False, "": False, "rbd/vda": False})
