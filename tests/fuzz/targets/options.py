@@ -140,15 +140,23 @@ def _ask(*_args: t.Any, **_call: t.Any) -> t.NoReturn:
 
 
 class _Specified(BaseException):
-    """Where a module would begin."""
+    """Where a module would begin; with its options."""
+
+
+class _SpecifiedModule:
+    def __init__(self, **keywords: t.Any) -> None:
+        raise _Specified(keywords["argument_spec"])
 
 
 @functools.cache
 def _module_spec(name: str) -> Spec:
     module = _module_of(modules, name)
-    with mock.patch.object(module, "AnsibleModule", side_effect=_Specified) as made, contextlib.suppress(_Specified):
-        module.main()
-    return t.cast(Spec, made.call_args.kwargs["argument_spec"])
+    try:
+        with mock.patch.object(module, "AnsibleModule", _SpecifiedModule):
+            module.main()
+    except _Specified as specified:
+        return t.cast(Spec, specified.args[0])
+    raise AssertionError(f"{name} has no options.")
 
 
 def check_module(case: Case) -> None:

@@ -47,7 +47,7 @@ def test_firmware_variables_are_replaced_by_fresh_ones_only_with_accept_fresh(si
     save_with(site, NVRAM)
     run = site.evacuate()
     assert "only kvm1 is known to have its firmware variables /var/lib/libvirt/qemu/nvram/web_VARS.fd" in lost(run)
-    assert "accept_fresh names nvram" in lost(run)
+    assert "accept_fresh (evacuate_host_accept_fresh) names nvram" in lost(run)
     assert site.running() == {}
     assert "firmware variables" in lost(site.evacuate(accept_fresh=["tpm"]))
     run = site.evacuate(accept_fresh=["nvram"])
