@@ -59,6 +59,13 @@ def answer_within(seconds: float, ask: t.Callable[[], T]) -> t.Optional[T]:
     return PendingAnswer(ask).wait(seconds)
 
 
+def answer_all_within(seconds: float, questions: t.Mapping[str, t.Callable[[], T]]) -> t.Dict[str, t.Optional[T]]:
+    """Return the answers to all of these questions, which are asked side by side; each is null as in L(answer_within)."""
+    pending = {key: PendingAnswer(ask) for key, ask in questions.items()}
+    deadline = time.monotonic() + seconds
+    return {key: answer.wait(max(deadline - time.monotonic(), 0)) for key, answer in pending.items()}
+
+
 @contextlib.contextmanager
 def own_time_limit() -> t.Iterator[None]:
     """Declare that another thread waits for this one with a time limit of its own."""

@@ -22,7 +22,7 @@ from .._model.boot_guard import GrantTombstone, TokenGrant
 from .._model.codec import Json, decode, encode
 from .._model.errors import Conflict, Forbidden, Internal, InvalidArgument
 from .._systemd import choose_interpreter, install_file, is_systemd_running, link_unit, not_runnable_error, try_program
-from .._time_limits import answer_within
+from .._time_limits import answer_all_within
 from . import program, status, storage_program
 
 NOT_HELD = "systemd does not run this host: the boot guard is installed, but nothing runs it. The next boot holds no automatic starts of guests."
@@ -202,7 +202,7 @@ _NO_ANSWER = f"its file system did not answer within {STORAGE_SECONDS:.0f} s"
 
 def list_revoking_folders(grant: TokenGrant) -> t.List[str]:
     """Return the folders in which this grant has a tombstone, as far as they can be read."""
-    found = {folder: answer_within(STORAGE_SECONDS, functools.partial(_is_revoked, grant, folder)) for folder in sorted(grant.folders)}
+    found = answer_all_within(STORAGE_SECONDS, {folder: functools.partial(_is_revoked, grant, folder) for folder in sorted(grant.folders)})
     return [folder for folder, is_there in found.items() if is_there]
 
 
@@ -212,7 +212,7 @@ def leave_tombstones(grant: TokenGrant, check_mode: bool = False) -> t.Tuple[t.L
     One tombstone is enough: the host's guard accepts a token only if no folder has a tombstone. The tombstones are on the storage when this returns, and this
     collection never removes them. In check mode, return what would be done.
     """
-    tried = {folder: answer_within(STORAGE_SECONDS, functools.partial(_revoke_in, grant, folder, check_mode)) for folder in sorted(grant.folders)}
+    tried = answer_all_within(STORAGE_SECONDS, {folder: functools.partial(_revoke_in, grant, folder, check_mode) for folder in sorted(grant.folders)})
     problems = {folder: _NO_ANSWER if problem is None else problem for folder, problem in tried.items() if problem != ""}
     return [folder for folder, problem in tried.items() if problem == ""], problems
 

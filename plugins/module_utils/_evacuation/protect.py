@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import time
 import types
 import typing as t
 
@@ -36,7 +35,7 @@ from .._model.policy_documents import parse_policy
 from .._model.saved_domains import TPM, SavedDomain, SavedDomains, UnreadableDomain
 from .._module import Phase, Result, require_local, require_root
 from .._run_folder import read_own_act
-from .._time_limits import PendingAnswer, limit_questions
+from .._time_limits import answer_all_within, limit_questions
 from . import images
 from .images import ImageLocator
 
@@ -226,10 +225,9 @@ def _check_identity(host_id: t.Optional[str]) -> None:
 def _leave_in_folders(folders: t.Sequence[str], host_id: str) -> t.Tuple[t.Dict[str, str], t.Dict[str, str]]:
     nonces: t.Dict[str, str] = {}
     problems: t.Dict[str, str] = {}
-    pending = {folder: PendingAnswer(functools.partial(images.leave_tokens, [folder], host_id)) for folder in folders}
-    deadline = time.monotonic() + TOKEN_SECONDS
-    for folder, answer in pending.items():
-        left, why = answer.wait(max(deadline - time.monotonic(), 0)) or ({}, {folder: _NO_ANSWER})
+    answers = answer_all_within(TOKEN_SECONDS, {folder: functools.partial(images.leave_tokens, [folder], host_id) for folder in folders})
+    for folder, answer in answers.items():
+        left, why = answer or ({}, {folder: _NO_ANSWER})
         nonces.update(left)
         problems.update(why)
     return nonces, problems

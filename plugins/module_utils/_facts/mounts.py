@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import stat
 import typing as t
@@ -16,7 +17,7 @@ from .._model.codec import ABSENT
 from .._model.facts import SHARED_KINDS, UNTOLD_KINDS, MountFacts
 from .._model.libvirt_formats import is_loopback
 from .._module import is_root
-from .._time_limits import answer_within
+from .._time_limits import answer_all_within, answer_within
 from .image_header import Header, Unreadable, read_header
 
 # Prefix of a name in /dev/disk/by-id to the prefix of the identity; earlier entries are preferred.
@@ -138,6 +139,8 @@ def _unescape_name(name: str) -> str:
 
 
 _T = t.TypeVar("_T")
+_Capacity = t.Tuple[int, int]
+_ON_DEMAND = "autofs"
 
 PATIENCE_SECONDS = 5.0
 _BY_UUID = "/dev/disk/by-uuid"
@@ -159,7 +162,15 @@ class LocalStores:
 
     def describe_mounts(self) -> t.List[MountFacts]:
         """Return C(mounts) of C(kvmfleet_host)."""
-        return [facts for facts in map(self._describe_mount, self._mounts.values()) if facts]
+        # Side by side, because one server may serve many of them.
+        asked = [mount.path for mount in self._mounts.values() if may_hang(mount) and mount.kind != _ON_DEMAND and mount.path not in self._silent]
+        answers = answer_all_within(PATIENCE_SECONDS, {path: functools.partial(self._measure, path) for path in asked})
+        self._silent.update(path for path, answer in answers.items() if answer is None)
+        capacities = {path: answer[0] for path, answer in answers.items() if answer}
+        return [facts for facts in (self._describe_mount(mount, capacities) for mount in self._mounts.values()) if facts]
+
+    def _measure(self, path: str) -> t.Tuple[t.Optional[_Capacity]]:
+        return (self._ask_or_null(path, lambda: _measure_capacity(path)),)
 
     def locate_file(self, path: str) -> Answer:
         real = self._ask_in_time(path, lambda: os.path.realpath(path))
@@ -190,11 +201,12 @@ class LocalStores:
             self.denied.add(path)
         raise found or Unreadable(f"{path} cannot be read: its file system did not answer within {PATIENCE_SECONDS:.0f} s")
 
-    def _describe_mount(self, mount: Mount) -> t.Optional[MountFacts]:
-        if mount.kind == "autofs":
+    def _describe_mount(self, mount: Mount, capacities: t.Mapping[str, t.Optional[_Capacity]]) -> t.Optional[MountFacts]:
+        """:arg capacities: of mounts that may hang."""
+        if mount.kind == _ON_DEMAND:
             # To measure it would mount what belongs there. One without it would show its images on the file system around it.
             return None if mount.path.startswith("/proc/") else MountFacts(_make_printable(mount.path), mount.kind, None, None, None)
-        measured = self._ask_in_time(mount.path, lambda: _measure_capacity(mount.path))
+        measured = capacities.get(mount.path) if may_hang(mount) else self._measure(mount.path)[0]
         if measured == (0, 0) or (measured is None and not self._is_kept(mount)):
             return None
         capacity, available = measured or (None, None)
@@ -211,7 +223,7 @@ class LocalStores:
         mount = self._mounts.get(mount_point)
         if mount_point in self._silent:
             return None
-        if mount is None or not (mount.kind in SHARED_KINDS or mount.kind.startswith(UNTOLD_KINDS)):
+        if mount is None or not may_hang(mount):
             return self._ask_or_null(path, question)
         answer = answer_within(PATIENCE_SECONDS, lambda: (self._ask_or_null(path, question),))
         if answer is None:
@@ -226,6 +238,11 @@ class LocalStores:
             return None
         except (OSError, ValueError):
             return None
+
+
+def may_hang(mount: Mount) -> bool:
+    """Whether the files are those of a server, as far as the type of the file system shows."""
+    return mount.kind in SHARED_KINDS or mount.kind.startswith(UNTOLD_KINDS)
 
 
 def _header_or_problem(path: str) -> t.Union[Header, Unreadable]:
@@ -261,7 +278,7 @@ def _find_uuid(device: str) -> t.Optional[str]:
     return next((name for name in names if os.path.realpath(os.path.join(_BY_UUID, name)) == wanted), None)
 
 
-def _measure_capacity(path: str) -> t.Optional[t.Tuple[int, int]]:
+def _measure_capacity(path: str) -> t.Optional[_Capacity]:
     if not stat.S_ISDIR(os.stat(path).st_mode):
         return None
     found = os.statvfs(path)

@@ -11,7 +11,6 @@ cost no further question, because the destination lists the folders anyway. Only
 
 from __future__ import annotations
 
-import contextlib
 import os
 import typing as t
 
@@ -20,7 +19,7 @@ from .._migration.shared_storage import compare_folders, explain_same_file, temp
 from .._model.definition_files import SEPARATE, Pools, locate_volume
 from .._model.errors import KvmfleetError
 from .._model.requests import DiskFile, DiskNeed, DomainRequest
-from .._time_limits import answer_within
+from .._time_limits import answer_all_within
 from .mounts import PATIENCE_SECONDS
 
 
@@ -54,20 +53,23 @@ class ImageProbe:
     """Leaves at most one token in a folder, until it is closed."""
 
     def __init__(self) -> None:
-        self._stack = contextlib.ExitStack()
+        self._left: t.Dict[str, _Token] = {}
         self._tokens: t.Dict[str, t.Optional[str]] = {}
         self._shared: t.Set[t.Tuple[str, str, str]] = set()
 
     def close(self) -> None:
         """Remove the tokens."""
-        self._stack.close()
+        answer_all_within(PATIENCE_SECONDS, {folder: token.remove for folder, token in self._left.items()})
+        self._left = {}
 
     def leave_tokens(self, images: t.Iterable[SharedImage]) -> None:
         """Leave a token in each folder, before a destination lists it. A folder in which this user cannot write gets none, and is not compared."""
-        for folder in {os.path.dirname(image.own) for image in images} - set(self._tokens):
-            token = _Token(folder)
-            self._tokens[folder] = token.leave()
-            self._stack.callback(token.remove)
+        tokens = {folder: _Token(folder) for folder in {os.path.dirname(image.own) for image in images} - set(self._tokens)}
+        names = answer_all_within(PATIENCE_SECONDS, {folder: token.leave for folder, token in tokens.items()})
+        for folder, token in tokens.items():
+            token.is_late = names[folder] is None
+        self._tokens.update(names)
+        self._left.update(tokens)
 
     def find_other_files(self, host: Host, images: t.Iterable[SharedImage]) -> t.Tuple[str, ...]:
         """Return the names of those images that the destination has, and that are proved to be other files there."""
@@ -91,25 +93,20 @@ class ImageProbe:
 
 
 class _Token:
-    """A token in a folder of storage that may not answer."""
+    """A token in a folder of storage that may not answer. C(is_late): whether nobody waits for it any more."""
 
     def __init__(self, folder: str) -> None:
         self._token = temporary_token(folder)
-        self._is_late = False
+        self.is_late = False
 
-    def leave(self) -> t.Optional[str]:
-        """Return the name of the token; null if it could not be written in time."""
-        name = answer_within(PATIENCE_SECONDS, self._write)
-        self._is_late = name is None
+    def leave(self) -> str:
+        """Return the name of the token. Raises C(OSError)."""
+        name = self._token.__enter__()
+        if self.is_late:
+            self._token.__exit__(None, None, None)
         return name
 
     def remove(self) -> None:
         """Remove the token if it was left."""
-        if not self._is_late:
-            answer_within(PATIENCE_SECONDS, lambda: self._token.__exit__(None, None, None))
-
-    def _write(self) -> str:
-        name = self._token.__enter__()
-        if self._is_late:
+        if not self.is_late:
             self._token.__exit__(None, None, None)
-        return name

@@ -10,9 +10,8 @@ from __future__ import annotations
 import os
 import typing as t
 
-from .._model.facts import SHARED_KINDS, UNTOLD_KINDS
 from .._time_limits import PendingAnswer
-from .mounts import Mount, innermost_mount, read_mounts
+from .mounts import Mount, innermost_mount, may_hang, read_mounts
 
 T = t.TypeVar("T")
 
@@ -53,4 +52,4 @@ class StorageQueries:
     def _find_storage(self, folder: str) -> str:
         """Return the mount point of a folder on a file system of a network, otherwise the folder: a link in it may lead to one."""
         mount = self._mounts.get(innermost_mount(folder, self._mounts))
-        return mount.path if mount and (mount.kind in SHARED_KINDS or mount.kind.startswith(UNTOLD_KINDS)) else folder
+        return mount.path if mount and may_hang(mount) else folder

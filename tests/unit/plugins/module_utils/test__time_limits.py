@@ -15,7 +15,13 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils import _time_limits
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import NotFound, Unreachable
-from ansible_collections.kvmfleet.migration.plugins.module_utils._time_limits import answer_within, limit_questions, own_time_limit, timed_question
+from ansible_collections.kvmfleet.migration.plugins.module_utils._time_limits import (
+    answer_all_within,
+    answer_within,
+    limit_questions,
+    own_time_limit,
+    timed_question,
+)
 
 HANGING = """
 import concurrent.futures, time
@@ -123,3 +129,22 @@ def test_an_error_of_the_file_system_counts_as_no_answer() -> None:
 
     assert answer_within(5, fail) is None
     assert answer_within(5, lambda: "here") == "here"
+
+
+def test_questions_that_are_asked_together_share_one_limit() -> None:
+    all_asked, is_over = threading.Barrier(3), threading.Event()
+
+    def hang() -> str:
+        all_asked.wait(60)
+        is_over.wait(60)
+        return "too late"
+
+    def fail() -> str:
+        raise OSError("gone")
+
+    def answer() -> str:
+        all_asked.wait(60)
+        return "here"
+
+    assert answer_all_within(1, {"a": hang, "b": hang, "c": answer, "d": fail}) == {"a": None, "b": None, "c": "here", "d": None}
+    is_over.set()

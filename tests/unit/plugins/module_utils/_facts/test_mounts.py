@@ -96,6 +96,23 @@ def test_mounts_are_described_with_their_free_space(tree: pathlib.Path) -> None:
     assert 0 <= t.cast(int, mount.available_bytes) <= t.cast(int, mount.capacity_bytes)
 
 
+def test_the_mounts_of_a_dead_file_server_are_waited_for_together(tree: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One for each guest, for example: all facts have to be there within the time limit of their task."""
+    paths = [str(tree / "nfs"), str(tree / "nfs/b.qcow2"), str(tree / "local")]
+    asked, back = threading.Barrier(3), threading.Event()
+
+    def hang(_path: str) -> None:
+        asked.wait(60)
+        back.wait(60)
+
+    monkeypatch.setattr(module, "PATIENCE_SECONDS", 1)
+    monkeypatch.setattr(module, "_measure_capacity", hang)
+    found = LocalStores([Mount(path, "nfs4", "/", f"nas:{path}") for path in paths]).describe_mounts()
+    back.set()
+    assert [(mount.path, mount.capacity_bytes, mount.silent) for mount in found] == [(path, None, True) for path in paths]
+    assert asked.n_waiting == 0, "the last mount was not asked while the others hung"
+
+
 def test_a_dead_file_server_is_waited_for_once(stores: LocalStores, tree: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     back, asked = threading.Event(), []
     real = os.path.realpath

@@ -119,9 +119,16 @@ def test_nothing_is_proved_without_a_token_on_both_sides(own: pathlib.Path, loca
 
 def test_a_token_that_is_written_too_late_is_removed_at_once(own: pathlib.Path, local: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     late: t.List[t.Callable[[], t.Any]] = []
-    monkeypatch.setattr(other_files, "answer_within", lambda _seconds, ask: late.append(ask))
+
+    def ask_late(_seconds: float, questions: t.Mapping[str, t.Callable[[], t.Any]]) -> t.Dict[str, None]:
+        late.extend(questions.values())
+        return dict.fromkeys(questions)
+
+    monkeypatch.setattr(other_files, "answer_all_within", ask_late)
     assert found(own, Destination("/srv/images", OldImages(local))) == ()
-    late[0]()
+    write, remove = late
+    write()
+    remove()
     assert os.listdir(own) == ["vda"]
 
 
