@@ -68,8 +68,8 @@ class _StartDomains(t.TypedDict):
 def survey_survivor(uri: str, work: _SurveySurvivor) -> Result:
     """Return the view of this host; changes nothing.
 
-    :arg work: C(ledger_id); C(ask), URIs of other hosts by name; C(dead), the names among them that stand for the dead host; C(knock), addresses and ports of
-      the dead host; C(domains), see L(DomainToProbe); C(paths) of images.
+    :arg work: C(ledger_id); C(ask), URIs of other hosts by name; C(dead), the names among them of hosts that are probably dead; C(knock), addresses and ports
+      of the dead host; C(domains), see L(DomainToProbe); C(paths) of images.
     Returns C(at), when these answers were complete, C(facts) (C(kvmfleet_host)), C(warnings), C(fleet) (answers by name), C(doors) (the answers of the dead
     host's addresses and ports), C(unseen) (by UUID, why disks and files are not proved here), C(cpu) (by UUID, libvirt's verdict), C(locks) (by path, as
     L(probe_locks) has them).

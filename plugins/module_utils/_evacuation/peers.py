@@ -46,12 +46,12 @@ def ask_fleet(
     """Return the answer of each host by its name.
 
     :arg uris: name of each host to its URI.
-    :arg dead: the names of a host that is probably dead: it is asked with L(ask_dead_host).
+    :arg dead: the names of hosts that are probably dead: they are asked with L(ask_dead_host).
     :arg uuids: the domains to query, each with a call of its own: a list of all domains waits for every domain that the host is starting. None means all.
     :arg identify: whether to read each host's own ID; otherwise C(host_id) is null.
     :arg patience_seconds: a host that has not answered by then is silent.
     """
-    # The dead host first, because it takes the longest.
+    # Dead hosts first, because they take the longest.
     names = sorted(uris, key=lambda name: (name not in dead, name))
 
     def ask_one(name: str) -> HostAnswer:

@@ -20,6 +20,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.evidence import SourceSilence, SshEndpoint
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import DomainFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostAnswer, HostRef
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import FENCED
 
 from .._ledger.documents import DomainEntry, HostEntry
 from .._ledger.unreadable_hosts import UnreadableHost
@@ -42,9 +43,10 @@ def list_libvirt_uris(settings: Settings, entries: Iterable[HostEntry], querying
     return uris
 
 
-def names_of_source(source: Source, uris: Mapping[str, str]) -> list[str]:
-    """Return the names in L(list_libvirt_uris) that stand for the dead host."""
-    return [name for name in uris if name in (source.name, source.name + _SAVED_ADDRESS)]
+def list_dead_names(source: Source, entries: Iterable[HostEntry], uris: Mapping[str, str]) -> list[str]:
+    """Return the names in L(list_libvirt_uris) that stand for the dead host, or for a host that was fenced earlier."""
+    dead = {source.name, source.name + _SAVED_ADDRESS, *(entry.name for entry in entries if entry.state == FENCED)}
+    return [name for name in uris if name in dead]
 
 
 def list_ssh_endpoints(settings: Settings, source: Source) -> list[SshEndpoint]:

@@ -15,7 +15,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_do
 
 from .._ledger.documents import HostEntry
 from .._settings.variables import Settings
-from .fleet_answers import list_libvirt_uris, list_ssh_endpoints, names_of_source
+from .fleet_answers import list_dead_names, list_libvirt_uris, list_ssh_endpoints
 from .image_locks import list_images
 from .job import EvacuationContext, EvacuationJob
 from .renaming import rename_tokens
@@ -40,7 +40,7 @@ class FleetQuestion:
         domains = [encode(self._domain_to_probe(job)) for job in jobs]
         paths = list_images(job for job in jobs if job.wanted != domain_states.SHUTOFF)
         endpoints = list_ssh_endpoints(self._settings, self._source)
-        dead = names_of_source(self._source, uris)
+        dead = list_dead_names(self._source, self._entries, uris)
         return {"ledger_id": self._context.ledger.ledger_id, "ask": uris, "dead": dead, "knock": encode(endpoints), "domains": domains, "paths": paths}
 
     def list_tokens(self, jobs: Iterable[EvacuationJob]) -> dict[str, HostTokens]:
