@@ -96,11 +96,9 @@ class Mount(t.NamedTuple):
     options: str = ""
 
 
-def is_on_shared_mount(path: str, mounts: t.Optional[t.Sequence[Mount]] = None) -> bool:
-    """Whether the file is on a type of file system that hosts share, and not served by this host to itself alone."""
-    known = {mount.path: mount for mount in (read_mounts() if mounts is None else mounts)}
-    mount = known.get(innermost_mount(os.path.realpath(path), known))
-    return mount is not None and mount.kind in SHARED_KINDS and not _is_served_locally(mount)
+def is_shared_mount(mount: Mount) -> bool:
+    """Whether the file system is of a type that hosts share, and not served by this host to itself alone."""
+    return mount.kind in SHARED_KINDS and not _is_served_locally(mount)
 
 
 def _is_served_locally(mount: Mount) -> bool:

@@ -11,7 +11,7 @@ import os
 import typing as t
 
 from .._time_limits import PendingAnswer
-from .mounts import Mount, innermost_mount, may_hang, read_mounts
+from .mounts import Mount, innermost_mount, is_shared_mount, may_hang, read_mounts
 
 T = t.TypeVar("T")
 
@@ -44,6 +44,12 @@ class StorageQueries:
     def path_exists(self, path: str) -> t.Optional[bool]:
         """Whether there is a file or link of that name; null if its storage is late."""
         return self.ask(os.path.dirname(path), lambda: os.path.lexists(path))
+
+    def is_on_shared_mount(self, path: str) -> bool:
+        """Whether the file is on a file system for which L(is_shared_mount) holds. While its storage is late, the path counts as it is, without links."""
+        real = self.ask(os.path.dirname(path), lambda: os.path.realpath(path)) or path
+        mount = self._mounts.get(innermost_mount(real, self._mounts))
+        return mount is not None and is_shared_mount(mount)
 
     def was_late(self, folder: str) -> bool:
         """Whether the storage of this folder has left a question unanswered."""

@@ -27,7 +27,7 @@ from .._run_folder import read_json, state_path
 from .._time_limits import limit_questions
 from .gather import gather_facts
 from .memory_lock import read_memory_lock
-from .mounts import is_on_shared_mount, read_mounts
+from .storage_queries import StorageQueries
 from .survey import OpenSurveyedHost, survey_hosts
 
 
@@ -38,14 +38,14 @@ def survey_moves(uri: str, questions: t.Sequence[SurveyQuestion], may_examine: b
     :arg may_examine: whether the storage of both hosts may be tested if a move copies disks; this requires root and a local URI.
     :arg open_host: opens the hosts to act on them, or only to read them.
     """
-    mounts = read_mounts() if is_local(uri) else None
+    storage = StorageQueries() if is_local(uri) else None
     source = open_host(uri)
     try:
         return survey_hosts(
             source,
             questions,
             open_host,
-            lambda path: mounts is not None and is_on_shared_mount(path, mounts),
+            lambda path: storage is not None and storage.is_on_shared_mount(path),
             lambda host: gather_facts(host)[0],
             _inspect_images if may_examine else None,
         )

@@ -34,7 +34,8 @@ class Storage(Rule):
 
     An image that exists but is not proved to be the same is a warning, unless the operator confirms it. If it is on shared storage, and the path there is on a
     file system of that host alone, or a survey has proved it, it is another file: that is refused. If the path was not checked there, the stores of both hosts
-    are compared. A volume is what the pool of that name has on that host. A file system that does not answer is refused: a hypervisor would hang on it.
+    are compared. A volume is what the pool of that name has on that host. A file system that does not answer is refused, on either host: libvirt
+    would hang there, and answer nothing else.
     """
 
     name = "storage"
@@ -66,11 +67,12 @@ def explain_silent_images(request: Request, host: HostState) -> str:
 def _explain_silence(image: DiskImage, host: HostState) -> str:
     path = _path_on(image, host)
     found = find_store(host.hardware, path) if path.startswith("/") else None
-    return f"{_name(image)} is on {found} there, and that file system does not answer." if found is not None and found.mount.silent else ""
+    return f"{_name(image)} is on {found} on {host.name}, and that file system does not answer." if found is not None and found.mount.silent else ""
 
 
 def _judge_pair(image: DiskImage, own: DiskImage, request: Request, host: HostState, fleet: Fleet) -> Finding:
-    silence = _explain_silence(image, host)
+    source = fleet.source_of(request)
+    silence = _explain_silence(image, host) or (_explain_silence(own, source) if source else "")
     if silence:
         return Finding(silence)
     if image.source in host.other_files and not request.unsafe:

@@ -13,7 +13,8 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts import mounts as module
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.image_header import Unreadable
-from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.mounts import BlockDevices, LocalStores, Mount, identify_store, is_on_shared_mount
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.mounts import BlockDevices, LocalStores, Mount, identify_store
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.storage_queries import StorageQueries
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import MountFacts
 
 
@@ -65,7 +66,7 @@ def test_an_image_is_located_by_the_target_of_its_links(stores: LocalStores, tre
 def test_a_folder_that_its_own_host_serves_is_not_known_to_be_shared(tree: pathlib.Path) -> None:
     path, mounts = str(tree / "nfs/a.qcow2"), [Mount("/", "ext4"), Mount(str(tree / "nfs"), "nfs4", "/", "localhost:/export")]
     assert LocalStores(mounts).locate_file(path) == (None, None)
-    assert not is_on_shared_mount(path, mounts)
+    assert not StorageQueries(mounts).is_on_shared_mount(path)
 
 
 def test_a_folder_that_is_mounted_on_demand_is_listed_without_its_capacity(tree: pathlib.Path) -> None:

@@ -8,7 +8,8 @@ import pathlib
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.mounts import Mount, is_on_shared_mount, parse_mount, read_mounts
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.mounts import Mount, parse_mount, read_mounts
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.storage_queries import StorageQueries
 
 TABLE = """\
 22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
@@ -45,7 +46,7 @@ def table(tmp_path: pathlib.Path) -> str:
     ],
 )
 def test_the_innermost_and_latest_mount_counts(table: str, path: str, shared: bool) -> None:
-    assert is_on_shared_mount(path, read_mounts(table)) is shared
+    assert StorageQueries(read_mounts(table)).is_on_shared_mount(path) is shared
 
 
 def test_a_line_of_mountinfo_is_parsed() -> None:
@@ -58,8 +59,8 @@ def test_a_linked_image_is_on_the_mount_of_its_target(tmp_path: pathlib.Path) ->
     (tmp_path / "store").mkdir()
     (tmp_path / "link.qcow2").symlink_to(tmp_path / "store" / "a.qcow2")
     mounts = [Mount("/", "ext4"), Mount(str((tmp_path / "store").resolve()), "nfs")]
-    assert is_on_shared_mount(str(tmp_path / "link.qcow2"), mounts) is True
-    assert is_on_shared_mount(str(tmp_path / "other.qcow2"), mounts) is False
+    assert StorageQueries(mounts).is_on_shared_mount(str(tmp_path / "link.qcow2")) is True
+    assert StorageQueries(mounts).is_on_shared_mount(str(tmp_path / "other.qcow2")) is False
 
 
 def test_the_mount_table_of_this_machine_can_be_read() -> None:

@@ -54,3 +54,19 @@ def test_a_question_that_fails_is_no_late_answer(tmp_path: pathlib.Path) -> None
     assert [storage.ask(missing, lambda: (tmp_path / "missing" / "file").read_text()) for _turn in range(4)] == [None] * 4
     assert not storage.was_late(missing)
     assert (storage.path_exists(missing), storage.path_exists(str(tmp_path))) == (False, True)
+
+
+def test_a_file_whose_storage_is_late_is_on_the_mount_of_its_path(hang: t.Callable[[], bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The survey of a move asks this for each disk, and guests on other storage wait for it."""
+    storage, asked = StorageQueries(MOUNTS), []
+
+    def follow(path: str) -> str:
+        asked.append(path)
+        hang()
+        return path
+
+    monkeypatch.setattr(storage_queries.os.path, "realpath", follow)
+    found = [storage.is_on_shared_mount(path) for path in ("/srv/a/1", "/srv/b/2", "/srv/c/3")]
+    late = [storage.is_on_shared_mount(path) for path in ("/links/a/1",)]
+    monkeypatch.undo()
+    assert (found, late, asked) == ([True] * 3, [False], ["/srv/a/1", "/srv/b/2", "/links/a/1"])

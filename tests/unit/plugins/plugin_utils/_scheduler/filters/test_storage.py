@@ -32,7 +32,13 @@ def test_a_file_system_that_does_not_answer_is_refused(disk: dict[str, t.Any]) -
     """A move to it would hang in the hypervisor, and keep others waiting."""
     pools = [{"name": "images", "type": "dir", "active": True, "path": "/srv/images", "capacity_bytes": MIB, "available_bytes": MIB}]
     finding = judge_disk(disk, mounts=[LOCAL_MOUNT, SILENT], pools=pools)
-    assert "nfs4:nas:/images/vda.qcow2 there, and that file system does not answer." in (finding.reason or "")
+    assert "nfs4:nas:/images/vda.qcow2 on kvm2, and that file system does not answer." in (finding.reason or "")
+
+
+def test_a_guest_whose_file_system_does_not_answer_on_its_own_host_stays_there() -> None:
+    """To begin its move makes libvirt of that host hang for all others."""
+    finding = judge_with("storage", request(disks=[f.disk("vda")]), host(paths={PATH: True}), host("kvm1", mounts=[LOCAL_MOUNT, SILENT]))
+    assert "nfs4:nas:/images/vda.qcow2 on kvm1, and that file system does not answer." in (finding.reason or "")
 
 
 def test_images_elsewhere_pass_while_a_file_system_does_not_answer() -> None:
