@@ -198,6 +198,11 @@ class Hardware:
         mounts = self.facts.mounts
         return _sort_roots(mounts) if isinstance(mounts, tuple) else None
 
+    @functools.cached_property
+    def has_silent_mount(self) -> bool:
+        """Whether a file system of the host does not answer."""
+        return any(mount.silent for _root, mount in self.mounts or ())
+
 
 def _names_of(names: Maybe[tuple[Name, ...]]) -> t.Optional[frozenset[Name]]:
     return frozenset(names) if isinstance(names, tuple) else None

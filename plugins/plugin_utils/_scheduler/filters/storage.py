@@ -65,6 +65,8 @@ def explain_silent_images(request: Request, host: HostState) -> str:
 
 
 def _explain_silence(image: DiskImage, host: HostState) -> str:
+    if not host.hardware.has_silent_mount:
+        return ""
     path = _path_on(image, host)
     found = find_store(host.hardware, path) if path.startswith("/") else None
     return f"{_name(image)} is on {found} on {host.name}, and that file system does not answer." if found is not None and found.mount.silent else ""
