@@ -61,7 +61,11 @@ def answer_within(seconds: float, ask: t.Callable[[], T]) -> t.Optional[T]:
 
 def answer_all_within(seconds: float, questions: t.Mapping[str, t.Callable[[], T]]) -> t.Dict[str, t.Optional[T]]:
     """Return the answers to all of these questions, which are asked side by side; each is null as in L(answer_within)."""
-    pending = {key: PendingAnswer(ask) for key, ask in questions.items()}
+    return wait_for_each(seconds, {key: PendingAnswer(ask) for key, ask in questions.items()})
+
+
+def wait_for_each(seconds: float, pending: t.Mapping[str, PendingAnswer[T]]) -> t.Dict[str, t.Optional[T]]:
+    """Return the answers to queries that run side by side; each is null as in L(answer_within)."""
     deadline = time.monotonic() + seconds
     return {key: answer.wait(max(deadline - time.monotonic(), 0)) for key, answer in pending.items()}
 

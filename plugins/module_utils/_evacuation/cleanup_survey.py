@@ -204,7 +204,7 @@ class CleanupSurvey:
         facts = DiskFacts(disk.target, disk.kind, path, disk.readonly, known)
         if disk.kind != "file" or known is None or disk.readonly:
             return facts
-        problem = self._images.storage.ask(os.path.dirname(path), lambda: (_find_file_problem(path),))
+        problem = self._images.storage.ask(path, lambda: (_find_file_problem(path),))
         if problem is None or problem[0]:
             return dataclasses.replace(facts, problem=problem[0] if problem else _SILENT_FILE)
         finding = peer.compare_stores(path, disk.target) if peer else Finding(UNPROVED, "no host that has the domain answers")

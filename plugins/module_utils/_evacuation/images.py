@@ -19,8 +19,10 @@ import uuid as uuid_module
 from xml.etree.ElementTree import Element
 
 from .._boot_guard.storage_program import HOST_TOKEN_PREFIX
-from .._facts.disks import ReadHeader, list_image_files
-from .._facts.mounts import BlockDevices, Mount, identify_store, innermost_mount, read_mounts
+from .._facts.block_devices import BlockDevices
+from .._facts.disks import list_image_files
+from .._facts.image_header import Files
+from .._facts.mounts import Mount, identify_store, innermost_mount, read_mounts
 from .._facts.storage_queries import StorageQueries
 from .._files import replace_file
 from .._model.codec import ABSENT, decode, encode
@@ -62,15 +64,15 @@ class ImageLocator:
         self.unread: t.Set[str] = set()
         self._devices = BlockDevices()
 
-    def locate_disks(self, requested: t.Sequence[DiskNeed], pools: Pools, live: t.Optional[Element], read: t.Optional[ReadHeader] = None) -> t.List[SavedDisk]:
+    def locate_disks(self, requested: t.Sequence[DiskNeed], pools: Pools, live: t.Optional[Element], files: t.Optional[Files] = None) -> t.List[SavedDisk]:
         """Return the disks as the ledger keeps them, without the hosts that see them.
 
         :arg requested: the disks of the domain's request.
         :arg live: the definition of an active domain, which knows the backing files too.
-        :arg read: reads the header of an image.
+        :arg files: where the images are.
         """
         running = _running_disks(live)
-        return [self._locate_disk(disk, pools, _BackingChain.read_chain(disk, running.get(disk.target), pools, read, self.storage)) for disk in requested]
+        return [self._locate_disk(disk, pools, _BackingChain.read_chain(disk, running.get(disk.target), pools, files, self.storage)) for disk in requested]
 
     def locate_files(self, needed: t.Sequence[NeededFile]) -> t.List[SavedFile]:
         """Return files that a domain needs in addition to its disks, as the ledger keeps them, without the hosts that see them.
@@ -98,7 +100,7 @@ class ImageLocator:
             kind, path = locate_saved_volume(path, pools)
         locations = [self._find_location(path, kind)] if path.startswith("/") and kind in _FILES else []
         folders = {folder for location in [*locations, *(self._find_location(file, "file") for file in chain.files)] for folder in location.folders}
-        if self.unread.intersection(chain.files) or (chain.is_unknown and self.storage.was_late(os.path.dirname(path))):
+        if self.unread.intersection(chain.files) or (chain.is_unknown and self.storage.was_late(path)):
             self.unread.add(path)
         return SavedDisk(
             target=disk.target,
@@ -121,7 +123,7 @@ class ImageLocator:
     def _find_location(self, path: str, kind: str) -> StorageLocation:
         parent = path if kind == "dir" else os.path.dirname(path)
         if path not in self._known:
-            found = self.storage.ask(parent, lambda: self._read_location(path, parent))
+            found = self.storage.ask(path, lambda: self._read_location(path, parent))
             if found is None:
                 self.unread.add(path)
             self._known[path] = found or StorageLocation([parent], None)
@@ -172,13 +174,13 @@ class _BackingChain(t.NamedTuple):
     is_unknown: bool
 
     @classmethod
-    def read_chain(cls, disk: DiskNeed, running: t.Optional[Element], pools: Pools, read: t.Optional[ReadHeader], storage: StorageQueries) -> _BackingChain:
+    def read_chain(cls, disk: DiskNeed, running: t.Optional[Element], pools: Pools, files: t.Optional[Files], storage: StorageQueries) -> _BackingChain:
         """Return the chain of the saved definition, and what the running domain has open in addition."""
         known = [(file.kind, file.source) for file in disk.files or ()]
         problem, other = disk.files_problem or None, None
         if running is not None:
-            files, unknown = list_image_files(running, read, pools)
-            known += [(file.kind, file.path) for file in files]
+            needed, unknown = list_image_files(running, files, pools)
+            known += [(file.kind, file.path) for file in needed]
             # A running domain shows its whole chain, even if its images cannot be read.
             if source_of(running.find("source")) == disk.source:
                 problem = unknown
@@ -201,8 +203,7 @@ def _explain_other_image(disk: DiskNeed, running: Element, pools: Pools, storage
     if not now or not disk.source or disk.readonly or disk.device in _MEDIA or running.find("transient") is not None:
         return None
     paths = [_find_path(disk.kind or "", disk.source, pools), _find_path(running.get("type", ""), now, pools)]
-    folder = os.path.dirname(paths[1])
-    if all(path.startswith("/") for path in paths) and storage.ask(folder, lambda: os.path.realpath(paths[0]) == os.path.realpath(paths[1])):
+    if all(path.startswith("/") for path in paths) and storage.ask(paths[1], lambda: os.path.realpath(paths[0]) == os.path.realpath(paths[1])):
         return None
     return f"the running domain has {now} as this disk, and its definition has {disk.source}, which may be outdated"
 

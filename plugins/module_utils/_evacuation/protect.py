@@ -16,7 +16,7 @@ from .._boot_guard.install import NOT_HELD, install_guard, is_withdrawn, list_re
 from .._boot_guard.status import read_guard_state
 from .._domains.starting import forget_started
 from .._facts.identity import read_identity
-from .._facts.mounts import LocalStores
+from .._facts.local_stores import LocalStores
 from .._facts.own_moves import list_remembered
 from .._facts.request import build_request
 from .._facts.storage_queries import StorageQueries
@@ -301,7 +301,7 @@ class _DomainReader:
         request = build_request(replace_definition(info, root), own, self._versions, self._stores, self._pools)
         files = list_needed_files(root)
         located = self._images.locate_files(files)
-        disks = self._images.locate_disks(request.disks or (), self._pools, definition.root if info.view.active else None, self._stores.read_header)
+        disks = self._images.locate_disks(request.disks or (), self._pools, definition.root if info.view.active else None, self._stores)
         return SavedDomain(
             uuid=info.uuid,
             name=info.name,

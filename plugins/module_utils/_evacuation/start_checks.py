@@ -226,7 +226,7 @@ def _explain_new_backing(disk: SavedDisk, storage: StorageQueries) -> str:
     if disk.kind != _FILE or not disk.format or disk.format == RAW:
         return ""
     known = {*(disk.backing or ()), *(disk.backing_devices or ())}
-    others = sorted(set(storage.ask(os.path.dirname(disk.path), lambda: _list_backing_files(disk.path)) or ()) - known)
+    others = sorted(set(storage.ask(disk.path, lambda: _list_backing_files(disk.path)) or ()) - known)
     return f"it is built on {', '.join(others)} now, which was not proved when it was saved" if others else ""
 
 
@@ -237,7 +237,7 @@ def _explain_later_image(disk: SavedDisk, storage: StorageQueries) -> str:
     """
     if disk.kind != _FILE or disk.readonly or disk.shareable:
         return ""
-    return storage.ask(os.path.dirname(disk.path), lambda: _find_later_base(disk) or _find_later_overlay(disk.path)) or ""
+    return storage.ask(disk.path, lambda: _find_later_base(disk) or _find_later_overlay(disk.path)) or ""
 
 
 def _find_later_base(disk: SavedDisk) -> str:
@@ -291,5 +291,5 @@ def read_lock_states(paths: t.Iterable[str], may_take: bool, storage: t.Optional
     storage = storage or StorageQueries()
     silent = qemu_locks.LockFinding(qemu_locks.UNPROVABLE, f"its file system did not answer within {STORAGE_SECONDS:.0f} s")
     probes = {path: functools.partial(qemu_locks.probe_lock, path, may_take) for path in sorted(set(paths))}
-    found = {path: storage.ask(os.path.dirname(path), probe) or silent for path, probe in probes.items()}
+    found = {path: storage.ask(path, probe) or silent for path, probe in probes.items()}
     return {path: {"state": finding.state, "why": finding.why} for path, finding in found.items()}

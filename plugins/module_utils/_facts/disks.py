@@ -11,21 +11,17 @@ are read.
 
 from __future__ import annotations
 
-import os
-import stat
 import typing as t
 from xml.etree.ElementTree import Element
 
 from .._dataclass import dataclass
 from .._model.definition_files import BACKING, DATA, Pools, list_own_servers, locate_source, locate_volume, source_of
 from .._model.requests import DiskFile, DiskNeed
-from .image_header import FILE, NETWORK, RAW, Header, Unreadable, locate_name, read_header
-from .mounts import Stores
+from .image_header import FILE, NETWORK, RAW, Files, Header, OwnFiles, Unreadable, locate_name
+from .local_stores import Stores
 
 _MAX_DEPTH = 64
 _BLOCK = "block"
-
-ReadHeader = t.Callable[[str], Header]
 
 
 @dataclass(frozen=True)
@@ -37,27 +33,27 @@ class ImageFile:
     path: str
 
 
-def list_image_files(disk: Element, read: t.Optional[ReadHeader], pools: Pools) -> t.Tuple[t.List[ImageFile], t.Optional[str]]:
+def list_image_files(disk: Element, files: t.Optional[Files], pools: Pools) -> t.Tuple[t.List[ImageFile], t.Optional[str]]:
     """Return the files that the image of a C(disk) element needs, and why the list may be incomplete; null if it is complete.
 
-    :arg read: reads a header, raises L(Unreadable); null if the images are on another host.
+    :arg files: null if the images are on another host.
     """
     found: t.List[ImageFile] = []
     try:
-        _add_declared(disk, _declared_format(disk), read, pools, found)
+        _add_declared(disk, _declared_format(disk), files, pools, found)
     except Unreadable as error:
         return found, str(error)
     return found, None
 
 
-def list_files_below(path: str, read: ReadHeader = read_header) -> t.List[ImageFile]:
+def list_files_below(path: str, files: t.Optional[Files] = None) -> t.List[ImageFile]:
     """Return all files that an image needs by its header, and by theirs. Raises L(Unreadable), also for a chain that does not end."""
     found: t.List[ImageFile] = []
-    _add_from_header(path, read, found)
+    _add_from_header(path, files or OwnFiles(), found)
     return found
 
 
-def _add_declared(node: Element, image_format: t.Optional[str], read: t.Optional[ReadHeader], pools: Pools, found: t.List[ImageFile]) -> None:
+def _add_declared(node: Element, image_format: t.Optional[str], files: t.Optional[Files], pools: Pools, found: t.List[ImageFile]) -> None:
     """Add what belongs to the image that a C(disk) or C(backingStore) describes; raises L(Unreadable)."""
     if len(found) > _MAX_DEPTH:
         raise Unreadable("its chain of backing files does not end")
@@ -68,52 +64,52 @@ def _add_declared(node: Element, image_format: t.Optional[str], read: t.Optional
     if data is not None:
         found.append(_file_from_node(DATA, data, pools))
     if image_format == RAW or not is_local:
-        _add_next(below, read, pools, found)
+        _add_next(below, files, pools, found)
         return
-    header = _read_needed_header(path, read, is_needed=below is None)
-    if data is None and header.data_file:
-        found.append(_file_from_name(DATA, header.data_file, path))
+    header = _read_needed_header(path, files, is_needed=below is None)
+    if data is None and header.data_file and files is not None:
+        found.append(_file_from_name(DATA, header.data_file, path, files))
     if below is not None:
-        _add_next(below, read, pools, found)
-    elif header.backing and read is not None:
-        _add_backing(header, path, read, found)
+        _add_next(below, files, pools, found)
+    elif header.backing and files is not None:
+        _add_backing(header, path, files, found)
 
 
-def _read_needed_header(path: str, read: t.Optional[ReadHeader], is_needed: bool) -> Header:
+def _read_needed_header(path: str, files: t.Optional[Files], is_needed: bool) -> Header:
     """Read a header; it may be unreadable if it adds nothing to what is known."""
     try:
-        if read is None:
+        if files is None:
             raise Unreadable(f"the backing files of {path} are known only on its own host")
-        return read(path)
+        return files.read_header(path)
     except Unreadable:
         if is_needed:
             raise
         return Header()
 
 
-def _add_next(below: t.Optional[Element], read: t.Optional[ReadHeader], pools: Pools, found: t.List[ImageFile]) -> None:
+def _add_next(below: t.Optional[Element], files: t.Optional[Files], pools: Pools, found: t.List[ImageFile]) -> None:
     """Add the backing file that a definition names; an empty element is the end of the chain."""
     if below is None or below.find("source") is None:
         return
     found.append(_file_from_node(BACKING, below, pools))
-    _add_declared(below, _declared_format(below), read, pools, found)
+    _add_declared(below, _declared_format(below), files, pools, found)
 
 
-def _add_backing(header: Header, path: str, read: ReadHeader, found: t.List[ImageFile]) -> None:
-    backing = _file_from_name(BACKING, str(header.backing), path)
+def _add_backing(header: Header, path: str, files: Files, found: t.List[ImageFile]) -> None:
+    backing = _file_from_name(BACKING, str(header.backing), path, files)
     found.append(backing)
     if header.backing_format != RAW and backing.kind != NETWORK:
-        _add_from_header(backing.path, read, found)
+        _add_from_header(backing.path, files, found)
 
 
-def _add_from_header(path: str, read: ReadHeader, found: t.List[ImageFile]) -> None:
+def _add_from_header(path: str, files: Files, found: t.List[ImageFile]) -> None:
     if len(found) > _MAX_DEPTH:
         raise Unreadable(f"the chain of backing files of {path} does not end")
-    header = read(path)
+    header = files.read_header(path)
     if header.data_file:
-        found.append(_file_from_name(DATA, header.data_file, path))
+        found.append(_file_from_name(DATA, header.data_file, path, files))
     if header.backing:
-        _add_backing(header, path, read, found)
+        _add_backing(header, path, files, found)
 
 
 def _declared_format(node: Element) -> t.Optional[str]:
@@ -132,20 +128,13 @@ def _file_from_node(role: str, node: Element, pools: Pools) -> ImageFile:
     return ImageFile(role, kind, path if kind != NETWORK else "")
 
 
-def _file_from_name(role: str, name: str, image: str) -> ImageFile:
+def _file_from_name(role: str, name: str, image: str, files: Files) -> ImageFile:
     where = locate_name(name, image)
     if where.kind == NETWORK:
         return ImageFile(role, NETWORK, "")
     if where.kind != FILE:
         raise Unreadable(f"{image} is built on {name[:200]!r}, whose location is not known")
-    return ImageFile(role, _BLOCK if _is_block_device(where.path) else FILE, where.path)
-
-
-def _is_block_device(path: str) -> bool:
-    try:
-        return stat.S_ISBLK(os.stat(path).st_mode)
-    except OSError:
-        return path.startswith("/dev/")
+    return ImageFile(role, _BLOCK if files.is_device(where.path) else FILE, where.path)
 
 
 _DROPPED_WHEN_MISSING = ("optional", "requisite")
@@ -168,7 +157,7 @@ def _describe_disk(disk: Element, stores: t.Optional[Stores], pools: Pools) -> D
     where = source_of(source)
     image_format = driver.get("type", "raw") if driver is not None else "raw"
     shared, store, size = _prove_storage(kind, source, where, image_format, stores, pools)
-    files, problem = list_image_files(disk, stores.read_header if stores else None, pools) if where else ([], None)
+    files, problem = list_image_files(disk, stores, pools) if where else ([], None)
     return DiskNeed(
         target=target.get("dev", "") if target is not None else "",
         device=device,

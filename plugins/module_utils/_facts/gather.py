@@ -43,8 +43,8 @@ from .identity import probe_traits
 from .links import BRIDGES, describe_interfaces, read_links
 from .load import ActiveGuest, LoadMeasurement, LoadReport, read_balloon_period
 from .load_means import NO_EARLIER_READING
+from .local_stores import LocalStores, Stores
 from .measurements import DirtyRates, probe_links, read_used_mib
-from .mounts import LocalStores, Stores
 from .own_moves import NOTES_FOLDER, list_remembered
 from .request import build_request
 

@@ -76,6 +76,29 @@ def read_header(path: str) -> Header:
     return parse_header(content, path)
 
 
+class Files(t.Protocol):
+    """Reads files of the host that has the images."""
+
+    def read_header(self, path: str) -> Header:
+        """The further files that the header of an image names. Raises L(Unreadable)."""
+
+    def is_device(self, path: str) -> bool:
+        """Whether the path is that of a block device."""
+
+
+class OwnFiles:
+    """Implements L(Files) for the host that this runs on, without a time limit."""
+
+    def read_header(self, path: str) -> Header:
+        return read_header(path)
+
+    def is_device(self, path: str) -> bool:
+        try:
+            return stat.S_ISBLK(os.stat(path).st_mode)
+        except OSError:
+            return path.startswith("/dev/")
+
+
 def _read_beginning(path: str) -> bytes:
     # Do not wait if the path is a pipe.
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)

@@ -20,7 +20,7 @@ from .._model.definition_files import SEPARATE, Pools, locate_volume
 from .._model.errors import KvmfleetError
 from .._model.requests import DiskFile, DiskNeed, DomainRequest
 from .._time_limits import answer_all_within
-from .mounts import PATIENCE_SECONDS
+from .storage_queries import STORAGE_SECONDS
 
 
 class SharedImage(t.NamedTuple):
@@ -59,13 +59,13 @@ class ImageProbe:
 
     def close(self) -> None:
         """Remove the tokens."""
-        answer_all_within(PATIENCE_SECONDS, {folder: token.remove for folder, token in self._left.items()})
+        answer_all_within(STORAGE_SECONDS, {folder: token.remove for folder, token in self._left.items()})
         self._left = {}
 
     def leave_tokens(self, images: t.Iterable[SharedImage]) -> None:
         """Leave a token in each folder, before a destination lists it. A folder in which this user cannot write gets none, and is not compared."""
         tokens = {folder: _Token(folder) for folder in {os.path.dirname(image.own) for image in images} - set(self._tokens)}
-        names = answer_all_within(PATIENCE_SECONDS, {folder: token.leave for folder, token in tokens.items()})
+        names = answer_all_within(STORAGE_SECONDS, {folder: token.leave for folder, token in tokens.items()})
         for folder, token in tokens.items():
             token.is_late = names[folder] is None
         self._tokens.update(names)

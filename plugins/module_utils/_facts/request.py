@@ -20,7 +20,7 @@ from .._model.policy_documents import OwnPolicy
 from .._model.requests import DomainGroup, DomainRequest, GuestCpu
 from .disks import describe_disks
 from .firmware import read_firmware_needs
-from .mounts import Stores
+from .local_stores import Stores
 from .requirements import NO_CPU, describe_cpu, has_loose_tsc, list_host_devices, list_networks, read_hugepages, read_numa, read_pinning
 
 # The first libvirt that moves a guest with virtiofs, and the first libvirt and QEMU that move one with a VFIO device.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import typing as t
 
-from .._time_limits import PendingAnswer
+from .._time_limits import PendingAnswer, wait_for_each
 from .mounts import Mount, innermost_mount, is_shared_mount, may_hang, read_mounts
 
 T = t.TypeVar("T")
@@ -18,10 +18,12 @@ T = t.TypeVar("T")
 STORAGE_SECONDS = 5.0
 # A busy server may be late once.
 _LATE_ANSWERS = 2
+# The kernel follows no more in one path.
+_MOST_LINKS = 40
 
 
 class StorageQueries:
-    """Asks storage with a time limit. Storage that was late twice is not asked again by this object.
+    """Asks storage with a time limit. A file system that was late twice is not asked again by this object.
 
     :arg mounts: the table of mounts; this host's own by default.
     """
@@ -30,32 +32,61 @@ class StorageQueries:
         self._mounts = {mount.path: mount for mount in (read_mounts() if mounts is None else mounts)}
         self._late: t.Dict[str, int] = {}
 
-    def ask(self, folder: str, question: t.Callable[[], T]) -> t.Optional[T]:
-        """Return the answer to a question about files in a folder; null if it failed (OSError, ValueError), or if the storage of the folder is late."""
-        storage = self._find_storage(folder)
-        if self._late.get(storage, 0) >= _LATE_ANSWERS:
-            return None
-        pending = PendingAnswer(question)
-        answer = pending.wait(STORAGE_SECONDS)
-        if pending.is_late:
-            self._late[storage] = self._late.get(storage, 0) + 1
-        return answer
+    def ask(self, path: str, question: t.Callable[[], T]) -> t.Optional[T]:
+        """Return the answer to a question about a path; null if it failed (OSError, ValueError), or if its file system is late."""
+        return self.ask_each({path: question})[path]
+
+    def ask_each(self, questions: t.Mapping[str, t.Callable[[], T]]) -> t.Dict[str, t.Optional[T]]:
+        """Return the answers to questions about these paths, which are asked side by side; each is null as in L(ask)."""
+        asked = {path: self._find_mount_point(path) for path in questions}
+        pending = {path: PendingAnswer(questions[path]) for path, mount_point in asked.items() if self._late.get(mount_point, 0) < _LATE_ANSWERS}
+        answers = wait_for_each(STORAGE_SECONDS, pending)
+        for mount_point in {asked[path] for path, answer in pending.items() if answer.is_late}:
+            self._late[mount_point] = self._late.get(mount_point, 0) + 1
+        return {path: answers.get(path) for path in questions}
 
     def path_exists(self, path: str) -> t.Optional[bool]:
-        """Whether there is a file or link of that name; null if its storage is late."""
-        return self.ask(os.path.dirname(path), lambda: os.path.lexists(path))
+        """Whether there is a file or link of that name; null if its file system is late."""
+        return self.ask(path, lambda: os.path.lexists(path))
 
     def is_on_shared_mount(self, path: str) -> bool:
-        """Whether the file is on a file system for which L(is_shared_mount) holds. While its storage is late, the path counts as it is, without links."""
-        real = self.ask(os.path.dirname(path), lambda: os.path.realpath(path)) or path
+        """Whether the file is on a file system for which L(is_shared_mount) holds. While its storage is late, links on a file server are not followed."""
+        real = self.ask(path, lambda: os.path.realpath(path)) or self._follow_own_links(path)
         mount = self._mounts.get(innermost_mount(real, self._mounts))
         return mount is not None and is_shared_mount(mount)
 
-    def was_late(self, folder: str) -> bool:
-        """Whether the storage of this folder has left a question unanswered."""
-        return self._find_storage(folder) in self._late
+    def was_late(self, path: str) -> bool:
+        """Whether the file system of this path has left a question unanswered."""
+        return self._find_mount_point(path) in self._late
 
-    def _find_storage(self, folder: str) -> str:
-        """Return the mount point of a folder on a file system of a network, otherwise the folder: a link in it may lead to one."""
-        mount = self._mounts.get(innermost_mount(folder, self._mounts))
-        return mount.path if mount and may_hang(mount) else folder
+    def _find_mount_point(self, path: str) -> str:
+        return innermost_mount(self._follow_own_links(path), self._mounts)
+
+    def _follow_own_links(self, path: str) -> str:
+        """Return the path after those links that are on file systems of this host itself: a link on a file server cannot be read without waiting for it."""
+        here, ahead, followed = "/", path.split("/")[::-1], 0
+        while ahead:
+            name = ahead.pop()
+            if name == "..":
+                here = os.path.dirname(here)
+            elif name not in ("", "."):
+                here, target = os.path.join(here, name), None
+                if not self._is_on_server(here) and followed < _MOST_LINKS:
+                    target = _read_link(here)
+                if target is not None:
+                    followed += 1
+                    here = "/" if target.startswith("/") else os.path.dirname(here)
+                    ahead += target.split("/")[::-1]
+        return here
+
+    def _is_on_server(self, path: str) -> bool:
+        mount = self._mounts.get(innermost_mount(path, self._mounts))
+        return mount is not None and may_hang(mount)
+
+
+def _read_link(path: str) -> t.Optional[str]:
+    """Return what a link contains; null if the path is no link, or cannot be read."""
+    try:
+        return os.readlink(path)
+    except OSError:
+        return None

@@ -39,7 +39,7 @@ from .._model.watched_moves import (
     UnsharedFile,
 )
 from .._time_limits import answer_within
-from .mounts import LocalStores, Stores
+from .local_stores import LocalStores, Stores
 from .other_files import ImageProbe, SharedImage, list_shared_images
 from .request import build_request
 

@@ -40,6 +40,9 @@ class Stores:
     def count_copied_bytes(self, path: str, image_format: str) -> t.Optional[int]:
         return 100 if image_format == "raw" else 10
 
+    def is_device(self, path: str) -> bool:
+        return path.startswith("/dev/")
+
     def read_header(self, path: str) -> Header:
         if path == "/srv/sealed":
             raise Unreadable("/srv/sealed cannot be read")

@@ -11,7 +11,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts import gather as module
-from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.mounts import LocalStores
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.local_stores import LocalStores
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden

@@ -4,18 +4,81 @@
 
 from __future__ import annotations
 
-import os
 import pathlib
-import threading
-import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._facts import mounts as module
-from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.image_header import Unreadable
-from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.mounts import BlockDevices, LocalStores, Mount, identify_store
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.mounts import Mount, identify_store, parse_mount, read_mounts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.storage_queries import StorageQueries
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import MountFacts
+
+TABLE = """\
+22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
+35 22 0:30 / /srv/images rw shared:17 master:2 - nfs4 filer:/images rw,vers=4.2
+36 35 8:2 / /srv/images/local rw - xfs /dev/sdb1 rw
+37 22 0:31 / /srv/with\\040blank rw - fuse.glusterfs server:/vol rw
+38 22 0:32 / /srv/back\\134slash\\011tab rw - ceph mon:/ rw
+39 22 0:33 / /srv/over rw - nfs filer:/x rw
+40 22 8:3 / /srv/over rw - ext4 /dev/sdc1 rw
+a line that is none
+"""
+
+
+@pytest.fixture
+def table(tmp_path: pathlib.Path) -> str:
+    path = tmp_path / "mountinfo"
+    path.write_text(TABLE, encoding="utf-8")
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("path", "shared"),
+    [
+        ("/srv/images/a.qcow2", True),
+        ("/srv/images/deep/er/a.qcow2", True),
+        ("/srv/images/local/a.qcow2", False),
+        ("/srv/imagesque/a.qcow2", False),
+        ("/srv/images/../a.qcow2", False),
+        ("/srv/with blank/a.qcow2", True),
+        ("/srv/back\\slash\ttab/a", True),
+        ("/srv/over/a", False),
+        ("/a.qcow2", False),
+        ("/", False),
+    ],
+)
+def test_the_innermost_and_latest_mount_counts(table: str, path: str, shared: bool) -> None:
+    assert StorageQueries(read_mounts(table)).is_on_shared_mount(path) is shared
+
+
+def test_a_line_of_mountinfo_is_parsed() -> None:
+    assert parse_mount("36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue") == Mount(
+        "/mnt2", "ext3", "/mnt1", "/dev/root", "rw,errors=continue"
+    )
+
+
+def test_a_linked_image_is_on_the_mount_of_its_target(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "store").mkdir()
+    (tmp_path / "link.qcow2").symlink_to(tmp_path / "store" / "a.qcow2")
+    mounts = [Mount("/", "ext4"), Mount(str((tmp_path / "store").resolve()), "nfs")]
+    assert StorageQueries(mounts).is_on_shared_mount(str(tmp_path / "link.qcow2")) is True
+    assert StorageQueries(mounts).is_on_shared_mount(str(tmp_path / "other.qcow2")) is False
+
+
+def test_the_mount_table_of_this_machine_can_be_read() -> None:
+    assert "/" in {mount.path for mount in read_mounts()}
+
+
+def test_unescaped_separators_in_mount_names_are_kept(tmp_path: pathlib.Path) -> None:
+    """Whoever may mount a FUSE file system chooses such names."""
+    table = tmp_path / "mountinfo"
+    names = ["/mnt/a\rb", "/mnt/a\u00a0b", "/mnt/a\x0bb", "/mnt/a\u2028b", "/mnt/\udcff"]
+    lines = [f"40 35 0:5{number} / {name} rw shared:7 - fuse.x {name} rw\n" for number, name in enumerate(names)]
+    table.write_bytes("".join(lines).encode("utf-8", "surrogateescape"))
+    assert read_mounts(str(table)) == [Mount(name, "fuse.x", "/", name, "rw") for name in names]
+
+
+@pytest.mark.parametrize("line", ["", "\n", " - ", "36 35 98:0 /mnt1 /mnt2 rw", "36 - ext3 /dev/root rw", "36 35 98:0 /mnt1 /mnt2 rw - ext3"])
+def test_an_invalid_line_of_mountinfo_is_ignored(line: str) -> None:
+    assert parse_mount(line) is None
 
 
 @pytest.mark.parametrize(
@@ -39,193 +102,3 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts im
 )
 def test_a_store_has_one_name_on_all_hosts(mount: Mount, store: str) -> None:
     assert identify_store(mount) == store
-
-
-@pytest.fixture
-def tree(tmp_path: pathlib.Path) -> pathlib.Path:
-    """Return a folder with an image in each of C(nfs), C(local) and C(strange), and a link from C(local) into C(nfs)."""
-    for name in ("nfs", "local", "strange"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "a.qcow2").write_bytes(b"x" * 5000)
-    (tmp_path / "local" / "link.qcow2").symlink_to(tmp_path / "nfs" / "a.qcow2")
-    return tmp_path.resolve()
-
-
-@pytest.fixture
-def stores(tree: pathlib.Path) -> LocalStores:
-    kinds = {"nfs": ("nfs4", "nas:/export"), "local": ("ext4", "/dev/sda1"), "strange": ("fuse.sshfs", "nas:/x")}
-    return LocalStores([Mount("/", "ext4"), *(Mount(str(tree / name), kind, "/", source) for name, (kind, source) in kinds.items())])
-
-
-def test_an_image_is_located_by_the_target_of_its_links(stores: LocalStores, tree: pathlib.Path) -> None:
-    assert stores.locate_file(str(tree / "nfs/a.qcow2")) == (True, "nfs4:nas:/export/a.qcow2")
-    assert stores.locate_file(str(tree / "local/link.qcow2")) == (True, "nfs4:nas:/export/a.qcow2")
-    assert stores.locate_file(str(tree / "local/a.qcow2")) == (False, None)
-
-
-def test_a_folder_that_its_own_host_serves_is_not_known_to_be_shared(tree: pathlib.Path) -> None:
-    path, mounts = str(tree / "nfs/a.qcow2"), [Mount("/", "ext4"), Mount(str(tree / "nfs"), "nfs4", "/", "localhost:/export")]
-    assert LocalStores(mounts).locate_file(path) == (None, None)
-    assert not StorageQueries(mounts).is_on_shared_mount(path)
-
-
-def test_a_folder_that_is_mounted_on_demand_is_listed_without_its_capacity(tree: pathlib.Path) -> None:
-    """Without it, its images would be on the file system around it."""
-    mounts = [Mount(str(tree / "nfs"), "autofs", "/", "/etc/auto.srv"), Mount("/proc/sys/fs/binfmt_misc", "autofs", "/", "systemd-1")]
-    assert LocalStores(mounts).describe_mounts() == [MountFacts(str(tree / "nfs"), "autofs", None, None, None)]
-
-
-def test_a_missing_image_is_located_by_its_folder(stores: LocalStores, tree: pathlib.Path) -> None:
-    assert stores.locate_file(str(tree / "nfs/new.qcow2")) == (True, "nfs4:nas:/export/new.qcow2")
-    assert stores.count_copied_bytes(str(tree / "nfs/new.qcow2"), "raw") is None
-
-
-def test_an_unknown_file_system_is_neither_shared_nor_local(stores: LocalStores, tree: pathlib.Path) -> None:
-    assert stores.locate_file(str(tree / "strange/a.qcow2")) == (None, None)
-
-
-def test_copied_bytes_follow_format_and_allocation(stores: LocalStores, tree: pathlib.Path) -> None:
-    image = tree / "local/a.qcow2"
-    assert stores.count_copied_bytes(str(image), "raw") == 5000
-    assert stores.count_copied_bytes(str(image), "qcow2") == image.stat().st_blocks * 512
-
-
-def test_mounts_are_described_with_their_free_space(tree: pathlib.Path) -> None:
-    table = [Mount("/proc", "proc"), Mount(str(tree / "nfs"), "nfs4", "/", "nas:/export"), Mount(str(tree / "local/a.qcow2"), "ext4")]
-    (mount,) = LocalStores(table).describe_mounts()
-    assert (mount.path, mount.kind, mount.store) == (str(tree / "nfs"), "nfs4", "nfs4:nas:/export")
-    assert 0 <= t.cast(int, mount.available_bytes) <= t.cast(int, mount.capacity_bytes)
-
-
-def test_the_mounts_of_a_dead_file_server_are_waited_for_together(tree: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One for each guest, for example: all facts have to be there within the time limit of their task."""
-    paths = [str(tree / "nfs"), str(tree / "nfs/b.qcow2"), str(tree / "local")]
-    asked, back = threading.Barrier(3), threading.Event()
-
-    def hang(_path: str) -> None:
-        asked.wait(60)
-        back.wait(60)
-
-    monkeypatch.setattr(module, "PATIENCE_SECONDS", 1)
-    monkeypatch.setattr(module, "_measure_capacity", hang)
-    found = LocalStores([Mount(path, "nfs4", "/", f"nas:{path}") for path in paths]).describe_mounts()
-    back.set()
-    assert [(mount.path, mount.capacity_bytes, mount.silent) for mount in found] == [(path, None, True) for path in paths]
-    assert asked.n_waiting == 0, "the last mount was not asked while the others hung"
-
-
-def test_a_dead_file_server_is_waited_for_once(stores: LocalStores, tree: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    back, asked = threading.Event(), []
-    real = os.path.realpath
-
-    def hang(path: str) -> str:
-        asked.append(path)
-        back.wait(60)
-        return real(path)
-
-    monkeypatch.setattr(module, "PATIENCE_SECONDS", 0.05)
-    monkeypatch.setattr(module.os.path, "realpath", hang)
-    try:
-        assert stores.locate_file(str(tree / "nfs/a.qcow2")) == (None, None)
-        assert stores.locate_file(str(tree / "nfs/b.qcow2")) == (None, None)
-    finally:
-        back.set()
-    assert len(asked) == 1
-    (silent,) = [mount for mount in stores.describe_mounts() if mount.path == str(tree / "nfs")]
-    assert (silent.capacity_bytes, silent.available_bytes, silent.silent) == (None, None, True)
-    assert not any(mount.silent for mount in stores.describe_mounts() if mount is not silent and mount.path != silent.path)
-
-
-@pytest.fixture
-def devices(tmp_path: pathlib.Path) -> pathlib.Path:
-    links = {
-        "disk/by-id/wwn-0x5000c5": "sda",
-        "disk/by-id/ata-ST4000": "sda",
-        "disk/by-path/pci-0000:00:1f.2-ata-1": "sda",
-        "disk/by-id/scsi-36001405": "sdb",
-        "disk/by-path/ip-10.0.0.9:3260-iscsi-iqn.2026-01.org.example:a-lun-1": "sdb",
-        "disk/by-id/dm-uuid-mpath-360014": "dm-1",
-        "disk/by-id/wwn-0x60014": "dm-1",
-        "disk/by-id/dm-uuid-LVM-abc": "dm-2",
-        "rbd/pool/image": "rbd0",
-        "drbd/by-res/r0/0": "drbd0",
-    }
-    for link, device in links.items():
-        (tmp_path / device).touch()
-        path = tmp_path / link
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.symlink_to(tmp_path / device)
-    (tmp_path / "vda").touch()
-    return tmp_path
-
-
-@pytest.mark.parametrize(
-    ("device", "shared", "store"),
-    [
-        ("sda", None, "wwn:0x5000c5"),
-        ("disk/by-id/ata-ST4000", None, "wwn:0x5000c5"),
-        ("sdb", True, "wwn:0x6001405"),
-        ("dm-1", True, "mpath:360014"),
-        ("dm-2", None, "lvm:abc"),
-        ("rbd0", True, "rbd:pool/image"),
-        ("drbd0", None, "drbd:r0/0"),
-        ("vda", None, None),
-        ("gone", None, None),
-    ],
-)
-def test_a_device_is_identified_by_a_host_independent_name(devices: pathlib.Path, device: str, shared: bool, store: str) -> None:
-    assert BlockDevices(str(devices)).identify_device(str(devices / device)) == (shared, store)
-
-
-@pytest.fixture
-def conceal(monkeypatch: pytest.MonkeyPatch) -> t.Callable[[str], None]:
-    """Return a function that denies this process, as another user, what is below a folder."""
-
-    def deny(folder: str) -> None:
-        monkeypatch.setattr(module, "is_root", lambda: False)
-        for call in ("stat", "lstat", "statvfs"):
-            monkeypatch.setattr(module.os, call, _denying(getattr(os, call), folder))
-
-    return deny
-
-
-def _denying(ask: t.Callable[..., t.Any], folder: str) -> t.Callable[..., t.Any]:
-    def answer(path: t.Any, *given: t.Any, **named: t.Any) -> t.Any:
-        if str(path).startswith(folder):
-            raise PermissionError(13, "Permission denied", path)
-        return ask(path, *given, **named)
-
-    return answer
-
-
-def test_an_image_that_a_user_may_not_see_is_unknown_and_named(stores: LocalStores, tree: pathlib.Path, conceal: t.Callable[[str], None]) -> None:
-    image = str(tree / "local/a.qcow2")
-    conceal(str(tree / "local"))
-    assert stores.locate_file(image) == (None, None)
-    assert stores.count_copied_bytes(image, "raw") is None
-    assert stores.denied == {image}
-
-
-def test_a_mount_that_a_user_may_not_enter_is_listed_without_sizes(
-    stores: LocalStores, tree: pathlib.Path, conceal: t.Callable[[str], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = str(tree / "local")
-    conceal(path)
-    (found,) = [mount for mount in stores.describe_mounts() if mount.path == path]
-    assert (found.kind, found.capacity_bytes, found.available_bytes) == ("ext4", None, None)
-    assert path in stores.denied
-    # For root, it is a file system of another user.
-    monkeypatch.setattr(module, "is_root", lambda: True)
-    assert path not in [mount.path for mount in stores.describe_mounts()]
-
-
-def test_a_header_that_a_user_may_not_read_is_named(stores: LocalStores, tree: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    image = str(tree / "local/a.qcow2")
-
-    def refuse(path: str) -> t.Any:
-        raise Unreadable(f"{path} cannot be read: Permission denied") from PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(module, "read_header", refuse)
-    with pytest.raises(Unreadable, match="Permission denied"):
-        stores.read_header(image)
-    assert stores.denied == {image}

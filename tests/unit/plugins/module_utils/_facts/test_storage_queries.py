@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import threading
 import typing as t
@@ -26,8 +27,8 @@ def hang(monkeypatch: pytest.MonkeyPatch) -> t.Iterator[t.Callable[[], bool]]:
     is_over.set()
 
 
-def ask_late(storage: StorageQueries, hang: t.Callable[[], bool], *folders: str) -> None:
-    assert [storage.ask(folder, hang) for folder in folders] == [None] * len(folders)
+def ask_late(storage: StorageQueries, hang: t.Callable[[], bool], *paths: str) -> None:
+    assert [storage.ask(path, hang) for path in paths] == [None] * len(paths)
 
 
 def test_storage_that_was_late_twice_is_not_asked_again(hang: t.Callable[[], bool]) -> None:
@@ -39,9 +40,8 @@ def test_storage_that_was_late_twice_is_not_asked_again(hang: t.Callable[[], boo
     assert (storage.was_late("/srv/never-asked"), storage.was_late("/srv/fast"), storage.was_late("/elsewhere")) == (True, False, False)
 
 
-@pytest.mark.parametrize(("late", "other"), [("/srv/a", "/srv/fast/a"), ("/srv/a", "/local/a"), ("/local/a", "/local/b"), ("/links/a", "/links/b")])
+@pytest.mark.parametrize(("late", "other"), [("/srv/a", "/srv/fast/a"), ("/srv/a", "/local/a"), ("/local/a", "/srv/a")])
 def test_other_storage_is_still_asked(hang: t.Callable[[], bool], late: str, other: str) -> None:
-    """A folder on a local file system may be a link to a file server."""
     storage = StorageQueries(MOUNTS)
     ask_late(storage, hang, late, late)
     assert storage.ask(late, lambda: "answer") is None
@@ -70,3 +70,40 @@ def test_a_file_whose_storage_is_late_is_on_the_mount_of_its_path(hang: t.Callab
     late = [storage.is_on_shared_mount(path) for path in ("/links/a/1",)]
     monkeypatch.undo()
     assert (found, late, asked) == ([True] * 3, [False], ["/srv/a/1", "/srv/b/2", "/links/a/1"])
+
+
+@pytest.mark.parametrize(
+    ("path", "mount_point"),
+    [
+        ("own/a.qcow2", "."),
+        ("image.qcow2", "nfs"),
+        ("images/a.qcow2", "nfs"),
+        ("own/up/a.qcow2", "nfs"),
+        ("images/../own/a.qcow2", "."),
+        ("images/back/a.qcow2", "nfs"),
+        ("nfs/fast/a.qcow2", "nfs/fast"),
+        ("loop/a.qcow2", "."),
+    ],
+)
+def test_own_links_are_followed_without_asking_a_server(
+    tmp_path: pathlib.Path, hang: t.Callable[[], bool], monkeypatch: pytest.MonkeyPatch, path: str, mount_point: str
+) -> None:
+    """A link on the server itself leads anywhere: what hangs is the server."""
+    top = tmp_path.resolve()
+    links = {"image.qcow2": "nfs/a.qcow2", "images": str(top / "nfs"), "own/up": "../images", "nfs/back": "../own", "loop": "loop"}
+    for folder in ("own", "nfs/fast"):
+        (top / folder).mkdir(parents=True)
+    for name, target in links.items():
+        (top / name).symlink_to(target)
+    read_link = os.readlink
+
+    def read(link: str) -> str:
+        assert not link.startswith(str(top / "nfs"))
+        return read_link(link)
+
+    monkeypatch.setattr(storage_queries.os, "readlink", read)
+    mount_points = {"nfs": str(top / "nfs"), "nfs/fast": str(top / "nfs/fast"), ".": "/"}
+    kinds = {"nfs": "nfs4", "nfs/fast": "fuse.glusterfs", ".": "ext4"}
+    storage = StorageQueries([Mount(mount_points[name], kind) for name, kind in kinds.items()])
+    ask_late(storage, hang, str(top / path))
+    assert [name for name, where in mount_points.items() if storage.was_late(where)] == [mount_point]

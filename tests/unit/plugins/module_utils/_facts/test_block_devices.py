@@ -1,0 +1,52 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.block_devices import BlockDevices
+
+
+@pytest.fixture
+def devices(tmp_path: pathlib.Path) -> pathlib.Path:
+    links = {
+        "disk/by-id/wwn-0x5000c5": "sda",
+        "disk/by-id/ata-ST4000": "sda",
+        "disk/by-path/pci-0000:00:1f.2-ata-1": "sda",
+        "disk/by-id/scsi-36001405": "sdb",
+        "disk/by-path/ip-10.0.0.9:3260-iscsi-iqn.2026-01.org.example:a-lun-1": "sdb",
+        "disk/by-id/dm-uuid-mpath-360014": "dm-1",
+        "disk/by-id/wwn-0x60014": "dm-1",
+        "disk/by-id/dm-uuid-LVM-abc": "dm-2",
+        "rbd/pool/image": "rbd0",
+        "drbd/by-res/r0/0": "drbd0",
+    }
+    for link, device in links.items():
+        (tmp_path / device).touch()
+        path = tmp_path / link
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.symlink_to(tmp_path / device)
+    (tmp_path / "vda").touch()
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("device", "shared", "store"),
+    [
+        ("sda", None, "wwn:0x5000c5"),
+        ("disk/by-id/ata-ST4000", None, "wwn:0x5000c5"),
+        ("sdb", True, "wwn:0x6001405"),
+        ("dm-1", True, "mpath:360014"),
+        ("dm-2", None, "lvm:abc"),
+        ("rbd0", True, "rbd:pool/image"),
+        ("drbd0", None, "drbd:r0/0"),
+        ("vda", None, None),
+        ("gone", None, None),
+    ],
+)
+def test_a_device_is_identified_by_a_host_independent_name(devices: pathlib.Path, device: str, shared: bool, store: str) -> None:
+    assert BlockDevices(str(devices)).identify_device(str(devices / device)) == (shared, store)
