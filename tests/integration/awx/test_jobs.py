@@ -143,7 +143,8 @@ def test_the_screen_of_the_fleet_shows_a_dead_host_and_needs_no_ledger(lab: Lab,
     assert any(finding.startswith("The ledger cannot be read: ") for finding in result["attention"])
 
 
-@pytest.mark.parametrize("kept", [pytest.param("awx", marks=pytest.mark.long), "diskless"])
+@pytest.mark.long
+@pytest.mark.parametrize("kept", ["awx", "diskless"])
 def test_a_move_of_a_cancelled_drain_job_continues_and_the_next_job_finishes_it(
     lab: Lab, site: Site, guest: Make, kept: str, request: pytest.FixtureRequest
 ) -> None:

@@ -89,6 +89,7 @@ def memory_files(lab: Lab, index: int) -> list[str]:
     return [path.name for path in lab.path(index, "/var/lib/libvirt/qemu/save").iterdir() if path.suffix in (".save", ".memory")]
 
 
+@pytest.mark.long
 def test_a_managed_save_image_crosses_and_resumes_at_the_destination(lab: Lab, control: Control, guest: Make) -> None:
     name = guest("asleep", *WRITER, "--autostart")
     before = lab.check(name)

@@ -63,6 +63,7 @@ def protected(lab: Lab, control: Control) -> t.Iterator[t.Callable[[], None]]:
     forget_collection(lab, 3)
 
 
+@pytest.mark.long
 def test_a_definition_that_virsh_has_left_over_is_refused(lab: Lab, control: Control, guest: Make, protected: t.Callable[[], None]) -> None:
     """C(virsh migrate) keeps the definition on the source unless it is told otherwise. The guest runs on the second host."""
     name = guest("left", "--storage", "bindfs")

@@ -49,6 +49,7 @@ def test_a_running_move_is_aborted(lab: Lab, control: Session, endless: str) -> 
     assert control.move(endless).ended() == ("completed", None)
 
 
+@pytest.mark.long
 def test_a_queued_move_is_aborted_and_the_running_one_continues(lab: Lab, control: Session, guest: Make, endless: str) -> None:
     queued = guest("queued", *SMALL)
     running = control.begin_moves([(endless, 2), (queued, 2)], parallel=1, **HELD)
@@ -120,6 +121,7 @@ def test_post_copy_cannot_be_aborted(lab: Lab, control: Session, guest: Make) ->
     assert lab.check(calm)["intact"]
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("mended")
 def test_an_abort_is_refused_while_the_move_finishes(lab: Lab, control: Session, guest: Make) -> None:
     """All memory is transferred and the destination has not confirmed yet: an abort is too late, and its error says so."""
@@ -136,6 +138,7 @@ def test_an_abort_is_refused_while_the_move_finishes(lab: Lab, control: Session,
     check_completed(lab, control, running.wait(), name)
 
 
+@pytest.mark.long
 def test_an_abort_of_a_domain_without_a_move_is_not_found(lab: Lab, control: Session, slow: str) -> None:
     assert control.abort(slow).refused() == "not_found"
     lenient = control.abort(slow, missing_ok=True)
@@ -169,6 +172,7 @@ def test_a_foreign_job_is_aborted(lab: Lab, control: Session, endless: str, fore
     assert not lab.has_job(endless)
 
 
+@pytest.mark.long
 def test_a_move_whose_watcher_died_is_aborted_by_a_new_watcher(lab: Lab, control: Session, endless: str) -> None:
     """Another watcher is started for the abort; the next run finds its result."""
     running = control.begin_move(endless, **HELD)

@@ -61,6 +61,7 @@ def test_a_bandwidth_cap_of_the_force_task_is_kept(lab: Lab, control: Session, g
     assert lab.virsh(2, "domstate", endless).strip() == "running"
 
 
+@pytest.mark.long
 def test_a_queued_move_cannot_be_forced(lab: Lab, control: Session, endless: str, guest: Make) -> None:
     queued = guest("queued", "--mib", "48")
     running = control.begin_moves([(endless, 2), (queued, 2)], parallel=1, **HELD)

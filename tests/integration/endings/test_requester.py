@@ -40,6 +40,7 @@ def begin(lab: Lab, control: Session, name: str, **options: t.Any) -> tuple[Runn
     return running, lab.under_way(lab.uuid(name))
 
 
+@pytest.mark.long
 def test_the_person_at_the_second_terminal_is_the_requester(lab: Lab, control: Session, endless: str) -> None:
     running, _state = begin(lab, control, endless)
     aborted = control.abort(endless, *ANN)
@@ -139,7 +140,8 @@ def test_a_move_that_ended_unseen_is_closed_and_no_move_is_started(lab: Lab, con
     assert control.abort(endless).refused() == "not_found"
 
 
-@pytest.mark.parametrize("how", ["abort", pytest.param("settle", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("how", ["abort", "settle"])
 def test_a_move_without_control_node_and_watcher_is_settled_by_asking_both_hosts(lab: Lab, control: Session, endless: str, how: str) -> None:
     running, state = begin(lab, control, endless)
     running.kill_with_workers()
@@ -158,6 +160,7 @@ def test_a_move_without_control_node_and_watcher_is_settled_by_asking_both_hosts
         assert writers(record, "abort_too_late")[0].endswith(OF_ANN)
 
 
+@pytest.mark.long
 def test_an_abort_after_the_guest_has_arrived_closes_the_record_and_says_so(lab: Lab, control: Session, slow: str) -> None:
     running, state = begin(lab, control, slow)
     running.kill_with_workers()
@@ -169,6 +172,7 @@ def test_an_abort_after_the_guest_has_arrived_closes_the_record_and_says_so(lab:
     assert lab.places(slow) == {2: "running"}
 
 
+@pytest.mark.long
 def test_a_person_who_is_wrong_is_contradicted_by_the_hosts(lab: Lab, control: Session, slow: str) -> None:
     running, state = begin(lab, control, slow)
     running.kill_with_workers()

@@ -66,6 +66,7 @@ def test_a_move_is_aborted_at_its_timeout(lab: Lab, control: Session, busy: str)
     assert after["increments"] > before
 
 
+@pytest.mark.long
 def test_a_move_is_forced_at_its_timeout(lab: Lab, control: Session, busy: str) -> None:
     done = control.move(busy, timeout_seconds=LIMIT_SECONDS, on_timeout="force_complete", bandwidth_mib=CAP_MIB, **PATIENT)
     check_completed(lab, control, done, busy)
@@ -140,6 +141,7 @@ def test_a_watcher_that_takes_over_continues_with_the_next_rung(lab: Lab, contro
     assert lab.check(contradicted)["intact"]
 
 
+@pytest.mark.long
 def test_a_suspend_that_exceeds_its_limit_is_ended_and_the_guest_stays(lab: Lab, control: Session, contradicted: str) -> None:
     """The link is slower than configured: the guest that the watcher suspended is resumed on its source."""
     limits = {"timeout_seconds": 9, "on_timeout": "force_complete", "force_suspend_seconds": 0, "force_pause_max_seconds": 2, "link_mib": 1000}

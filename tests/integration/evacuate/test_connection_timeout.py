@@ -59,7 +59,8 @@ class SilentDoor:
         self._listener.close()
 
 
-@pytest.mark.parametrize("said", ["-T", *(pytest.param(said, marks=pytest.mark.long) for said in ("ansible.cfg", "ansible_ssh_timeout", "ansible_timeout"))])
+@pytest.mark.long
+@pytest.mark.parametrize("said", ["-T", "ansible.cfg", "ansible_ssh_timeout", "ansible_timeout"])
 def test_the_probe_of_the_dead_host_waits_as_long_as_the_users_ssh_timeout(tmp_path: pathlib.Path, said: str) -> None:
     door = SilentDoor()
     host = {"ansible_host": "127.0.0.1", "ansible_port": door.port, **({said: OPENING_SECONDS} if said.startswith("ansible_") else {})}

@@ -6,10 +6,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ansible_collections.kvmfleet.migration.tests.integration.evacuation.conftest import Make
 from ansible_collections.kvmfleet.migration.tests.integration.support.site import Site
 
 
+@pytest.mark.long
 def test_a_guest_that_was_deleted_is_started_only_if_it_is_named(site: Site, built: tuple[Site, Make]) -> None:
     for name in ("web", "own"):
         built[1](name)

@@ -128,6 +128,7 @@ def test_a_host_that_is_cut_off_is_fenced_before_its_guest_is_started(site: Site
     site.lab.virsh(3, "undefine", "web")
 
 
+@pytest.mark.long
 def test_a_fence_agent_that_hangs_times_out_and_the_error_names_the_choices(site: Site, tmp_path: pathlib.Path) -> None:
     hanging = agents.write(tmp_path, "fence_hangs", agents.HANGS)
     site.fencing(1, site.agent(1, hanging, timeout_seconds=4, status_timeout_seconds=2))

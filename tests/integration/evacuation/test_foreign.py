@@ -97,13 +97,14 @@ EDITS: dict[str, Edit] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "spoil",
     [
-        pytest.param(lambda _text: "", id="empty", marks=pytest.mark.long),
+        pytest.param(lambda _text: "", id="empty"),
         pytest.param(lambda text: text[: len(text) // 2], id="torn"),
-        pytest.param(lambda _text: "[]", id="foreign", marks=pytest.mark.long),
-        pytest.param(lambda text: text.replace("bomb.qcow2", "good.qcow2"), id="edited", marks=pytest.mark.long),
+        pytest.param(lambda _text: "[]", id="foreign"),
+        pytest.param(lambda text: text.replace("bomb.qcow2", "good.qcow2"), id="edited"),
     ],
 )
 def test_a_damaged_document_is_named_and_does_not_stop_other_domains(site: Site, spoil: t.Callable[[str], str]) -> None:

@@ -115,6 +115,7 @@ def test_cleanup_with_another_ledger_changes_nothing(site: Site, tmp_path: pathl
     untouched(site)
 
 
+@pytest.mark.long
 def test_a_renamed_host_is_identified_and_cleaned(site: Site) -> None:
     site.rename(1, f"{site.lab.prefix}x")
     try:
@@ -134,6 +135,7 @@ def test_a_host_under_the_name_of_another_host_cleans_nothing(site: Site) -> Non
     untouched(site)
 
 
+@pytest.mark.long
 def test_a_host_whose_disks_are_in_another_machine_is_cleaned(site: Site) -> None:
     """The example of the specification: only the libvirt UUID of the machine is another one."""
     conf = site.on_disk(1, LIBVIRTD_CONF)

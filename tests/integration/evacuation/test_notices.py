@@ -92,6 +92,7 @@ def test_notices_of_a_move_an_abort_an_evacuation_and_a_cleanup_are_received(sit
     assert len({request.event["id"] for request in receiver.requests}) == len(receiver.requests) == 10
 
 
+@pytest.mark.long
 def test_a_silent_receiver_does_not_stop_a_move_and_gets_its_notices_later(site: Site, guest: Make, receiver: Receiver) -> None:
     guest("web")
     guest("db")

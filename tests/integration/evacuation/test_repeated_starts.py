@@ -16,7 +16,8 @@ from ansible_collections.kvmfleet.migration.tests.integration.support.site impor
 Make = t.Callable[..., str]
 
 
-@pytest.mark.parametrize("instead", [pytest.param(BREAKS_AFTERWARDS, id="repeated", marks=pytest.mark.long), pytest.param(IS_SLOW, id="late")])
+@pytest.mark.long
+@pytest.mark.parametrize("instead", [pytest.param(BREAKS_AFTERWARDS, id="repeated"), pytest.param(IS_SLOW, id="late")])
 def test_each_domain_is_started_once(site: Site, guest: Make, instead: str) -> None:
     guest("web")
     site.protect()

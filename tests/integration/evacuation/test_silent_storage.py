@@ -47,6 +47,7 @@ def test_a_file_server_that_hangs_keeps_only_its_own_guests_down(site: Site, gue
     assert site.fleet() == {2: {"web", *served}, 3: set()}
 
 
+@pytest.mark.long
 def test_protecting_while_a_file_server_hangs_withdraws_no_proof(site: Site, guest: Make) -> None:
     """A timer protects the fleet during the outage, and the host dies at its end."""
     names = {guest("db0", storage="bindfs"), guest("off", "--off", storage="bindfs")}

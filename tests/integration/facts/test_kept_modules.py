@@ -87,6 +87,7 @@ def test_errors_and_warnings_are_those_of_a_module_that_is_sent(lab: Lab, contro
         assert {**kept.result, "exception": 0} == {**usual.result, "exception": 0}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("change", ["mode", "owner", "folder"])
 def test_an_archive_that_others_could_have_written_is_not_run(lab: Lab, control: Control, tmp_path: pathlib.Path, change: str) -> None:
     forget(lab)

@@ -60,6 +60,7 @@ def test_a_second_task_reports_the_mean_since_the_first(lab: Lab, control: Contr
     assert [domain["name"] for domain in second["domains"] if "load" not in domain] == ["off"]
 
 
+@pytest.mark.long
 def test_a_domain_that_was_restarted_has_no_mean(lab: Lab, control: Control, guest: Make) -> None:
     guest("web", "--mib", "32")
     control.facts(1, load_seconds=300)
@@ -70,6 +71,7 @@ def test_a_domain_that_was_restarted_has_no_mean(lab: Lab, control: Control, gue
     assert (load["cpu_cores_used"], "after the earlier reading" in load["unknown"]["cpu_cores_used"]) == (None, True)
 
 
+@pytest.mark.long
 def test_stored_readings_are_limited_and_damaged_ones_are_skipped(lab: Lab, control: Control, guest: Make) -> None:
     guest("web", "--mib", "32")
     control.facts(1, load_seconds=300)

@@ -87,5 +87,6 @@ def test_a_bad_configuration_is_refused_without_its_values(lab: Lab, power: t.Ca
     assert "hunter2" not in printed
 
 
+@pytest.mark.long
 def test_a_host_whose_fencing_is_null_has_no_agent(ansible_fences: Fence) -> None:
     assert ansible_fences("kvm-none")[0]["evidence"] is None

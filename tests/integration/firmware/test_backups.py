@@ -32,6 +32,7 @@ def test_an_incremental_backup_at_the_destination_has_exactly_what_changed(lab: 
     assert backups.changed_since(2, "monday") == [3, 5, 7]
 
 
+@pytest.mark.long
 def test_a_move_waits_for_a_backup_or_refuses_and_names_it(lab: Lab, control: Desk, backups: Backups) -> None:
     uuid = lab.uuid(backups.name)
     backups.begin(1)

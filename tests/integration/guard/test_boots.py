@@ -24,6 +24,7 @@ OTHER_GRANT = "c1b8e5d4-13f4-44a5-9d43-0b4a6f0f0a02"
 TOKEN = "/var/lib/kvmfleet/guard/token.json"
 
 
+@pytest.mark.long
 def test_a_returned_host_without_the_boot_guard_starts_its_guests(host: Host) -> None:
     host.power_cycle()
     assert host.running() == ["auto"]
@@ -48,6 +49,7 @@ def test_a_held_host_starts_no_guest_before_or_by_its_release(host: Host) -> Non
     assert (again["changed"], again["would_start"]) == (False, released["would_start"])
 
 
+@pytest.mark.long
 def test_a_guest_started_after_the_release_is_left_alone(host: Host) -> None:
     host.guard("install")
     host.power_cycle()
@@ -67,6 +69,7 @@ def test_guests_with_a_managed_save_are_held_and_keep_it(host: Host) -> None:
     assert host.lab.info("auto", 1)["Managed save"] == "yes"
 
 
+@pytest.mark.long
 def test_guests_that_libvirt_guests_would_start_are_named_and_withheld(host: Host) -> None:
     host.guard("install")
     uuids = {name: host.lab.uuid(name) for name in ("auto", "other")}
@@ -90,6 +93,7 @@ def test_a_clean_shutdown_with_a_grant_releases_one_boot(host: Host) -> None:
     assert host.running() == []
 
 
+@pytest.mark.long
 def test_a_token_that_was_revoked_on_another_host_releases_no_boot(host: Host) -> None:
     grant = host.grant(GRANT)
     host.guard("install", grant=grant)
@@ -140,6 +144,7 @@ def test_a_power_cut_or_a_shutdown_while_held_leaves_no_token(host: Host) -> Non
     assert host.running() == []
 
 
+@pytest.mark.long
 def test_a_token_on_a_read_only_disk_does_not_release_the_boot(host: Host) -> None:
     host.guard("install", grant=host.grant(GRANT))
     host.before_the_guard("/bin/mount -n -o remount,bind,ro /var/lib/kvmfleet")
@@ -158,7 +163,7 @@ def test_a_token_on_a_read_only_disk_does_not_release_the_boot(host: Host) -> No
     [
         ("garbage \x00", json.dumps({"grant": GRANT})),
         pytest.param(json.dumps({"token": GRANT, "grant": OTHER_GRANT}), json.dumps({"grant": GRANT}), marks=pytest.mark.long),
-        (json.dumps({"token": GRANT, "grant": GRANT}), "{"),
+        pytest.param(json.dumps({"token": GRANT, "grant": GRANT}), "{", marks=pytest.mark.long),
         pytest.param(json.dumps({"token": GRANT, "grant": None}), json.dumps({"grant": None}), marks=pytest.mark.long),
         pytest.param(json.dumps({"token": GRANT, "grant": GRANT}), json.dumps({"grant": GRANT}), marks=pytest.mark.long),
     ],
@@ -181,6 +186,7 @@ def test_the_call_of_the_libvirt_daemon_holds_the_host_when_the_guard_is_killed(
     assert host.guard("state")["held"] is not None
 
 
+@pytest.mark.long
 def test_libvirtd_does_not_start_until_the_guard_can_hold_the_host(host: Host) -> None:
     host.guard("install")
     host.power_cycle()

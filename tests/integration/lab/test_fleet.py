@@ -10,6 +10,8 @@ import re
 import time
 import typing as t
 
+import pytest
+
 if t.TYPE_CHECKING:
     from conftest import Command
 
@@ -68,6 +70,7 @@ def test_the_inventory_names_the_group_and_all_hosts(lab: Command) -> None:
     assert all(row["address"] in text for row in lab.status().values())
 
 
+@pytest.mark.long
 def test_only_guests_with_acpi_shut_down_on_request_also_after_a_migration(lab: Command, guest: t.Callable[..., str]) -> None:
     deaf, polite, busy = guest("deaf"), guest("polite", "--acpi"), guest("busy", "--acpi", "--dirty-mib", "16", "--rate", "500")
     assert lab.migrate(busy, 1, 2).returncode == 0

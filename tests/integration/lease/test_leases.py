@@ -60,6 +60,7 @@ def stay(site: LeasedSite, seconds: float) -> None:
         assert [keeps for keeps, _why in verdicts] == [True] * len(HOSTS), verdicts
 
 
+@pytest.mark.long
 def test_an_outage_of_etcd_ends_no_host(site: LeasedSite) -> None:
     """Nor does its beginning, when one host has lost its lease and others have theirs for a moment, nor its end, when others have theirs again."""
     site.lab("etcd", "kill", "all")

@@ -67,6 +67,7 @@ def test_a_move_completes_while_all_etcd_members_are_down_and_is_recorded_later(
     check_arrived(lab, slow, 2)
 
 
+@pytest.mark.long
 def test_another_control_node_takes_over_the_move_of_a_dead_one(lab: Lab, nodes: list[Node], guest: Make) -> None:
     slow = guest("slow", *SLOW)
     running = nodes[0].begin_move(slow, **HELD)

@@ -38,6 +38,7 @@ def test_a_move_by_the_words_of_virsh_is_the_move_by_the_own_names(lab: Lab, con
     assert (second.record["connection"]["destination_uri"], second.record["connection"]["bandwidth_mib"]) == (uri, 900)
 
 
+@pytest.mark.long
 def test_two_names_of_one_option_move_nothing(lab: Lab, control: Control, guest: Make) -> None:
     name = guest("doubled")
     done = control.move(name, 2, timeout=60, timeout_seconds=600)

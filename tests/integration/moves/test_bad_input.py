@@ -103,6 +103,7 @@ def test_bad_input_is_refused_with_a_message_and_an_error_code(lab: Lab, answers
     assert "Traceback" not in str(answer)
 
 
+@pytest.mark.long
 def test_a_host_of_the_inventory_that_does_not_answer_is_unreachable_and_recorded(lab: Lab, control: Control, sentry: str) -> None:
     done = control.task(1, "live_migrate", {"name": sentry, "destination_uri": f"qemu+tcp://{lab.host(2)}:9/system"})
     assert done.refused() == "unreachable"
@@ -113,6 +114,7 @@ def test_a_host_of_the_inventory_that_does_not_answer_is_unreachable_and_recorde
     assert lab.state_file(lab.uuid(sentry)) is None
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("nothing_moves")
 def test_the_source_under_another_name_is_refused_as_destination(lab: Lab, control: Control) -> None:
     address = lab.rows()[lab.host(1)]["address"]
@@ -127,6 +129,7 @@ def check_that_no_job_began(lab: Lab) -> None:
     assert lab.state_file(lab.uuid(SENTRY)) is None
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("sentry")
 def test_another_domain_with_the_same_name_at_the_destination_is_a_conflict(lab: Lab, control: Control) -> None:
     xml = lab.virsh(1, "dumpxml", "--inactive", SENTRY).replace(lab.uuid(SENTRY), "6f2b6f7e-3f0e-4a52-9d6a-0d5f4a3f1c77")

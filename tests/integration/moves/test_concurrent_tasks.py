@@ -54,6 +54,7 @@ def give_up(lab: Lab, guest: str, running: Running) -> None:
     assert lab.places(guest) == {1: "running"}
 
 
+@pytest.mark.long
 def test_a_second_task_with_another_ledger_is_refused_during_a_move(lab: Lab, control: Control, endless: str) -> None:
     first = control.begin_move(endless, **HELD)
     lab.under_way(lab.uuid(endless))
@@ -63,6 +64,7 @@ def test_a_second_task_with_another_ledger_is_refused_during_a_move(lab: Lab, co
     give_up(lab, endless, first)
 
 
+@pytest.mark.long
 def test_a_start_order_with_an_old_generation_is_refused(lab: Lab, control: Control, endless: str) -> None:
     record = control.move(endless, timeout_seconds=1, **HELD).record
     late = {**record, "status": "queued", "acts": [], "history": record["history"][:3]}
@@ -75,6 +77,7 @@ def test_a_start_order_with_an_old_generation_is_refused(lab: Lab, control: Cont
     assert not lab.has_job(endless)
 
 
+@pytest.mark.long
 def test_a_start_order_is_refused_while_a_watcher_runs(lab: Lab, control: Control, endless: str) -> None:
     running = control.begin_move(endless, **HELD)
     state = lab.under_way(lab.uuid(endless))
@@ -97,6 +100,7 @@ def test_a_foreign_job_is_adopted(lab: Lab, control: Control, slow: str, foreign
     assert lab.places(slow) == {2: "running"}
 
 
+@pytest.mark.long
 def test_a_foreign_job_to_another_destination_is_a_conflict(lab: Lab, control: Control, slow: str, foreign: subprocess.Popen[str]) -> None:
     rival = control.move(slow, 3)
     assert rival.refused() == "conflict"

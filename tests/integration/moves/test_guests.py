@@ -62,7 +62,8 @@ def test_a_guest_on_shared_storage_keeps_its_memory(lab: Lab, control: Control, 
     assert lab.check(name)["intact"]
 
 
-@pytest.mark.parametrize("kind", [pytest.param("shared", marks=pytest.mark.long), "local"])
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["shared", "local"])
 def test_storage_that_is_not_proved_to_be_shared_is_unsafe(lab: Lab, control: Control, guest: Make, kind: str) -> None:
     name = guest(f"on-{kind}", *WRITER, "--storage", kind)
     for options in (["--check"], []):
@@ -76,6 +77,7 @@ def test_storage_that_is_not_proved_to_be_shared_is_unsafe(lab: Lab, control: Co
     assert done.ended() == ("conflict", None)
 
 
+@pytest.mark.long
 def test_unsafe_permits_a_move_on_storage_that_is_not_proved_to_be_shared(lab: Lab, control: Control, guest: Make) -> None:
     name = guest("known", *WRITER, "--storage", "shared")
     moved = control.move(name, unsafe=True)
@@ -84,11 +86,12 @@ def test_unsafe_permits_a_move_on_storage_that_is_not_proved_to_be_shared(lab: L
     assert lab.check(name)["intact"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("options", "connections", "why"),
     [
         ({}, 2, "2 connections carry the memory, because the link carries 4000 MiB/s."),
-        pytest.param({"post_copy": True}, None, "the guest is lost when such a move switches over", marks=pytest.mark.long),
+        ({"post_copy": True}, None, "the guest is lost when such a move switches over"),
     ],
 )
 def test_a_fast_link_is_filled_by_several_connections(

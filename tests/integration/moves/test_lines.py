@@ -58,12 +58,14 @@ def test_progress_lines_are_printed_without_verbosity(lab: Lab, control: Control
     assert len(done.lines) < 30
 
 
+@pytest.mark.long
 def test_progress_none_prints_nothing(control: Control, slow: str) -> None:
     done: Outcome = control.move(slow, progress="none")
     assert done.ended() == ("completed", None)
     assert done.lines == []
 
 
+@pytest.mark.long
 def test_no_log_prints_nothing(lab: Lab, control: Control, slow: str) -> None:
     process = control.popen(["ansible-playbook", "-i", control.inventory, write_play(lab, control, slow, no_log=True)])
     text, dummy = process.communicate(timeout=LIMIT_SECONDS)

@@ -81,6 +81,7 @@ def test_an_aborted_move_that_waits_gives_the_domain_its_bandwidth_back(lab: Lab
     assert (lab.places(names[1]), kept_bandwidth(lab, names[1])) == ({1: "running"}, 777)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("cable")
 def test_a_killed_watcher_starves_no_job(lab: Lab, control: Control, guest: Make) -> None:
     names = [guest("long", *LONG), guest("full0", *FULL)]
@@ -135,6 +136,7 @@ def test_a_forced_move_no_longer_waits(lab: Lab, control: Control, guest: Make) 
     assert "force: bandwidth" in [one["act"] for one in by_name(done.records)[names[2]]["acts"]]
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("cable")
 def test_copied_disks_never_wait(lab: Lab, control: Control, guest: Make) -> None:
     names = [guest("full0", *FULL), guest("disk0", "--mib", "64", "--storage", "local"), guest("full1", *FULL)]

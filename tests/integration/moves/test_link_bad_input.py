@@ -85,6 +85,7 @@ def test_a_link_speed_that_is_ten_times_wrong_does_not_hold_the_moves_up(lab: La
     check_all_moved(lab, begin(control, names, link_mib=link_mib).wait(), names, MIXED_MIB, CABLE_MIB)
 
 
+@pytest.mark.long
 def test_a_rate_that_drops_to_a_tenth_slows_the_moves_and_ends_none(lab: Lab, control: Control, guest: Make, cable: Cable) -> None:
     names = [guest("busy", *BUSY), guest("full", *FULL)]
     cable(1, 10 * CABLE_MIB // 4)

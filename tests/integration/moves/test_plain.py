@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import typing as t
 
+import pytest
+
 from ansible_collections.kvmfleet.migration.tests.integration.support.control import Control, Record
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
 
@@ -76,6 +78,7 @@ def again_from_the_destination(lab: Lab, control: Control, name: str, uuid: str)
     assert back.record["generation"] > min(record["generation"] for record in control.records())
 
 
+@pytest.mark.long
 def test_a_domain_that_runs_on_the_destination_already_is_no_change(lab: Lab, control: Control, guest: Make) -> None:
     name = guest("elsewhere", on=2)
     found = control.move(None, uuid=lab.uuid(name, 2))
@@ -91,6 +94,7 @@ def test_without_a_destination_the_scheduler_chooses(lab: Lab, control: Control,
     assert not control.move(name, None).changed
 
 
+@pytest.mark.long
 def test_each_policy_value_of_a_record_names_its_source(control: Control, guest: Make) -> None:
     name = guest("policy")
     record = control.move(name, timeout_seconds=60, downtime_ms=300, auto_converge=False).record
@@ -100,6 +104,7 @@ def test_each_policy_value_of_a_record_names_its_source(control: Control, guest:
     assert record["policy"]["stall_seconds"] == {"value": 60, "source": "default"}
 
 
+@pytest.mark.long
 def test_a_move_by_the_ssh_transport_completes(lab: Lab, control: Control, guest: Make) -> None:
     name = guest("wrapped")
     moved = control.move(name, transport="ssh")

@@ -26,7 +26,7 @@ SLOW_MBIT, LONG = 8, ["--mib", "128", "--dirty-mib", "80"]
     ("module", "made", "options", "text", "ends"),
     [
         pytest.param("live_migrate", ["--mib", "64"], {}, "[.]orders", "running", id="live"),
-        pytest.param("cold_migrate", ["--off"], {"method": "offline"}, COLD_ORDER, "shut off", id="cold"),
+        pytest.param("cold_migrate", ["--off"], {"method": "offline"}, COLD_ORDER, "shut off", id="cold", marks=pytest.mark.long),
     ],
 )
 def test_a_command_that_was_repeated_starts_nothing_twice(

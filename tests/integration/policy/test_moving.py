@@ -16,6 +16,7 @@ from ansible_collections.kvmfleet.migration.tests.integration.support.fleet impo
 Make = t.Callable[..., str]
 
 
+@pytest.mark.long
 def test_the_live_and_the_persistent_policy_move_with_the_domain(lab: Lab, operator: Operator, web: str) -> None:
     by_hand(lab, web, "<timeout_seconds>100</timeout_seconds><novel/>", "--live")
     by_hand(lab, web, "<timeout_seconds>200</timeout_seconds>", "--config")
@@ -28,6 +29,7 @@ def test_the_live_and_the_persistent_policy_move_with_the_domain(lab: Lab, opera
     assert operator.policy(web, on=2).result["policy"] == {"timeout_seconds": 100}
 
 
+@pytest.mark.long
 def test_each_value_of_the_policy_has_its_source(operator: Operator, web: str) -> None:
     variables = {
         "kvmfleet_profiles": {"quick": {"downtime_ms": 120, "on_timeout": "abort", "timeout_seconds": 50}},

@@ -51,6 +51,7 @@ def test_check_mode_and_diff_write_nothing(lab: Lab, operator: Operator, web: st
     assert written(lab, web) == written(lab, web, "config") == {}
 
 
+@pytest.mark.long
 def test_the_policy_of_a_transient_or_inactive_domain_is_written_to_its_definition(lab: Lab, operator: Operator, guest: Make) -> None:
     passing, off = guest("passing", "--transient"), guest("off", "--off")
     assert operator.policy(passing, priority=1).changed
@@ -113,6 +114,7 @@ def test_a_domain_that_is_being_moved_is_refused_at_once(lab: Lab, operator: Ope
     assert operator.policy(busy, priority=3).changed
 
 
+@pytest.mark.long
 def test_elements_and_attributes_of_a_newer_version_are_kept(lab: Lab, operator: Operator, web: str) -> None:
     by_hand(lab, web, '<novel a="1"><part/></novel><priority since="2">5</priority>', "--live", "--config")
     assert operator.policy(web).result["policy"] == {"priority": 5}
@@ -150,6 +152,7 @@ def test_state_absent_removes_an_invalid_policy(lab: Lab, operator: Operator, we
     assert operator.policy(web).result["policy"] == {}
 
 
+@pytest.mark.long
 def test_booleans_may_be_written_by_hand_as_people_write_them(lab: Lab, operator: Operator, web: str) -> None:
     by_hand(lab, web, "<post_copy>No</post_copy><auto_converge>on</auto_converge>", "--live", "--config")
     read = operator.policy(web)

@@ -94,6 +94,7 @@ def test_two_defaults_of_the_host_mean_auto_converge_where_one_host_cannot_do_po
     assert lab.places(web) == {2: "running"}
 
 
+@pytest.mark.long
 def test_facts_of_the_destination_in_this_run_prevent_the_warning(lab: Lab, operator: Operator, web: str) -> None:
     done = operator.move_after_facts(web, post_copy=True)
     assert done["migrations"][0]["status"] == "completed", done

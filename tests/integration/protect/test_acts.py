@@ -68,6 +68,7 @@ def test_what_virsh_does_to_a_guest_is_written_once(lab: Lab, control: Protectio
     assert control.ledger.verify_audit() == []
 
 
+@pytest.mark.long
 def test_what_the_collection_does_to_a_guest_is_no_act_of_others(lab: Lab, control: Protection, guests: Make) -> None:
     one, two, name = lab.host(1), lab.host(2), guests("web1")
     protect(control)

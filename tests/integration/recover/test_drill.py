@@ -35,6 +35,7 @@ def verdict(operator: Operator) -> dict[str, t.Any]:
     return t.cast("dict[str, t.Any]", run["drill"])
 
 
+@pytest.mark.long
 def test_a_drill_cuts_the_power_measures_and_brings_all_back(lab: Lab, operator: Operator, guest: Make) -> None:
     one, two, other = guest("one"), guest("two"), guest("other", on=2)
     operator.protect()

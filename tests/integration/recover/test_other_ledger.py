@@ -34,6 +34,7 @@ def knows_nothing(stranger: Operator) -> bool:
     return not stranger.path.exists() or (list(stranger.ledger.list_hosts()), stranger.records()) == ([], [])
 
 
+@pytest.mark.long
 def test_a_drain_with_another_ledger_is_refused_before_anything_moves(lab: Lab, operator: Operator, stranger: Operator, guest: Make) -> None:
     web = guest("web")
     operator.protect()

@@ -93,7 +93,8 @@ BAD = {
 
 
 # Each of these is asked of a host's variables, all of them of a task's option.
-@pytest.mark.parametrize("case", ["zero", *(pytest.param(case, marks=pytest.mark.long) for case in ("negative", "a word", "an unknown key"))])
+@pytest.mark.long
+@pytest.mark.parametrize("case", ["zero", "negative", "a word", "an unknown key"])
 def test_invalid_scheduler_settings_of_a_host_are_refused(lab: Lab, control: Desk, web_for_all: str, case: str) -> None:
     settings, named = BAD[case]
     control.scheduler(2, **settings)
@@ -104,6 +105,7 @@ def test_invalid_scheduler_settings_of_a_host_are_refused(lab: Lab, control: Des
     assert control.records() == []
 
 
+@pytest.mark.long
 def test_invalid_scheduler_settings_of_a_task_are_refused(lab: Lab, control: Desk, web_for_all: str) -> None:
     tasks = [("scheduler_check", {"name": web_for_all, "scheduler": settings}) for settings, dummy in BAD.values()]
     for answer, (settings, named) in zip(control.play(1, tasks), BAD.values(), strict=True):

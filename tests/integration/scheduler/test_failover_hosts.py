@@ -21,6 +21,7 @@ SMALL = ("--mib", "48", "--dirty-mib", "8", "--rate", "500", "--integrity")
 SOURCE, OTHER = 2, 3
 
 
+@pytest.mark.long
 def test_as_many_failover_hosts_as_there_are_hosts_are_refused_and_nothing_is_moved(lab: Lab, control: Desk, guest: Make) -> None:
     guest("alpha", *SMALL, on=SOURCE)
     control.scheduler(OTHER, failover_hosts=3)

@@ -51,6 +51,7 @@ def test_a_guest_with_a_feature_that_others_lack_is_named(lab: Lab, control: Des
     assert lab.places(web) == {1: "running"}
 
 
+@pytest.mark.long
 def test_another_mtu_and_a_silent_host_are_found(lab: Lab, control: Desk, stopped: t.Callable[[int], None]) -> None:
     lab.on(3, "ip", "link", "set", "br0", "mtu", "1400")
     try:

@@ -16,6 +16,7 @@ from ansible_collections.kvmfleet.migration.tests.integration.support.fleet impo
 Make = t.Callable[..., str]
 
 
+@pytest.mark.long
 def test_a_forced_move_to_a_closed_host_records_what_it_bypassed(lab: Lab, control: Desk, web: str) -> None:
     control.close(2, "maintenance", "a new fan")
     control.close(3, "fenced", "it smelled")

@@ -41,6 +41,7 @@ def waiting(control: Desk, name: str) -> Record:
     return eventually(lambda: next((record.get("turn") for record in control.records() if record["domain"]["name"] == name), None), f"{name} waits")
 
 
+@pytest.mark.long
 def test_two_tasks_at_once_share_the_limit_of_a_destination(lab: Lab, limited: Desk, guest: Make) -> None:
     names = {on: [guest(f"web{on}{number}", *SMALL, on=on) for number in range(2)] for on in (1, 2)}
     tasks = [begin(limited, on, 3, *guests) for on, guests in names.items()]

@@ -60,7 +60,8 @@ EDITS: dict[str, tuple[t.Callable[[str], str], str]] = {
 }
 
 
-@pytest.mark.parametrize("wrong", ["0", pytest.param("many", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("wrong", ["0", "many"])
 def test_a_drain_with_an_invalid_number_of_moves_moves_nothing(lab: Lab, control: Desk, guest: Make, wrong: str) -> None:
     guest("alpha", *SMALL, on=SOURCE)
     code, text = control.drain(SOURCE, drain_host_parallel=wrong)

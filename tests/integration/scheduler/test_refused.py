@@ -42,6 +42,7 @@ def check_recorded(lab: Lab, control: Desk, receiver: Receiver, done: Outcome, n
     control.verify_audit()
 
 
+@pytest.mark.long
 def test_a_silent_destination_is_recorded_and_the_guest_moves_later(
     lab: Lab, control: Desk, receiver: Receiver, web: str, stopped: t.Callable[[int], None]
 ) -> None:
@@ -53,6 +54,7 @@ def test_a_silent_destination_is_recorded_and_the_guest_moves_later(
     assert [record["status"] for record in control.records()] == ["conflict", "completed"]
 
 
+@pytest.mark.long
 def test_a_name_that_is_taken_at_the_destination_is_recorded(lab: Lab, control: Desk, receiver: Receiver, web: str) -> None:
     lab("virsh", lab.host(2), "define", "/dev/stdin", stdin=TWIN.format(name=web))
     try:
@@ -87,7 +89,7 @@ def test_without_a_destination_one_record_has_the_reasons_of_all_hosts(
     [
         ({"name": "nobody"}, "not_found"),
         pytest.param({"force": True}, "invalid_argument", marks=pytest.mark.long),
-        ({"destination": "no-such-host.invalid"}, "unreachable"),
+        pytest.param({"destination": "no-such-host.invalid"}, "unreachable", marks=pytest.mark.long),
         pytest.param({"destination_uri": "xen+tcp://no-such-host.invalid/system"}, "invalid_argument", marks=pytest.mark.long),
         pytest.param({"destination": "SOURCE"}, "invalid_argument", marks=pytest.mark.long),
         pytest.param({"destination": "SECOND", "compression": "xbzrle", "parallel_connections": 2}, "not_supported", marks=pytest.mark.long),

@@ -10,6 +10,8 @@ import json
 import re
 import typing as t
 
+import pytest
+
 from ansible_collections.kvmfleet.migration.tests.integration.scheduler.support.desk import MIB, Desk
 
 Make = t.Callable[..., str]
@@ -29,6 +31,7 @@ def read_page(control: Desk) -> dict[str, t.Any]:
     return {name: json.loads(content) for name, content in DATA.findall((folder / "report.html").read_text(encoding="utf-8"))}
 
 
+@pytest.mark.long
 def test_the_rates_of_a_drain_have_every_guest_that_left(control: Desk, guest: Make) -> None:
     for name in NAMES:
         guest(name, "--mib", "64", "--dirty-mib", str(HELD_MIB), on=SOURCE)

@@ -40,6 +40,7 @@ BAD: dict[str, tuple[t.Any, str]] = {
 }
 
 
+@pytest.mark.long
 def test_scheduler_check_by_name_and_by_saved_request_agree(lab: Lab, control: Desk, web: str) -> None:
     whole = control.check(name=web)
     assert (whole.code, whole.changed) == (0, False), whole.text
@@ -93,6 +94,7 @@ def test_unknown_domains_and_contradictory_options_are_refused(lab: Lab, control
     assert silent["selected"] == lab.host(3)
 
 
+@pytest.mark.long
 def test_scheduler_check_works_without_root_over_a_remote_connection(lab: Lab, control: Desk, web: str) -> None:
     operator = Control(lab, control.folder, "--user", "operator")
     asked = {"name": web, "uri": f"qemu+tcp://{lab.host(1)}/system"}

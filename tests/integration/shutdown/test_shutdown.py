@@ -42,6 +42,7 @@ def test_a_guest_is_shut_down_once_and_its_definition_stays(lab: Lab, control: C
     assert (again.code, again.changed, again.result["reason"]) == (0, False, "shutdown")
 
 
+@pytest.mark.long
 def test_a_transient_guest_is_gone_after_its_shutdown(lab: Lab, control: Control, guest: Make) -> None:
     passing = guest("passing", "--acpi", "--transient")
     assert shut_down(control, passing).result["reason"] == "shutdown"
@@ -58,6 +59,7 @@ def test_a_guest_that_does_not_react_times_out_and_keeps_running(lab: Lab, contr
     assert control.move(deaf).ended() == ("completed", None)
 
 
+@pytest.mark.long
 def test_a_guest_that_is_shutting_down_cannot_be_moved_and_a_destroy_is_reported(lab: Lab, control: Control, guest: Make) -> None:
     deaf = guest("deaf")
     lock = f"/run/kvmfleet/{lab.uuid(deaf)}.lock"
@@ -81,6 +83,7 @@ def test_the_shutdown_of_a_paused_guest_is_refused(lab: Lab, control: Control, g
     assert lab.places(halted) == {1: "running"}
 
 
+@pytest.mark.long
 def test_the_shutdown_of_a_moving_guest_is_refused(lab: Lab, control: Control, guest: Make) -> None:
     busy = guest("busy", "--acpi", "--mib", "128", "--dirty-mib", "96")
     uuid = lab.uuid(busy)
@@ -93,6 +96,7 @@ def test_the_shutdown_of_a_moving_guest_is_refused(lab: Lab, control: Control, g
     assert lab.places(busy) == {2: "running"}
 
 
+@pytest.mark.long
 def test_a_guest_that_libvirt_would_start_again_is_refused(lab: Lab, control: Control, guest: Make) -> None:
     stubborn = guest("stubborn", "--acpi", "--off")
     xml = lab.virsh(1, "dumpxml", "--inactive", stubborn)
@@ -115,6 +119,7 @@ def test_bad_input_of_a_shutdown_is_refused(control: Control, arguments: dict[st
     assert shut_down(control, "nobody", **arguments).refused() == code
 
 
+@pytest.mark.long
 def test_a_shutdown_without_root_is_forbidden(lab: Lab, control: Control, guest: Make) -> None:
     polite = guest("polite", "--acpi")
     control.inventory = lab("inventory", "--user", "operator").strip()

@@ -56,6 +56,7 @@ def test_a_local_backing_file_of_a_shared_backing_file_is_unsafe(lab: Lab, contr
     assert BASE in outcome.msg
 
 
+@pytest.mark.long
 def test_a_local_external_data_file_is_unsafe(lab: Lab, control: Control, disks: Disks, guest: Make) -> None:
     """QEMU opens it by the image's header; libvirt 9.0 does not know of it."""
     name = guest("web", "--mib", "64")

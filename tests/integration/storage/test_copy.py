@@ -86,6 +86,7 @@ def test_a_folder_under_two_mounts_is_recognised_as_shared_by_its_token(lab: Lab
     assert move(control, name, "auto", unsafe=True).ended() == ("completed", None)
 
 
+@pytest.mark.long
 def test_a_link_into_a_shared_store_is_followed(lab: Lab, control: Control, disks: Disks, guest: Make) -> None:
     """The image stands in a folder of the source alone, but as a link into a folder that the destination has under that path."""
     name = guest("linked", "--mib", "64")
@@ -108,6 +109,7 @@ def _shared_folder(lab: Lab) -> str:
     return f"{inventory.rsplit('/', 1)[0]}/shared"
 
 
+@pytest.mark.long
 def test_storage_proved_neither_shared_nor_local_is_unsafe(lab: Lab, control: Control, disks: Disks, guest: Make) -> None:
     name = guest("lost", "--mib", "64")
     lab.on(1, "mkdir", "-p", f"{ELSEWHERE}/only-here")
@@ -262,6 +264,7 @@ def test_a_full_copy_flattens_a_backing_chain(lab: Lab, control: Control, disks:
     assert lab.virsh(2, "domblklist", name).count(top) == 1
 
 
+@pytest.mark.long
 def test_copies_into_one_folder_without_a_pool_share_one_temporary_pool(lab: Lab, control: Control, disks: Disks, guest: Make) -> None:
     """Libvirt permits one pool for a folder: the moves of one task, and of another one at the same time, share it."""
     names = [guest(f"guest{number}", "--mib", "32") for number in range(4)]

@@ -75,6 +75,7 @@ def protect_hosts(control: Control) -> None:
         assert protected.code == 0, protected.text
 
 
+@pytest.mark.long
 def test_a_block_device_that_protect_found_on_both_hosts_moves(lab: Lab, control: Control, guest: Make, device: str, identify: Identify) -> None:
     name = guest("web", "--mib", "64", "--storage", "nbd")
     lab.virsh(1, "attach-disk", name, device, "vdb", "--sourcetype", "block", "--subdriver", "raw", "--persistent")

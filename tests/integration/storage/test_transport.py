@@ -34,6 +34,7 @@ def seconds(record: t.Mapping[str, t.Any]) -> float:
     return float(record["result"]["elapsed_ms"] / 1000)
 
 
+@pytest.mark.long
 def test_a_bandwidth_cap_limits_the_speed_of_the_move(lab: Lab, control: Control, busy: str) -> None:
     record = control.move(busy, transport="tcp", bandwidth_mib=16).record
     assert record["status"] == "completed"
@@ -85,6 +86,7 @@ def test_a_move_is_forced_only_after_its_disks_are_copied(lab: Lab, control: Con
     assert lab.places(web) == {2: "running"}
 
 
+@pytest.mark.long
 def test_a_paused_guest_moves_with_post_copy_options(lab: Lab, control: Control, guest: Make) -> None:
     name = guest("still", "--mib", "64", "--dirty-mib", "16", "--paused")
     outcome = control.move(name, transport="tcp", post_copy=True, post_copy_bandwidth_mib=8)

@@ -28,8 +28,8 @@ COMMAND = pathlib.Path(__file__).resolve().parents[2] / "lab/lab"
 PATIENCE_SECONDS = 300
 # A cap that holds a move where it is: what a guest has written comes over at a MiB a second, until the scenario hurries, aborts or forces it.
 HELD = {"bandwidth_mib": 1}
-# Verbs that print nothing and start nothing that would be this process's child.
-IN_THIS_PROCESS = ("guest", "rmguest")
+# Verbs that start nothing that would be this process's child.
+IN_THIS_PROCESS = ("guest", "rmguest", "inventory")
 # What the collection leaves on a host. A boot guard whose programs alone remain counts as damaged, and holds the boot.
 LEFT_BY_COLLECTION = (
     "/var/lib/kvmfleet/*",
@@ -76,13 +76,13 @@ class Lab:
         return subprocess.run(command, capture_output=True, text=True, input=stdin, timeout=timeout, check=False)
 
     def _here(self, arguments: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
-        said = io.StringIO()
-        with contextlib.redirect_stderr(said):
+        printed, said = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(said):
             try:
                 code = cli.main(["--prefix", self.prefix, *arguments])
             except SystemExit as exc:
                 code = int(exc.code or 0)
-        return subprocess.CompletedProcess(arguments, code, "", said.getvalue())
+        return subprocess.CompletedProcess(arguments, code, printed.getvalue(), said.getvalue())
 
     def _on_host(self, verb: str, *arguments: str) -> list[str] | None:
         """Return what C(lab exec) and C(lab virsh) would run on a host; none for other commands."""

@@ -29,32 +29,34 @@ def evacuate(**answers: t.Any) -> str:
     return text
 
 
-@pytest.mark.parametrize(
-    ("answers", "words"),
-    [
-        ({"evacuate_host_force": "true"}, "evacuate_host_force is true, but evacuate_host_destination is empty"),
-        ({"evacuate_host_destination": "kvm9"}, ELSEWHERE),
-        ({"evacuate_domains": " web1, db1 ", "evacuate_host_destination": "kvm9"}, ELSEWHERE),
-        ({"evacuate_domains": ["web1", "db1"], "evacuate_host_destination": "kvm9"}, ELSEWHERE),
-        # Texts of a job that are empty arrive as null.
-        ({"evacuate_domains": None, "evacuate_host_destination": "kvm9"}, ELSEWHERE),
-        (
-            {"evacuate_domains": None, "evacuate_host_destination": None, "evacuate_host_force": "true"},
-            "evacuate_host_force is true, but evacuate_host_destination is empty",
-        ),
-        ({"evacuate_domains": []}, "evacuate_host_domains has no name, or an empty one."),
-        ({"evacuate_domains": False, "evacuate_host_domains": ["db1"]}, "evacuate_domains and evacuate_host_domains"),
-        ({"evacuate_domains": None, "evacuate_host_domains": ["db1"], "evacuate_host_destination": "kvm9"}, ELSEWHERE),
-        ({"evacuate_domains": "web1,,db1"}, "evacuate_host_domains has no name, or an empty one."),
-        ({"evacuate_domains": ","}, "evacuate_host_domains has no name, or an empty one."),
-        # A job without an answer to a question of its own.
-        ({"evacuate_domains": "web1,,db1", "evacuate_host_domains": None}, "evacuate_host_domains has no name, or an empty one."),
-        # The dead host of this playbook is its source.
-        ({"evacuate_host_source": "kvm2", "evacuate_host_destination": "kvm9"}, ELSEWHERE),
-        ({"evacuate_host_domains": ""}, "evacuate_host_domains has no name, or an empty one."),
-        ({"evacuate_domains": "web1", "evacuate_host_domains": ["db1"]}, "evacuate_domains and evacuate_host_domains"),
-    ],
-)
+ANSWERS = [
+    ({"evacuate_host_force": "true"}, "evacuate_host_force is true, but evacuate_host_destination is empty"),
+    ({"evacuate_domains": " web1, db1 ", "evacuate_host_destination": "kvm9"}, ELSEWHERE),
+    ({"evacuate_domains": False, "evacuate_host_domains": ["db1"]}, "evacuate_domains and evacuate_host_domains"),
+    ({"evacuate_domains": "web1,,db1"}, "evacuate_host_domains has no name, or an empty one."),
+    # The dead host of this playbook is its source.
+    ({"evacuate_host_source": "kvm2", "evacuate_host_destination": "kvm9"}, ELSEWHERE),
+]
+MORE_ANSWERS = [
+    ({"evacuate_host_destination": "kvm9"}, ELSEWHERE),
+    ({"evacuate_domains": ["web1", "db1"], "evacuate_host_destination": "kvm9"}, ELSEWHERE),
+    # Texts of a job that are empty arrive as null.
+    ({"evacuate_domains": None, "evacuate_host_destination": "kvm9"}, ELSEWHERE),
+    (
+        {"evacuate_domains": None, "evacuate_host_destination": None, "evacuate_host_force": "true"},
+        "evacuate_host_force is true, but evacuate_host_destination is empty",
+    ),
+    ({"evacuate_domains": []}, "evacuate_host_domains has no name, or an empty one."),
+    ({"evacuate_domains": None, "evacuate_host_domains": ["db1"], "evacuate_host_destination": "kvm9"}, ELSEWHERE),
+    ({"evacuate_domains": ","}, "evacuate_host_domains has no name, or an empty one."),
+    # A job without an answer to a question of its own.
+    ({"evacuate_domains": "web1,,db1", "evacuate_host_domains": None}, "evacuate_host_domains has no name, or an empty one."),
+    ({"evacuate_host_domains": ""}, "evacuate_host_domains has no name, or an empty one."),
+    ({"evacuate_domains": "web1", "evacuate_host_domains": ["db1"]}, "evacuate_domains and evacuate_host_domains"),
+]
+
+
+@pytest.mark.parametrize(("answers", "words"), [*ANSWERS, *(pytest.param(*case, marks=pytest.mark.long) for case in MORE_ANSWERS)])
 def test_wrong_answers_are_refused_before_a_host_is_asked(answers: dict[str, t.Any], words: str) -> None:
     text = evacuate(**answers)
     assert words in text

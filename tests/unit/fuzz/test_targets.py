@@ -12,9 +12,9 @@ from ansible_collections.kvmfleet.migration.tests.fuzz import by_structure, regi
 from ansible_collections.kvmfleet.migration.tests.fuzz.watch import limited_memory, observe
 
 SEED = 7
-CASES = 250
+CASES = 100
 # A case of these makes and uses a whole ledger.
-CASES_OF_A_LEDGER = 60
+CASES_OF_A_LEDGER = 25
 LEDGERS = ("ledger_sealed", "ledger_damaged", "ledger_journal")
 TARGETS = registry.targets()
 

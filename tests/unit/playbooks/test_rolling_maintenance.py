@@ -145,6 +145,7 @@ def test_each_host_takes_its_steps_after_the_one_before_is_back(desk: Desk) -> N
     assert [host["predicted_seconds"] for host in run["hosts"]] == [31] * 3
 
 
+@pytest.mark.long
 def test_a_host_that_was_fenced_while_it_waited_is_not_returned_to_service(desk: Desk) -> None:
     desk.failures = {"drain": ["kvm2"]}
     assert desk.maintain().code != 0
@@ -167,6 +168,7 @@ def test_hosts_of_a_batch_are_out_of_service_together(desk: Desk) -> None:
     assert desk.runs[0]["state"] == "finished"
 
 
+@pytest.mark.long
 def test_extra_variables_of_other_roles_do_not_change_what_the_run_decides(desk: Desk) -> None:
     desk.answers["host"]["kvm1"] = {"changed": False, "host": {"state": "maintenance", "reason": "disk fails"}}
     given = {
@@ -249,6 +251,7 @@ def test_a_host_that_fails_ends_the_run_and_is_named(desk: Desk) -> None:
     assert (desk.done_to("kvm1"), desk.done_to("kvm2"), desk.done_to("kvm3")) == ([], ["recover"], ["plan", "drain", "maintain", "recover"])
 
 
+@pytest.mark.long
 def test_no_host_is_maintained_after_a_failed_drain_in_a_play_that_ignores_errors(desk: Desk) -> None:
     playbook = yaml.safe_load((COLLECTION / "playbooks/rolling_maintenance.yml").read_text())
     path = desk.folder / "careless.yml"
@@ -374,6 +377,7 @@ def test_a_run_whose_playbook_was_killed_continues_in_its_step(desk: Desk) -> No
     assert (desk.runs[0]["id"], desk.runs[0]["state"], desk.runs[0]["term"]) == (run["id"], "finished", 2)
 
 
+@pytest.mark.long
 def test_a_run_brings_its_host_back_although_the_next_one_is_off(desk: Desk) -> None:
     desk.failures = {"drain": ["kvm2"]}
     assert desk.maintain().code != 0

@@ -20,7 +20,7 @@ from ansible_collections.kvmfleet.migration.tests.simulator.nights import Night
 SEEDS = range(12)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", [*SEEDS[:3], *(pytest.param(seed, marks=pytest.mark.long) for seed in SEEDS[3:])])
 def test_the_limits_of_a_night_hold_and_it_ends(tmp_path: pathlib.Path, seed: int) -> None:
     night = Night(seed, FileLedger(str(tmp_path / "ledger")))
     run = night.carry_out()
@@ -44,6 +44,7 @@ def test_a_host_that_is_drained_too_much_is_seen() -> None:
     assert len(fleet.violations) == 3
 
 
+@pytest.mark.long
 def test_the_faults_of_fences_come_about(tmp_path: pathlib.Path) -> None:
     nights = []
     for seed in SEEDS:

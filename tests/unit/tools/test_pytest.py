@@ -62,7 +62,7 @@ class Patient(hangs.Cases):
         return self._waited
 
 
-@pytest.mark.parametrize("options", [(), ("-n", "1")], ids=["alone", "shared out"])
+@pytest.mark.parametrize("options", [pytest.param((), id="alone"), pytest.param(("-n", "1"), id="shared out", marks=pytest.mark.long)])
 def test_a_case_that_hangs_is_named_and_the_others_are_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], options: tuple[str, ...]
 ) -> None:

@@ -27,7 +27,7 @@ def location(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> str:
     return str(tmp_path / "ledger") if request.param == "file" else request.getfixturevalue("member").location(f"/tests/{uuid.uuid4()}")
 
 
-@pytest.mark.parametrize("turn", range(5))
+@pytest.mark.parametrize("turn", [0, *(pytest.param(turn, marks=pytest.mark.long) for turn in range(1, 5))])
 def test_one_of_two_concurrent_tasks_reserves_the_last_capacity(tmp_path: pathlib.Path, location: str, turn: int) -> None:
     ledger = open_ledger(location)
     environment = {**os.environ, "PYTHONPATH": str(COLLECTIONS)}
