@@ -24,11 +24,12 @@ FAULTS = (
     "kill qemu",
     "cut",
     "slow",
+    "hang storage",
     "fill ledger",
     "clock",
     "power off",
 )
-ENDS = ("start libvirtd", "heal", "make room", "right clock", "power on")
+ENDS = ("start libvirtd", "heal", "let storage answer", "make room", "right clock", "power on")
 VERBS = frozenset({*TASKS, *FAULTS, *ENDS, SETTLE})
 
 

@@ -38,6 +38,7 @@ WEIGHTS = {
     "kill qemu": 1,
     "cut": 7,
     "slow": 2,
+    "hang storage": 3,
     "fill ledger": 3,
     "clock": 3,
     "power off": 3,
@@ -163,6 +164,9 @@ class Drawing:
     def _slow(self, step: int) -> dict[str, t.Any] | None:
         found = self._until(step, "heal", {"host": self._host()})
         return {**found, "mbit": self._random.choice((20, 100))} if found else None
+
+    def _hang_storage(self, step: int) -> dict[str, t.Any] | None:
+        return self._until(step, "let storage answer", {"host": self._host()})
 
     def _fill_ledger(self, step: int) -> dict[str, t.Any] | None:
         return self._until(step, "make room", {}, most=2)

@@ -12,7 +12,7 @@ import typing as t
 
 from . import looks
 from .actions import HOSTS, Action
-from .stage import Stage
+from .stage import SERVED, Stage
 
 # So many tasks at once, for there are few processors.
 MOST_TASKS = 3
@@ -198,6 +198,17 @@ class Performer:
         said = self._tried("heal", self._lab.host(given["host"]))
         self._model.calm(f"cable {given['host']}")
         return said
+
+    def _hang_storage(self, given: Given) -> str:
+        """A guest of that storage may end where its image is opened, or its lock is taken."""
+        if not self._is_on(given["host"]):
+            return "the host is off"
+        for name in SERVED:
+            self._model.excuse(name, f"the file server of {given['host']} did not answer")
+        return self._stage.signal_file_server(given["host"], "STOP")
+
+    def _let_storage_answer(self, given: Given) -> str:
+        return self._stage.signal_file_server(given["host"], "CONT") if self._is_on(given["host"]) else "the host is off"
 
     def _fill_ledger(self, dummy_given: Given) -> str:
         """What is written at this moment can make it impossible."""

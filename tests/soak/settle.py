@@ -53,6 +53,7 @@ class Settling:
         for number in HOSTS:
             self._lab("heal", self._lab.host(number))
         for number in self._stage.on(self._stage.watch.look_now()):
+            self._stage.signal_file_server(number, "CONT")
             self._lab.try_("libvirtd", self._lab.host(number), "start", timeout=120)
 
     def _wait_for_tasks(self) -> None:

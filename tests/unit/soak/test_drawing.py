@@ -16,7 +16,15 @@ from ansible_collections.kvmfleet.migration.tests.soak.draw import MOST_STEPS, W
 
 GUESTS = ("ada", "bob")
 SEEDS = range(20)
-ENDS = {"cut": "heal", "slow": "heal", "stop libvirtd": "start libvirtd", "fill ledger": "make room", "clock": "right clock", "power off": "power on"}
+ENDS = {
+    "cut": "heal",
+    "slow": "heal",
+    "stop libvirtd": "start libvirtd",
+    "fill ledger": "make room",
+    "clock": "right clock",
+    "power off": "power on",
+    "hang storage": "let storage answer",
+}
 
 
 def draw_actions(seed: int, count: int = 600) -> list[Action]:
