@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import typing as t
 
@@ -30,6 +31,8 @@ class StorageQueries:
 
     def __init__(self, mounts: t.Optional[t.Sequence[Mount]] = None) -> None:
         self._mounts = {mount.path: mount for mount in (read_mounts() if mounts is None else mounts)}
+        # The mount point of each path that was asked about, after its links.
+        self._found: t.Dict[str, str] = {}
         self._late: t.Dict[str, int] = {}
 
     def ask(self, path: str, question: t.Callable[[], T]) -> t.Optional[T]:
@@ -38,12 +41,19 @@ class StorageQueries:
 
     def ask_each(self, questions: t.Mapping[str, t.Callable[[], T]]) -> t.Dict[str, t.Optional[T]]:
         """Return the answers to questions about these paths, which are asked side by side; each is null as in L(ask)."""
-        asked = {path: self._find_mount_point(path) for path in questions}
-        pending = {path: PendingAnswer(questions[path]) for path, mount_point in asked.items() if self._late.get(mount_point, 0) < _LATE_ANSWERS}
-        answers = wait_for_each(STORAGE_SECONDS, pending)
-        for mount_point in {asked[path] for path, answer in pending.items() if answer.is_late}:
+        asked = {path: PendingAnswer(functools.partial(self._answer, path, question)) for path, question in questions.items() if not self._is_given_up(path)}
+        answers = wait_for_each(STORAGE_SECONDS, asked)
+        for mount_point in {self._mount_point(path) for path, answer in asked.items() if answer.is_late}:
             self._late[mount_point] = self._late.get(mount_point, 0) + 1
         return {path: answers.get(path) for path in questions}
+
+    def _answer(self, path: str, question: t.Callable[[], T]) -> t.Optional[T]:
+        # Here, because also a file system of this host may hang, as on a disk that is gone.
+        self._found[path] = innermost_mount(self._follow_own_links(path), self._mounts)
+        return None if self._is_given_up(path) else question()
+
+    def _is_given_up(self, path: str) -> bool:
+        return self._late.get(self._mount_point(path), 0) >= _LATE_ANSWERS
 
     def path_exists(self, path: str) -> t.Optional[bool]:
         """Whether there is a file or link of that name; null if its file system is late."""
@@ -51,16 +61,16 @@ class StorageQueries:
 
     def is_on_shared_mount(self, path: str) -> bool:
         """Whether the file is on a file system for which L(is_shared_mount) holds. While its storage is late, links on a file server are not followed."""
-        real = self.ask(path, lambda: os.path.realpath(path)) or self._follow_own_links(path)
-        mount = self._mounts.get(innermost_mount(real, self._mounts))
+        real = self.ask(path, lambda: os.path.realpath(path))
+        mount = self._mounts.get(innermost_mount(real, self._mounts) if real else self._mount_point(path))
         return mount is not None and is_shared_mount(mount)
 
     def was_late(self, path: str) -> bool:
         """Whether the file system of this path has left a question unanswered."""
-        return self._find_mount_point(path) in self._late
+        return self._mount_point(path) in self._late
 
-    def _find_mount_point(self, path: str) -> str:
-        return innermost_mount(self._follow_own_links(path), self._mounts)
+    def _mount_point(self, path: str) -> str:
+        return self._found.get(path) or innermost_mount(path, self._mounts)
 
     def _follow_own_links(self, path: str) -> str:
         """Return the path after those links that are on file systems of this host itself: a link on a file server cannot be read without waiting for it."""

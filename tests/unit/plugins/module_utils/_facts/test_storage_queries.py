@@ -107,3 +107,19 @@ def test_own_links_are_followed_without_asking_a_server(
     storage = StorageQueries([Mount(mount_points[name], kind) for name, kind in kinds.items()])
     ask_late(storage, hang, str(top / path))
     assert [name for name, where in mount_points.items() if storage.was_late(where)] == [mount_point]
+
+
+def test_a_file_system_of_the_host_that_hangs_is_waited_for_twice(hang: t.Callable[[], bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its disk is gone, and its links cannot be followed."""
+    storage, asked = StorageQueries(MOUNTS), []
+
+    def read(link: str) -> str:
+        if link.startswith("/local/"):
+            asked.append(link)
+            hang()
+        raise OSError(22, "Invalid argument")
+
+    monkeypatch.setattr(storage_queries.os, "readlink", read)
+    assert [storage.ask(f"/local/{name}", lambda: "answer") for name in "abc"] == [None] * 3
+    assert asked == ["/local/a", "/local/b"]
+    assert storage.ask("/elsewhere/a", lambda: "answer") == "answer"
