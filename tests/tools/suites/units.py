@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -19,8 +20,8 @@ from .sanity import OLDEST
 # Ledgers and state files wait for the disk at each write, which nothing here is about. A run leaves less than a GiB.
 MEMORY = Path("/dev/shm")
 LEAST_BYTES = 3 * 2**30
-# A file's cases stay together, for they share what they have set up; many of them wait more than they work.
-AT_ONCE = ["-n", "auto", "--dist", "loadfile"]
+# A file's cases stay together, for they share what they have set up. Many of them wait more than they work, so there are more at once than processors.
+AT_ONCE = ["-n", str((os.cpu_count() or 1) + 2), "--dist", "loadfile"]
 FOR_HOSTS = ("tests/unit/plugins/module_utils", "tests/unit/plugins/modules")
 
 
