@@ -22,8 +22,8 @@ description:
   - A domain that is active on a host in service need not be started again by a recovery. If a drain or the release of a held boot has left such a note on the
     host (RV(kvmfleet.migration.boot_guard#module:to_start)), it is removed. This does not count as a change.
   - A domain that has left the host keeps its document, and is returned in RV(missing) until the ledger knows where it went. If no other host may have it
-    according to the ledger, this is noted in its document, and M(kvmfleet.migration.evacuate) starts it only if it is named. Nothing is noted while the host
-    reports no domain at all, but the ledger has several there.
+    according to the ledger, this is noted in its document, and M(kvmfleet.migration.evacuate) starts it only if it is named. Otherwise this host is removed
+    from its possible hosts. Nothing is written while the host reports no domain at all, but the ledger has several there.
   - The host is authoritative about a domain that is active on it, unless an unsettled record or an evacuation that is C(done) gives that domain to another
     host. Such a domain is returned in RV(conflicts), with a warning, and is not saved; all others are saved.
   - A host belongs to the ledger under which it was protected first, by the file C(/var/lib/kvmfleet/ledger-id), and refuses another one with C(conflict).

@@ -129,10 +129,11 @@ def _find_lost(ledger: Ledger, host: HostEntry, wanted: t.Collection[str]) -> li
         if candidate is None:
             raise NotFound(f"According to the ledger, no domain {one!r} may be on {host.name}.", "Check both names. Nothing was changed.")
         entry, record = candidate.entry, candidate.record
-        if record or not entry.is_only_on(host.host_ref):
-            others = ", ".join(place.label for place in entry.possible_hosts if not place.is_same(host.host_ref))
+        others = ", ".join(place.label for place in entry.possible_hosts if not place.is_same(host.host_ref))
+        if record or others:
             why = f"{describe_record(record)} is not settled" if record else f"it may be on {others} too"
-            raise InvalidState(f"Domain {entry.name} may not be lost: {why}.", "Settle that first. Nothing was changed.")
+            step = "Settle that first." if record else f"Protect {others}: if it does not have the domain, the ledger notes that."
+            raise InvalidState(f"Domain {entry.name} may not be lost: {why}.", f"{step} Nothing was changed.")
         lost[entry.uuid] = candidate.document
     return list(lost.values())
 

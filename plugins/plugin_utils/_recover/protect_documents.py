@@ -119,13 +119,13 @@ def find_missing(inputs: ProtectInputs, protected_host: HostRef, present: t.Coll
 
 
 def note_missing(entry: DomainEntry, inputs: ProtectInputs, protected_host: HostRef, by: str, boot_id: Maybe[str] = ABSENT) -> t.Optional[DomainEntry]:
-    """Return the document of a missing domain with a note of that; None if that proves nothing.
-
-    Another host may have the domain, or the ledger was set back.
-    """
-    if entry.uuid in inputs.lost or not entry.is_only_on(protected_host):
+    """Return the document of a missing domain with a note of that, or without this host if it may be on others too; None if the ledger was set back."""
+    if entry.uuid in inputs.lost:
         return None
     now = utc_now()
+    others = tuple(host for host in entry.possible_hosts if not host.is_same(protected_host))
+    if others:
+        return dataclasses.replace(entry, possible_hosts=others, missing=ABSENT, updated_at=now)
     return dataclasses.replace(entry, missing=MissingNote(now, by, protected_host, boot_id), updated_at=now)
 
 

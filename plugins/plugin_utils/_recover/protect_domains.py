@@ -186,7 +186,7 @@ def list_notes(outcome: ProtectOutcome, guard_note: str, unwritable: Mapping[str
         *map(missing_text, outcome.missing_records),
         *(one.msg for one in outcome.foreign_acts),
         *(f"Domain {one.name} is not saved now: {one.reason}." for one in outcome.skipped),
-        *(_missing_text(one) for one in outcome.missing if not one.missing_since or (one.name or one.uuid) in outcome.newly_missing),
+        *(_missing_text(one, is_new) for one in outcome.missing if (is_new := (one.name or one.uuid) in outcome.newly_missing) or not one.missing_since),
         *(f"{_disk_text(one)} could not be started elsewhere: {one.reason}." for one in outcome.unproved),
         *(f"No token could be written to {folder}: {why}." for folder, why in sorted(unwritable.items())),
         *([guard_note] if guard_note else []),
@@ -194,8 +194,10 @@ def list_notes(outcome: ProtectOutcome, guard_note: str, unwritable: Mapping[str
     return [printable_line(sentence) for sentence in sentences]
 
 
-def _missing_text(one: ListedDocument) -> str:
+def _missing_text(one: ListedDocument, is_new: bool) -> str:
     last = f"saved {one.saved_at}, then {one.state}" if one.saved_at else "it was never saved"
+    if is_new and not one.missing_since:
+        return f"Domain {one.name} is no longer on this host. According to the ledger, it may be on {', '.join(map(str, one.possible_hosts))} now; {last}."
     if not one.missing_since:
         return f"Domain {one.name} is no longer on this host, and the ledger does not know where it is; {last}."
     return (
@@ -282,7 +284,8 @@ class DomainSaver:
             if noted:
                 name = entry.name or entry.uuid
                 outcome.newly_missing.append(name)
-                outcome.before[name], outcome.after[name] = {"missing": None}, {"missing": t.cast("Json", encode(noted.missing))}
+                key = "missing" if noted.missing else "possible_hosts"
+                outcome.before[name], outcome.after[name] = ({key: encode(one).get(key)} for one in (entry, noted))
 
     def _write_note(self, noted: DomainEntry, document: Document) -> bool:
         """Write the document; return false if somebody else has, who may know more of the domain."""

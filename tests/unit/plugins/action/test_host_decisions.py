@@ -309,7 +309,7 @@ def test_domains_of_a_host_that_may_return_are_not_given_up(fleet: Deciding) -> 
 @pytest.mark.parametrize(
     ("places", "begun", "wanted", "error", "text"),
     [
-        ((HERE, OTHER), False, ["web"], InvalidState, "it may be on kvm2 too"),
+        ((HERE, OTHER), False, ["web"], InvalidState, r"it may be on kvm2 too\. Protect kvm2"),
         ((OTHER,), False, ["web"], NotFound, "no domain 'web' may be on kvm1"),
         ((HERE,), True, ["web"], InvalidState, "is not settled"),
         ((HERE,), False, ["web", "typo"], NotFound, "no domain 'typo' may be on kvm1"),

@@ -435,15 +435,18 @@ def test_a_host_that_suddenly_reports_no_domain_at_all_proves_nothing(ledger: Fi
     assert (steps.save_domains().is_changed, read_entry(ledger).is_missing) == (True, True)
 
 
-def test_a_domain_that_another_host_may_have_too_is_not_noted_as_missing(ledger: FileLedger, host: Host, steps: ProtectSteps) -> None:
+def test_a_domain_that_another_host_may_have_too_is_left_to_that_host(ledger: FileLedger, host: Host, steps: ProtectSteps) -> None:
+    """Otherwise nothing could be decided about it if the other host is lost."""
     all_of(steps)
     found = ledger.read_domain(DOMAIN)
     assert found is not None
     ledger.put_domain(dataclasses.replace(found.domain, possible_hosts=(KVM1, KVM2)), found.version)
     host.domains = []
     outcome = steps.save_domains()
-    assert (outcome.is_changed, read_entry(ledger).is_missing) == (False, False)
-    assert "the ledger does not know where it is" in list_notes(outcome, "", {})[0]
+    assert (outcome.is_changed, read_entry(ledger).possible_hosts, read_entry(ledger).is_missing) == (True, (KVM2,), False)
+    assert [len(one["web1"]["possible_hosts"]) for one in (outcome.before, outcome.after)] == [2, 1]
+    assert "it may be on kvm2 now" in list_notes(outcome, "", {})[0]
+    assert not steps.save_domains().is_changed
 
 
 def test_a_domain_of_which_the_ledger_has_lost_a_move_is_not_noted_as_missing(ledger: FileLedger, host: Host, steps: ProtectSteps) -> None:
