@@ -16,7 +16,8 @@ description:
   - Every move has a record in the ledger, of the type V(cold-migration). Its result is determined by asking both hosts. At each moment one of them is the
     owner of the domain. When a task was killed, the same task settles the move when it is run again, and so does M(kvmfleet.migration.host) with C(settle).
     The move is then finished or undone, and no second copy is started.
-  - A definition of a domain that is off, and that the ledger has on other hosts alone, may be left over from C(virsh migrate). It is refused (C(conflict)).
+  - A definition of a domain that is off, and that may be on other hosts according to the ledger, may be left over, for example from C(virsh migrate). It is
+    refused (C(conflict)).
 options:
   name:
     description:

@@ -90,13 +90,13 @@ def _decide_absent(request: ColdRequest, source: str, domain: SurveyedDomain) ->
 
 
 def _check_not_left_over(request: ColdRequest, source: str, survey: Survey, entry: DomainEntry) -> None:
-    """Raise L(Conflict) if the ledger has the domain on other hosts alone. It may run there, and the move of an old definition would hide that."""
+    """Raise L(Conflict) if the domain may be on other hosts according to the ledger. It may run there, and the move of an old definition would hide that."""
     own = host_ref_from_facts(None, source, encode(survey.source.host))
-    if not entry.possible_hosts or entry.is_missing or any(host.may_be(own) for host in entry.possible_hosts):
+    names = ", ".join(host.label for host in entry.possible_hosts if not host.may_be(own))
+    if not names or entry.is_missing:
         return
-    names = ", ".join(host.label for host in entry.possible_hosts)
     raise Conflict(
-        f"According to the ledger, domain {request.label} is on {names}, so that the definition on {source} may be left over.",
+        f"According to the ledger, domain {request.label} may be on {names}, so that the definition on {source} may be left over.",
         f"If it is, undefine it on {source} (virsh undefine --keep-nvram --keep-tpm). If the domain belongs on {source}, protect {names}, which notes that it "
         f"is missing there, and run the task again. {_NOTHING}",
     )
