@@ -87,10 +87,8 @@ def judge_copy(
 def _judge_active(others: OtherCopies, came_back: bool) -> CopyVerdict:
     if came_back and not others.active:
         return CopyVerdict(SUPERSEDED, "a newer record has brought it back to this host")
-    # Whether a person has moved it back, or started an outdated copy, no host can tell.
-    moved_back = "nowhere else that answered (if it was moved back by hand, settle its record as completed with kvmfleet.migration.host)"
-    also = f"on {_join_names(others.active)} too" if others.active else moved_back
-    return CopyVerdict(ALARM, f"it is active on this host, from which it was evacuated, and {also}")
+    also = f"on {_join_names(others.active)} too" if others.active else "nowhere else that answered"
+    return CopyVerdict(ALARM, f"it is active on this host, from which it was evacuated, and {also}", others.active[0] if others.active else None)
 
 
 def _judge_returned(others: OtherCopies) -> CopyVerdict:

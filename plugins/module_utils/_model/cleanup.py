@@ -61,7 +61,7 @@ class CleanupPlan:
     """What may be done to a copy.
 
     :arg kind: C(clean), C(refuse), C(alarm) or C(superseded); C(reason) is a part of a sentence.
-    :arg where: the host that has the domain now; null if it is on hosts that are fenced and do not answer.
+    :arg where: the host that has the domain now; null if it is on hosts that are fenced and do not answer, or active on this host alone.
     :arg managed_save: the path of a saved memory image. C(nvram) and C(tpm) are paths, too.
     """
 

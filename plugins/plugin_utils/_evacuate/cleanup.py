@@ -38,7 +38,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.referenc
 from .._ledger.host_decisions import settling_step
 from .._ledger.host_entries import host_lock_name
 from .._ledger.ledger import Ledger
-from .._ledger.leftovers import is_done_from, is_given_up_on, without_host
+from .._ledger.leftovers import closing_status, is_done_from, is_given_up_on, without_host
 from .._ledger.remembered import RememberedMove, copy_text, missing_text
 from .._ledger.rules import describe_record
 from .tombstones import CleanedDomain, KeptImage, LostTombstone, Tombstone, UncleanedDomain, build_question, find_begun, find_tombstones
@@ -270,10 +270,15 @@ class HostCleanup:
 
     def _raise_alarm(self, plans: list[CleanupPlan]) -> None:
         if plans:
-            for plan in plans:
-                self.ledger.witness.report_event(self.ledger.read_record(plan.record).record, "cleanup.refused", self.by, plan.reason)
-            text = " ".join(f"Domain {plan.name} ({plan.uuid}): {plan.reason}." for plan in plans)
+            text = " ".join(map(self._report_alarm, plans))
             raise DoubleRunAlarm(f"{text} Nothing was touched on {self.cleaned_host.host}.", _STOP_ONE_COPY)
+
+    def _report_alarm(self, plan: CleanupPlan) -> str:
+        record = self.ledger.read_record(plan.record).record
+        self.ledger.witness.report_event(record, "cleanup.refused", self.by, plan.reason)
+        # Whether a person has moved it back, or started an outdated copy, no host can tell.
+        settle = f"If it was moved back by hand, settle the record {record.id} as '{closing_status(record)}' with kvmfleet.migration.host."
+        return f"Domain {plan.name} ({plan.uuid}): {plan.reason}.{'' if plan.where else f' {settle}'}"
 
     def _delete_expired(self, outcome: CleanupOutcome) -> None:
         """Delete quarantines whose retention is over according to the records; the host's clock is not used."""

@@ -37,7 +37,7 @@ PATH = "/var/lib/libvirt/images/web.qcow2"
         (OFF, ONE, CLEAN, ""),
         (GONE, ONE, CLEAN, ""),
         (ON, ONE, ALARM, "kvm2 too"),
-        (ON, OtherCopies(), ALARM, "nowhere else that answered (if it was moved back by hand, settle its record as completed"),
+        (ON, OtherCopies(), ALARM, "nowhere else that answered"),
         (OFF, OtherCopies(), REFUSE, "may be the only one"),
         (OFF, OtherCopies(), REFUSE, "If it was deleted, undefine it here too"),
         (GONE, OtherCopies(expected=["kvm2"]), REFUSE, "If it was deleted, protect kvm2, which notes that"),

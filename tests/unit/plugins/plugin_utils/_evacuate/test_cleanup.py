@@ -491,6 +491,19 @@ def test_a_superseded_move_is_closed_after_both_its_hosts_were_cleaned(scene: Sc
     assert scene.ledger.verify_audit() == []
 
 
+def test_an_alarm_says_how_the_record_of_a_domain_that_was_moved_back_by_hand_is_settled(scene: Scene) -> None:
+    records = {scene.evacuation(str(uuid.UUID(int=65))): "completed", supersede_evacuation(scene): "failed"}
+    scene.host.said = {domain: {"kind": "alarm", "reason": "it is active here", "where": None} for domain in (WEB, str(uuid.UUID(int=65)))}
+    with pytest.raises(Unsafe) as alarm:
+        scene.run()
+    for record, status in records.items():
+        assert f"If it was moved back by hand, settle the record {record} as '{status}' with kvmfleet.migration.host." in alarm.value.message
+    scene.host.said = {domain: {"kind": "alarm", "reason": "it is active on kvm2 too", "where": "kvm2"} for domain in scene.host.said}
+    with pytest.raises(Unsafe) as alarm:
+        scene.run()
+    assert "by hand" not in alarm.value.message
+
+
 @pytest.mark.parametrize("record_type", [s.LIVE_MIGRATION, s.EVACUATION])
 def test_a_superseded_record_withholds_no_host_to_which_the_domain_came_back(scene: Scene, record_type: str) -> None:
     if record_type == s.EVACUATION:
