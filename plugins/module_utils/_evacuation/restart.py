@@ -223,16 +223,17 @@ class Restart:
             self.host.create_domain(definition, paused=wanted == domain_states.PAUSED)
 
     def _verify_state(self, changed: bool) -> RestartResult:
-        """Return the state of the domain when it is the wanted one, or at the end of the wait."""
+        """Return the state of the domain when it is the wanted one, or at the end of the wait. A person may have resumed or started it meanwhile."""
         order, deadline = self.order, self.clock() + VERIFY_SECONDS
+        reached = (order.wanted, domain_states.RUNNING)
         try:
-            while (view := self.host.view_domain(order.uuid)).state != order.wanted and self.clock() < deadline:
+            while (view := self.host.view_domain(order.uuid)).state not in reached and self.clock() < deadline:
                 self.sleep(_POLL_SECONDS)
             if order.wanted != domain_states.SHUTOFF and not view.active:
                 return self._take_back(
                     MigrationFailed(f"{self._domain_text} was started and is {view.describe()} now.", "See its log under /var/log/libvirt/qemu.")
                 )
-            if view.state != order.wanted or not view.present:
+            if view.state not in reached or not view.present:
                 return self._build_result(
                     UNKNOWN, MigrationFailed(f"{self._domain_text} is {view.describe()}, not {order.wanted}.", "Check it on this host."), changed
                 )

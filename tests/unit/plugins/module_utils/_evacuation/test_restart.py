@@ -184,6 +184,14 @@ def test_a_run_after_a_crash_finds_it_running(bench: Bench) -> None:
     assert bench.host.starts == [UUID]
 
 
+@pytest.mark.parametrize("wanted", ["paused", "shut off"])
+def test_a_run_after_a_crash_finds_a_domain_that_a_person_has_resumed_or_started_since(bench: Bench, wanted: str) -> None:
+    bench.restart(wanted=wanted)
+    bench.host.guests[UUID]["state"] = "running"
+    result = bench.restart(rejoin=True, wanted=wanted)
+    assert (result.outcome, result.changed, result.msg) == (r.STARTED, False, "")
+
+
 def test_a_run_after_a_crash_continues_with_its_own_definition(bench: Bench) -> None:
     bench.restart(wanted="shut off")
     result = bench.restart(rejoin=True)
