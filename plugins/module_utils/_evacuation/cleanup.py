@@ -19,7 +19,7 @@ from .._libvirt.host import open_host
 from .._libvirt.interface import Host
 from .._model.cleanup import CleanupDone, CleanupPlan, CleanupQuestion, DiskVerdict, KeptDisk, QuarantinedDisk, QuarantinedFile
 from .._model.codec import Json, decode, encode
-from .._model.errors import Conflict, Internal, Unsafe
+from .._model.errors import Conflict, Internal, KvmfleetError, Unsafe
 from .._module import Phase, Result, require_local, require_root
 from .._time_limits import limit_questions
 from .cleanup_survey import CleanupSurvey
@@ -164,15 +164,20 @@ class CopyCleaner:
         self._quarantine = quarantine
         self._step = step
         self._mounts = {mount.path for mount in read_mounts()}
+        self._has_acted = False
 
     def remove_copy(self, plan: CleanupPlan, storage: str) -> CleanupDone:
-        """Carry out the plan, verify the result, and return what was done. Raises L(Internal), L(Unsafe)."""
+        """Carry out the plan, verify the result, and return what was done. Raises L(Internal), L(Unsafe), with C(changed)."""
         try:
             return self._remove_allowed(plan, [disk for disk in plan.disks if disk.quarantine and storage != KEEP])
+        except KvmfleetError as error:
+            error.result["changed"] = self._has_acted
+            raise
         except OSError as error:
             raise Internal(
                 f"The cleanup of domain {plan.name} was interrupted: {error.strerror or error} ({error.filename}). Its record stays, and no file was lost.",
                 "Repair this on the host and run the task again; it continues from there.",
+                changed=self._has_acted,
             ) from error
 
     def _remove_allowed(self, plan: CleanupPlan, disks: t.Sequence[DiskVerdict]) -> CleanupDone:
@@ -182,7 +187,7 @@ class CopyCleaner:
         definition = self._host.read_whole_definition(plan.uuid, True) if plan.present else None
         manifest = self._quarantine.record_files(plan.domain, self._host_id, definition, self._locate_files(plan, disks))
         # The saved memory first: undefining would delete it, or refuse.
-        moved = [self._quarantine.move_file(file) for file in manifest.items if file.kind == _SAVE]
+        moved = [self._move_file(file) for file in manifest.items if file.kind == _SAVE]
         self._undefine_domain(plan)
         allowed = {disk.path for disk in disks}
         problems = {file.source: self._move_disk(file, file.source in allowed) for file in manifest.items if file.kind == _DISK}
@@ -225,7 +230,13 @@ class CopyCleaner:
                 "Check the domain on this host, then run the task again.",
             )
         if plan.present:
+            self._has_acted = True
             self._step("undefine")
+
+    def _move_file(self, file: QuarantinedFile) -> bool:
+        is_moved_now = self._quarantine.move_file(file)
+        self._has_acted |= is_moved_now
+        return is_moved_now
 
     def _move_disk(self, file: QuarantinedFile, allowed: bool) -> str:
         """Move a disk to quarantine, unless that was done before. If it cannot be moved, return why, and remove it from the manifest."""
@@ -233,7 +244,7 @@ class CopyCleaner:
             return ""
         try:
             if allowed:
-                self._quarantine.move_file(file)
+                self._move_file(file)
                 return ""
             problem = "an earlier run was to move it to quarantine, and this is no longer allowed"
         except Unsafe as error:

@@ -302,6 +302,7 @@ class HostCleanup:
         except DoubleRunAlarm:
             raise
         except KvmfleetError as error:
+            outcome.has_acted |= bool(error.result.get("changed"))
             self.ledger.witness.report_event(tombstone.record, "cleanup.failed", self.by, str(error))
             if isinstance(error, Unreachable):
                 raise

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import os
 import pathlib
 import typing as t
@@ -20,7 +21,15 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.qua
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.mounts import innermost_mount, read_mounts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.cleanup import CleanupDone, CleanupPlan, CleanupQuestion
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Internal, InvalidState, NotFound, Unreachable
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import (
+    Conflict,
+    Internal,
+    InvalidState,
+    KvmfleetError,
+    NotFound,
+    Unreachable,
+    Unsafe,
+)
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import Surroundings
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests import DiskNeed
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.folder import DirectoryFolder
@@ -342,9 +351,20 @@ def test_a_cleanup_without_a_local_copy_changes_nothing(scene: Scene) -> None:
 
 def test_a_domain_that_stays_defined_is_an_error_and_its_disks_are_kept(scene: Scene) -> None:
     scene.here.forgets = False
-    with pytest.raises(Internal, match="still defined"):
+    with pytest.raises(Internal, match="still defined") as error:
         scene.clean()
-    assert scene.image.exists()
+    assert (scene.image.exists(), error.value.result) == (True, {"changed": False})
+
+
+@pytest.mark.parametrize("error", [OSError(errno.EIO, "Input/output error", "manifest.json"), Unsafe("Another file is there.")])
+def test_an_error_after_the_domain_was_undefined_reports_a_change(scene: Scene, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def fail(_quarantine: object) -> t.NoReturn:
+        raise error
+
+    monkeypatch.setattr(cleanup.Quarantine, "mark_complete", fail)
+    with pytest.raises(KvmfleetError) as raised:
+        scene.clean()
+    assert (scene.here.present, raised.value.result) == (False, {"changed": True})
 
 
 @pytest.mark.parametrize("host_id", [None, "9d1d7a46-5c1f-4b0c-8a55-6f3a1d1f2b02"])

@@ -208,6 +208,13 @@ def test_a_refused_domain_keeps_its_record_and_does_not_stop_the_others(scene: S
     assert [scene.status(record)[0] for record in records] == ["done", "completed"]
 
 
+@pytest.mark.parametrize("changed", [False, True])
+def test_a_failure_on_the_host_after_a_change_there_is_a_change(scene: Scene, changed: bool) -> None:
+    scene.evacuation()
+    scene.host.cleans[WEB] = Internal("interrupted", changed=changed)
+    assert scene.run().as_result()["changed"] == changed
+
+
 def test_a_failure_on_the_host_keeps_the_record_and_does_not_stop_the_others(scene: Scene) -> None:
     other = str(uuid.UUID(int=65))
     records = [scene.evacuation(), scene.evacuation(other)]
