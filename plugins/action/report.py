@@ -21,6 +21,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_en
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.query import to_plain
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.rules import canonical_name
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.findings import list_findings
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.report.document import (
     Report,
@@ -65,7 +66,8 @@ class ActionModule(FleetAction):
     def run_task(self, args: Result, task_vars: Result) -> JsonObject:
         """Read the ledger, and write the report unless in check mode. Nothing is written if an option is invalid."""
         task = decode(_ReportTask, to_plain(args))
-        scope = Scope(task.since, task.until, task.host, task.domain, task.ids)
+        host, domain = (named and canonical_name(named) for named in (task.host, task.domain))
+        scope = Scope(task.since, task.until, host, domain, task.ids)
         scope.check()
         mode, names = parse_mode(task.mode), file_names(check_report_name(task.name), task.formats)
         folder = os.path.abspath(os.path.expanduser(task.dest))

@@ -23,7 +23,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_do
 from .._ledger.documents import Document, DomainEntry, HostEntry
 from .._ledger.host_decisions import check_not_granted
 from .._ledger.ledger import Ledger
-from .._ledger.rules import map_holders
+from .._ledger.rules import canonical_name, map_holders
 from .._ledger.unreadable_hosts import UnreadableHost, make_missing_error
 
 _SAVED_STATES = (domain_states.RUNNING, domain_states.PAUSED, domain_states.SHUTOFF)
@@ -187,7 +187,7 @@ def select_candidates(
     tombstones = [record for record in ledger.list_records(types=[s.EVACUATION], statuses=[s.DONE]) if record.source.is_same(source.host_ref)]
     chosen: dict[str, Candidate] = {}
     done: dict[str, MoveRecord] = {}
-    for name in wanted:
+    for name in map(canonical_name, wanted):
         candidate = find_named(found, name, source.host_ref)
         if candidate:
             chosen[candidate.uuid] = candidate

@@ -19,6 +19,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records 
 from .documents import Document, DomainEntry, HostEntry, pause_collector
 from .host_parts import ProtectTime
 from .ledger import Ledger
+from .rules import canonical_name
 from .selection import make_selection
 from .sights import with_time
 
@@ -110,6 +111,7 @@ class Conditions:
 def read_conditions(options: JsonObject) -> Conditions:
     """Return the conditions in validated options, which have all their names."""
     named = t.cast("dict[str, t.Any]", to_plain({name: options[name] for name in Conditions.__dataclass_fields__}))
+    named.update({name: canonical_name(named[name]) for name in ("host", "domain") if named[name] is not None})
     return Conditions(**named)
 
 

@@ -42,6 +42,12 @@ def check_uuid(value: Json, what: str) -> str:
     return str(lowered)
 
 
+def canonical_name(named: str) -> str:
+    """Return the name or UUID of a domain or a host as the ledger has it: a UUID in lower case."""
+    lowered = named.lower()
+    return lowered if is_uuid(lowered) else named
+
+
 def check_lock_key(key: Json) -> str:
     """Return the name of a lock. Raises L(InvalidArgument) unless it is made of a-z, 0-9, dot, hyphen and underscore."""
     if not isinstance(key, str) or not _LOCK_KEY.fullmatch(key):

@@ -22,7 +22,7 @@ from .._ledger.documents import Document, HostEntry, MissingNote
 from .._ledger.host_decisions import discarded_entry, entry_without_token, list_discarded, with_decision
 from .._ledger.host_entries import Grant, HostIdentity, find_entry_by_name, find_host_entry, recorded_grant, shown_entry
 from .._ledger.ledger import Ledger
-from .._ledger.rules import describe_record
+from .._ledger.rules import canonical_name, describe_record
 from .._settings.variables import TaskSettings
 
 Result = dict[str, Json]
@@ -120,7 +120,7 @@ def _find_lost(ledger: Ledger, host: HostEntry, wanted: t.Collection[str]) -> li
         raise InvalidArgument("domains_lost is an empty list.", "Name the domains. Nothing was changed.")
     found = list_candidates(ledger, host.host_ref)
     lost: dict[str, Document] = {}
-    for one in wanted:
+    for one in map(canonical_name, wanted):
         named = [domain for domain in found if one in (domain.uuid, domain.entry.name)]
         # An earlier run has given it up, after another one of that name was deleted.
         if named and all(domain.entry.is_missing and not domain.record for domain in named):

@@ -27,7 +27,7 @@ from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._led
 
 OTHER = HostRef("kvm2", str(uuid.UUID(int=5)), str(uuid.UUID(int=6)))
 HERE = HostRef("kvm1", ID, UUID)
-WEB, DB = (str(uuid.UUID(int=number)) for number in (64, 65))
+WEB, DB = (str(uuid.UUID(int=number)) for number in (0xAB, 0xAC))
 
 
 class Deciding(Fleet):
@@ -239,10 +239,11 @@ def is_missing(fleet: Deciding, domain: str = WEB) -> bool:
     return found.domain.is_missing
 
 
-def test_domains_that_were_lost_with_a_discarded_host_are_given_up_once(fleet: Deciding) -> None:
+@pytest.mark.parametrize("named", ["web", WEB.upper()])
+def test_domains_that_were_lost_with_a_discarded_host_are_given_up_once(fleet: Deciding, named: str) -> None:
     lost_fleet(fleet)
     fleet.check_mode = True
-    assert fleet.task(**LOST)["changed"]
+    assert fleet.task(**{**LOST, "domains_lost": [named]})["changed"]
     assert not is_missing(fleet)
     fleet.check_mode = False
     assert fleet.task(**LOST)["changed"]

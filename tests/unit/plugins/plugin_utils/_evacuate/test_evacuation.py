@@ -242,6 +242,13 @@ def test_a_domain_that_its_host_did_not_have_any_more_is_started_only_if_it_is_n
     assert (site.possible("deleted"), "missing" in document.body) == (["kvm2"], False)
 
 
+def test_the_uuid_of_a_domain_may_be_given_in_upper_case(site: Site) -> None:
+    uuid = site.save("web")
+    assert [job.name for job in site.evacuate(domains=[uuid.upper()]).jobs] == ["web"]
+    # It was evacuated before.
+    assert build_result(site.evacuate(domains=[uuid.upper()]), diff=False)["changed"] is False
+
+
 def test_the_name_of_a_guest_that_was_made_again_means_the_new_one(site: Site) -> None:
     site.save("deleted")
     site.lose("deleted")

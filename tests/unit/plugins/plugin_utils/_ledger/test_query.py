@@ -17,10 +17,11 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Stored
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.query import Conditions, check_conditions, read_term
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.query import Conditions, check_conditions, read_conditions, read_term
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import domain_entry, host_entry
 
-WEB1 = "55555555-0000-4000-8000-000000000001"
+WEB1 = "aaaaaaaa-0000-4000-8000-000000000001"
+HOST2 = "bbbbbbbb-0000-4000-8000-000000000002"
 
 
 @pytest.fixture
@@ -33,7 +34,7 @@ def filled(ledger: Ledger, new_move: Callable[..., MoveRecord], advance_record: 
     assert saved is not None
     ledger.put_domain(domain_entry({**saved.body, "protected": {"autostart": True, "definition": "<domain/>"}}), saved.version)
     for number in (2, 1):
-        host_uuid = f"33333333-0000-4000-8000-00000000000{number}"
+        host_uuid = f"bbbbbbbb-0000-4000-8000-00000000000{number}"
         ledger.put_host(host_entry({"host_id": None, "host_uuid": host_uuid, "name": f"kvm{number}", "state": "enabled"}), None)
     return ledger
 
@@ -58,7 +59,7 @@ def names(found: list[t.Any]) -> list[str]:
         ("evacuations", {}, ["db1"]),
         ("evacuations", {"forced": True}, []),
         ("hosts", {}, ["kvm1", "kvm2"]),
-        ("hosts", {"host": "33333333-0000-4000-8000-000000000002"}, ["kvm2"]),
+        ("hosts", {"host": HOST2}, ["kvm2"]),
         ("domains", {}, ["db1", "web1", "web2"]),
         ("domains", {"host": "kvm1", "domain": "web1"}, ["web1"]),
         ("domains", {"host": "kvm2"}, []),
@@ -68,6 +69,12 @@ def test_each_term_is_read_with_its_conditions(filled: Ledger, term: str, condit
     wanted = Conditions(**conditions)
     check_conditions([term], wanted)
     assert names(read_term(filled, term, wanted)) == expected
+
+
+@pytest.mark.parametrize(("term", "option", "uuid", "name"), [("migrations", "domain", WEB1, "web1"), ("hosts", "host", HOST2, "kvm2")])
+def test_a_uuid_may_be_given_in_upper_case(filled: Ledger, term: str, option: str, uuid: str, name: str) -> None:
+    options: dict[str, t.Any] = dataclasses.asdict(Conditions())
+    assert names(read_term(filled, term, read_conditions({**options, option: uuid.upper()}))) == [name]
 
 
 def test_a_query_that_returns_one_value_gives_a_list(filled: Ledger) -> None:
