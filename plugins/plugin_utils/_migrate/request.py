@@ -240,6 +240,8 @@ def read_destinations(args: DestinationOptions, settings: Settings, source: str)
         if not candidates:
             raise InvalidArgument("No destination was given, and the inventory group kvmfleet_hosts has no other host.", "Give a destination.")
         return None, {host: settings.libvirt_uri(host, source, args.get("transport")) for host in candidates}
+    if not destination:
+        raise InvalidArgument("destination is empty.", "Name a host, or leave it out for any of the group kvmfleet_hosts. Nothing was moved.")
     if destination == source:
         raise InvalidArgument(f"The destination {destination} is the host that the domain runs on.", "Name another host. Nothing was moved.")
     return destination, {destination: settings.libvirt_uri(destination, source, args.get("transport"))}

@@ -121,7 +121,7 @@ def _read_candidates(args: CheckOptions, settings: Settings, source: str, with_s
     fleet = [host for host in settings.fleet() if with_source or host != source]
     hosts = given if given is not None else [destination] if destination is not None else fleet
     if not all(hosts):
-        raise InvalidArgument("A candidate has an empty name.", "Give inventory names.")
+        raise InvalidArgument(f"{'destination is' if given is None else 'candidates has a name that is'} empty.", "Give inventory names.")
     if not hosts:
         raise InvalidArgument("There are no candidates.", "Name hosts in candidates, or put them into the inventory group kvmfleet_hosts.")
     return {host: args["uri"] if host == source else settings.libvirt_uri(host, source, args["transport"]) for host in hosts}

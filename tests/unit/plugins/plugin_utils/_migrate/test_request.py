@@ -63,7 +63,7 @@ def test_unusual_domain_names_are_accepted(name: str) -> None:
         ({"destination": "kvm9/system?command=id"}, "kvm9"),
         ({"destination": "kvm 9"}, "kvm 9"),
         ({"destination": "kvm9\n"}, "kvm9"),
-        ({"destination": ""}, "neither a host name"),
+        ({"destination": ""}, "destination is empty"),
         ({"destination": "-oProxyCommand=id"}, "ProxyCommand"),
         ({"destination_uri": "kvm2"}, "destination_uri"),
         ({"destination_uri": "qemu+tcp://kvm2/system'"}, "destination_uri"),

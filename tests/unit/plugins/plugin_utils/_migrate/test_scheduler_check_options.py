@@ -87,6 +87,7 @@ def test_invalid_options_of_a_check_are_refused(given: dict[str, t.Any]) -> None
         question(**given)
 
 
-def test_an_empty_name_of_a_candidate_is_refused() -> None:
-    with pytest.raises(InvalidArgument, match="empty name"):
-        question(name="web1", candidates=["kvm2", ""])
+@pytest.mark.parametrize(("option", "value"), [("candidates", ["kvm2", ""]), ("destination", "")])
+def test_an_empty_name_of_a_candidate_is_refused_with_its_option(option: str, value: object) -> None:
+    with pytest.raises(InvalidArgument, match=f"^{option} .*empty"):
+        question(name="web1", **{option: value})
