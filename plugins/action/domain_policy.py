@@ -133,10 +133,11 @@ def read_change(args: PolicyOptions, fields: JsonObject) -> PolicyChange:
 def _build_result(domain: PolicyDomain, after: Definitions, settings: Settings, host: str, change: PolicyChange) -> Result:
     """Return what the task returns. Raises L(InvalidArgument) for an unknown profile, L(Conflict) for a profile that contradicts the new values."""
     own = parse_policy(policy_in_force(after)).values
-    name = own.get(PROFILE)
-    profile = settings.profile(host, name)
-    if change.is_wanted and isinstance(name, str):
-        check_profile(own, name, profile)
+    profile = settings.profile(host, own.get(PROFILE))
+    for scope in sorted(after, reverse=True) if change.is_wanted else ():
+        values = parse_policy(after[scope]).values
+        if isinstance(name := values.get(PROFILE), str):
+            check_profile(values, name, settings.profile(host, name), "the persistent definition" if LIVE in after and scope == CONFIG else "the domain itself")
     policy = effective_policy(own, profile, settings.policy(host))
     differing = CONFIG in after and LIVE in after and not is_same_policy(after[LIVE], after[CONFIG])
     stale = f"The persistent definition of domain {domain.name} on {host} has another policy than the running domain: it applies after the next start."

@@ -124,17 +124,20 @@ def why_no_post_copy(own: OwnPolicy) -> str:
     return f"its profile {own.values[PROFILE]!r} is defined in the inventory, which this host cannot read" if PROFILE in own.values else ""
 
 
-def check_profile(own: JsonObject, profile_name: str, profile: JsonObject) -> None:
-    """Raise L(Conflict) if a domain's own values contradict the profile that it names, or the two together switch on both features."""
+def check_profile(own: JsonObject, profile_name: str, profile: JsonObject, where: str) -> None:
+    """Raise L(Conflict) if a domain's own values contradict the profile that it names, or the two together switch on both features.
+
+    :arg where: what has the own values, for the message.
+    """
     for feature in FEATURES:
         if None not in (own.get(feature), profile.get(feature)) and own[feature] != profile[feature]:
             raise Conflict(
-                f"{feature} would be {_format_bool(own[feature])} for the domain itself and {_format_bool(profile[feature])} in its profile {profile_name}.",
+                f"{feature} would be {_format_bool(own[feature])} for {where} and {_format_bool(profile[feature])} in its profile {profile_name}.",
                 "Give the value in one of the two places, or name another profile.",
             )
     if has_both_features(features_in({**profile, **{feature: own[feature] for feature in FEATURES if own.get(feature) is not None}})):
         raise Conflict(
-            f"With the profile {profile_name} the domain would have auto_converge and post_copy both on, but a move can use only one of them.",
+            f"With the profile {profile_name} {where} would have auto_converge and post_copy both on, but a move can use only one of them.",
             "Switch one of them off, or name another profile.",
         )
 

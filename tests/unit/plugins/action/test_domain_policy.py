@@ -13,7 +13,7 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.action.domain_policy import ActionModule
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument, InvalidState, KvmfleetError
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policy_documents import LIVE
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policy_documents import CONFIG, LIVE
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.task import task_vars
 
 Result = dict[str, t.Any]
@@ -25,6 +25,7 @@ class Host:
 
     def __init__(self, policy: str = "", busy: bool = False) -> None:
         self.policy = policy
+        self.persistent: str | None = None
         self.busy = busy
         self.phases: list[str] = []
         self.variables: Result = {}
@@ -39,7 +40,7 @@ class Host:
     def _run(self, module_args: Result, **_given: t.Any) -> Result:
         self.phases.append(module_args["_work"]["phase"])
         domain = {"uuid": UUID, "name": "db1", "state": "running", "job": "migration", "busy": self.busy}
-        return {"changed": False, "domain": domain, "definitions": {LIVE: self.policy}}
+        return {"changed": False, "domain": domain, "definitions": {LIVE: self.policy, **({} if self.persistent is None else {CONFIG: self.persistent})}}
 
 
 def test_the_policy_for_people_has_each_value_with_its_source() -> None:
@@ -95,6 +96,20 @@ def test_what_the_element_or_a_profile_forbids_is_not_written(policy: str, args:
     with pytest.raises(kind, match=words):
         host.task(**args)
     assert host.phases == ["read"]
+
+
+@pytest.mark.parametrize("policy", ["<profile>gentle</profile>", "<post_copy>on</post_copy>", ""])
+def test_a_profile_is_checked_in_each_definition_that_gets_it(policy: str) -> None:
+    host = Host()
+    host.persistent = f"<policy>{policy}</policy>"
+    host.variables = {"kvmfleet_profiles": {"gentle": {"post_copy": False}}}
+    change: Result = {"profile": "gentle"} if "post_copy" in policy else {"post_copy": True}
+    if policy:
+        with pytest.raises(Conflict, match=r"post_copy would be true for the persistent definition and false in its profile gentle\."):
+            host.task(**change)
+    else:
+        assert host.task(**change)["changed"]
+    assert host.phases == ["read", *([] if policy else ["write"])]
 
 
 def test_a_malformed_element_is_repaired_by_setting_it() -> None:

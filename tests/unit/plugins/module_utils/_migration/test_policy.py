@@ -272,7 +272,7 @@ def test_requested_features_with_a_veto_are_named(feature: str) -> None:
 )
 def test_a_profile_that_contradicts_the_domain_is_a_conflict(own: t.Dict[str, bool], profile: t.Dict[str, bool]) -> None:
     with pytest.raises(Conflict, match="db"):
-        check_profile(own, "db", profile)
+        check_profile(own, "db", profile, "the domain itself")
 
 
 @pytest.mark.parametrize(
@@ -289,7 +289,7 @@ def test_a_profile_that_contradicts_the_domain_is_a_conflict(own: t.Dict[str, bo
     ],
 )
 def test_a_profile_that_does_not_contradict_the_domain_is_accepted(own: t.Dict[str, t.Any], profile: t.Dict[str, t.Any]) -> None:
-    check_profile(own, "db", profile)
+    check_profile(own, "db", profile, "the domain itself")
 
 
 def test_each_feature_needs_its_trait() -> None:
