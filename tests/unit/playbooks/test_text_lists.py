@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Lists of hosts on the command line (C(-e drain_host_candidates=kvm2,kvm3)): they are texts, as options of modules may be."""
+"""Lists on the command line (C(-e drain_host_candidates=kvm2,kvm3)): they are texts, as options of modules may be."""
 
 from __future__ import annotations
 
@@ -29,3 +29,15 @@ def test_a_recovery_takes_its_fleet_as_text(tmp_path: pathlib.Path) -> None:
     stage.answers.update(recover_plan={"kvm1": {"failed": True, "msg": "Stop here."}}, recover_verify={})
     done = stage.play("recover", target="kvm1", recover_host_fleet="kvm2,kvm3")
     assert [args["fleet"] for _host, args in done.calls_of("recover_plan")] == [["kvm2", "kvm3", "kvm1"]], done.text
+
+
+@pytest.mark.parametrize("accepted", ["web,db", "web, db", ["web", "db"]])
+def test_a_drill_takes_the_guests_that_may_stay_off_as_text(tmp_path: pathlib.Path, accepted: str | list[str]) -> None:
+    stubs = ("host_facts", "fleet_check", "maintenance_run", "drill_run")
+    stage = Stage(build_collection(tmp_path / "collections", *stubs), tmp_path)
+    stage.answers.update({name: {} for name in stubs})
+    stage.answers["maintenance_run"] = {"kvm1": {"unchecked": ["kvm3"], "run": None, "lines": []}}
+    stage.answers["drill_run"] = {"kvm1": {"failed": True, "msg": "Stop here."}}
+    done = stage.play("drill", target="kvm3", drill_accept_lost=accepted)
+    assert [args["drill"]["accept_lost"] for _host, args in done.calls_of("maintenance_run")] == [["web", "db"]], done.text
+    assert [args["accept_lost"] for _host, args in done.calls_of("drill_run")] == [["web", "db"]], done.text
