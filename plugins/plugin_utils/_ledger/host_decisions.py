@@ -207,8 +207,9 @@ def settling_step(record: MoveRecord) -> str:
         return ""
     if record.type in s.MOVE_TYPES:
         return (
-            f"Run the task on {source}, which asks the hosts of the move. If {source} will not return, confirm that by source_discarded of"
-            " kvmfleet.migration.host first, and settle the record then."
+            f"Run the task that moved the domain again, or settle the record with kvmfleet.migration.host on {source}: both ask the hosts of the move. If"
+            f" {source} will not return, find out where the domain is. If it runs nowhere, evacuate {source}, which replaces the record. If it runs on"
+            f" {destination}, confirm by source_discarded of kvmfleet.migration.host that {source} will not return, and then settle the record as 'completed'."
         )
     return (
         f"If {source} is back, recover it while {destination} answers, which settles the record; if {source} is off, evacuate it again. "

@@ -197,6 +197,6 @@ def test_settle_in_check_mode_and_from_another_host_changes_nothing(desk: Desk) 
     record = desk.open_record(*RUNNING)
     predicted = settle(desk, record, "failed", check=True)
     assert (predicted["changed"], desk.ended()) == (True, (s.RUNNING, None))
-    with pytest.raises(e.InvalidState, match="Run the task on kvm1, which asks the hosts"):
+    with pytest.raises(e.InvalidState, match=r"settle the record with kvmfleet\.migration\.host on kvm1: both ask the hosts"):
         settle(desk, record, "failed", on="localhost", name="kvm1")
     assert desk.ended() == (s.RUNNING, None)
