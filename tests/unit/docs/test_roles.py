@@ -15,6 +15,8 @@ import typing as t
 import pytest
 import yaml
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._boot_guard import status
+
 TREE = pathlib.Path(__file__).resolve().parents[3]
 ROLES = sorted(path.name for path in (TREE / "roles").iterdir())
 # Where somebody can name a file of a role's tasks.
@@ -93,3 +95,10 @@ def test_every_variable_of_a_role_is_an_option_or_described(role: str) -> None:
     used = {name for text in texts for name in re.findall(rf"(?<![\w.'/-]){role}_\w+", text)}
     described = set(re.findall(r"C\((\w+)\)", yaml.safe_dump(specs(role), width=sys.maxsize)))
     assert used - set(options(role)) - described == set()
+
+
+def test_the_readme_of_protect_host_removes_every_file_of_the_boot_guard() -> None:
+    text = (TREE / "roles/protect_host/README.md").read_text(encoding="utf-8")
+    removed = [path for line in text.splitlines() if line.strip().startswith("rm -f") for path in line.split()[2:]]
+    assert sorted(removed) == sorted(f"/{path}" for path in status.all_paths())
+    assert [path for path in removed if "/lib/kvmfleet/" in path] == removed[-2:]
