@@ -132,6 +132,9 @@ class ActionModule(FleetAction):
             cordon = Cordon.from_entries(before, after) if after else None
             own: Result = {"settings": encode(variables), "check_mode": bool(self._task.check_mode)}
             result["_drain"] = {**_prepare_drain(drain, options, cordon, settings, ledger), **own}
+        if work.get("together"):
+            # The variable ansible_check_mode shows --check alone, and not the keyword check_mode of a play.
+            result["_check_mode"] = bool(self._task.check_mode)
         if work.get("ledger"):
             # A role's own actions have to use the ledger of its modules, for which module_defaults may name one.
             result["_ledger"] = options["ledger"]

@@ -78,6 +78,16 @@ def test_a_host_that_was_not_protected_is_not_reported_as_protected(tmp_path: pa
     assert [host for host, _args in done.calls_of("protect")].count("kvm1") == 1
 
 
+@pytest.mark.parametrize("check", [False, True])
+def test_no_lease_is_set_up_by_a_play_in_check_mode(tmp_path: pathlib.Path, check: bool) -> None:
+    """A new host has no identity in the ledger yet."""
+    stage = Stage(build_collection(tmp_path / "collections", "protect", "host", "host_lease"), tmp_path)
+    told = ("saved", "unchanged", "missing", "conflicts", "skipped", "unproved", "guard", "watchdog", "notes")
+    stage.answers.update(protect={"kvm1": {key: [] for key in told}}, host={"kvm1": {"_check_mode": check}}, host_lease={})
+    done = play_role(stage, "protect_host", hosts="kvm1", keywords={"check_mode": check}, kvmfleet_lease={"seconds": 30})
+    assert [host for host, _args in done.calls_of("host_lease")] == ([] if check else ["kvm1"]), done.text
+
+
 def test_a_host_that_cannot_be_put_into_maintenance_is_not_drained_and_keeps_no_earlier_result(tmp_path: pathlib.Path) -> None:
     stage = Stage(build_collection(tmp_path / "collections", "host", "host_facts"), tmp_path)
     verdict = {"result": {"kvm1": {"safe_to_reboot": True}}, "problems": {}}

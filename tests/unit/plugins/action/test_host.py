@@ -341,6 +341,12 @@ def test_strategies_that_keep_hosts_together_are_accepted(fleet: Fleet, strategy
     assert fleet.task(_work={"together": True}, state="maintenance")["changed"]
 
 
+@pytest.mark.parametrize("check", [False, True])
+def test_a_role_learns_whether_its_play_is_in_check_mode(fleet: Fleet, check: bool) -> None:
+    fleet.check_mode = check
+    assert fleet.task(_work={"together": True})["_check_mode"] is check
+
+
 def test_the_ledger_of_the_task_is_returned_to_a_role(fleet: Fleet) -> None:
     fleet.task(state="enabled")
     told = fleet.task(_work={"together": True, "ledger": True}, ledger=str(fleet.folder))
