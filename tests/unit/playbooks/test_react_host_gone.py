@@ -101,16 +101,34 @@ def test_a_host_that_comes_back_while_a_person_is_asked_is_not_evacuated(control
     assert control.slots() == []
 
 
-def test_a_discarded_host_takes_no_slot_from_one_that_dies(control: Control) -> None:
-    """A new leader of the event source reports each host that is gone once more."""
+def react_to_silence(control: Control, consent: t.Sequence[str] = (), **changes: t.Any) -> tuple[int, str]:
+    """Run the playbook for kvm4, whose entry gets these changes, and which SSH does not reach. A new leader reports each host that is gone once more."""
     ledger, ssh = open_ledger(str(control.ledger)), control.folder / "ssh"
     found = next(document for document in ledger.list_hosts() if document.host.name == "kvm4")
-    discarded = {"at": "2026-11-23T18:00:00.000Z", "by": "ann@control", "reason": "Burnt out"}
-    ledger.put_host(host_entry({**found.body, "state": "fenced", "discarded": discarded}), found.version)
+    ledger.put_host(host_entry({**found.body, **changes}), found.version)
     ssh.write_text('#!/bin/sh\necho "ssh: connect to host: No route to host" >&2\nexit 255\n')
     ssh.chmod(0o755)
-    options = {"ansible_ssh_executable": str(ssh), "evacuate_host_fence_tasks": "fence.yml"}
-    code, text = control.run("react_host_gone", "-e", "source=kvm4", "-e", json.dumps(options))
+    options = {"ansible_ssh_executable": str(ssh), "evacuate_host_fence_tasks": "fence.yml", "kvmfleet_events_consent": list(consent)}
+    return control.run("react_host_gone", "-e", "source=kvm4", "-e", json.dumps(options))
+
+
+@pytest.mark.parametrize(("state", "slots"), [("enabled", [("evacuate", "kvm4")]), ("fenced", [])])
+def test_a_host_that_was_fenced_before_is_evacuated_without_a_slot(control: Control, state: str, slots: list[tuple[str, str]]) -> None:
+    """Its guests that no other host can start would take the slot of a host that dies after each start of the event source."""
+    code, text = react_to_silence(control, state=state)
+    assert (code != 0, "answers. Check the connection of the control node" in text, control.slots()) == (True, True, slots), text[-1500:]
+
+
+@pytest.mark.parametrize("state", ["enabled", "fenced"])
+def test_reactions_that_are_disarmed_while_a_person_is_asked_do_nothing(control: Control, state: str) -> None:
+    control.events.mkdir()
+    code, text = react_to_silence(control, ["touch", str(control.events / "disarmed")], state=state)
+    assert (code != 0, "Reactions to events are disarmed" in text, control.slots()) == (True, True, []), text
+
+
+def test_a_discarded_host_takes_no_slot_from_one_that_dies(control: Control) -> None:
+    discarded = {"at": "2026-11-23T18:00:00.000Z", "by": "ann@control", "reason": "Burnt out"}
+    code, text = react_to_silence(control, state="fenced", discarded=discarded)
     assert (code, "kvm4 was discarded: it will not return. Nothing was done." in text) == (0, True), text
     assert control.slots() == []
 
