@@ -177,7 +177,7 @@ def _read_request(task: _BrakeTask, ledger: t.Optional[Ledger]) -> t.Optional[br
     # Hosts that are known to be off, or that somebody is working on, are silent for a known cause.
     known = {entry.name for entry in map(operator.attrgetter("host"), ledger.list_hosts()) if entry.state != ENABLED} if ledger and task.silent else set()
     silent = tuple(host for host in task.silent or () if host not in known)
-    return brake.SlotRequest(task.reaction, task.host or "", task.hosts, task.window_minutes, silent)
+    return brake.SlotRequest(task.reaction, task.host or "", task.hosts, task.window_minutes, silent, task.host in known)
 
 
 def _find_host_id(ledger: t.Optional[Ledger], host: str) -> str:

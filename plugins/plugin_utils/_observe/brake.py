@@ -66,7 +66,8 @@ class SlotRequest:
     """The request for an action.
 
     :arg hosts: on how many different hosts the reaction may act within the window, this one included.
-    :arg silent: the hosts that are silent at this moment, as far as is known.
+    :arg silent: the hosts that are silent at this moment, as far as is known, without those whose silence has a known cause.
+    :arg is_known: whether the silence of this host has a known cause.
     """
 
     reaction: str
@@ -74,6 +75,7 @@ class SlotRequest:
     hosts: int
     window_minutes: int
     silent: tuple[str, ...] = ()
+    is_known: bool = False
 
     def __post_init__(self) -> None:
         """Raise L(InvalidArgument) for an invalid limit, and for names that cannot be printed in a message."""
@@ -93,8 +95,8 @@ class SlotRequest:
 
     @property
     def silent_hosts(self) -> tuple[str, ...]:
-        """The hosts that are silent at once, this one included."""
-        return tuple(sorted({self.host, *self.silent}))
+        """The hosts that are silent at once, this one included unless the cause is known."""
+        return tuple(sorted({*self.silent, *(() if self.is_known else (self.host,))}))
 
 
 def slots_in_window(slots: Sequence[Slot], request: SlotRequest, now: datetime.datetime) -> list[Slot]:

@@ -85,6 +85,8 @@ def test_hosts_that_are_silent_for_a_known_cause_do_not_count(task: Task, tmp_pa
         host_id = f"11111111-0000-4000-8000-00000000000{number}"
         ledger.put_host(host_entry({"host_id": host_id, "host_uuid": host_id, "name": f"kvm{number}", "state": state}), None)
     assert task(host="kvm4", silent=["kvm1", "kvm2", "kvm4"], reaction="evacuate")["changed"]
+    # The guests that could not be started when kvm1 was fenced, while kvm6 dies.
+    assert not task(host="kvm1", silent=["kvm1", "kvm6"], state="checked", reaction="left")["changed"]
     with pytest.raises(Conflict):
         task(host="kvm5", silent=["kvm3"], reaction="other")
 
