@@ -109,6 +109,8 @@ def _forbidden_error(address: EtcdAddress, user: t.Optional[str], text: str) -> 
 _T = t.TypeVar("_T")
 # A member without a leader takes up to 7 s to report this; another member is tried earlier.
 REQUEST_SECONDS = 5.0
+# After an answer that has taken longer, the next request goes to another member.
+SLOW_SECONDS = 1.0
 # A login is expensive for a member (bcrypt), and many at once take long. Retries would cost the other members the same.
 LOGIN_SECONDS = 30.0
 # Before the first answer the address may be wrong; after it the members are expected back.
@@ -139,6 +141,7 @@ class Client:
         self.patience_seconds: t.Optional[float] = None
         """How long members that do not answer are tried; None for what fits."""
         self._was_answered = False
+        self._took_seconds = 0.0
         self._clock = clock
         self._sleep = sleep
         self._context = context or options.make_ssl_context()
@@ -148,8 +151,9 @@ class Client:
         self._pid = os.getpid()
 
     def make_twin(self) -> Client:
-        """Return another client of the same cluster, for another thread, so that neither waits for the other."""
+        """Return another client of the same cluster, for another thread, so that neither waits for the other. It asks the same member first."""
         twin = Client(self.address, self.options, self._clock, self._sleep, self._context)
+        twin._connections = [Connection(one.endpoint, self._context, REQUEST_SECONDS) for one in self._connections]
         twin.cluster_id, twin._token = self.cluster_id, self._token
         return twin
 
@@ -204,14 +208,22 @@ class Client:
             silent: dict[Endpoint, Unanswered] = {}
             for _turn in range(len(self._connections)):
                 try:
-                    return read(self._ask_once(self._connections[0], call, payload))
+                    answer = read(self._ask_once(self._connections[0], call, payload))
                 except Unanswered as error:
                     silent[self._connections[0].endpoint] = error
-                    self._connections.append(self._connections.pop(0))
+                    self._prefer_next_member()
+                else:
+                    if self._took_seconds > SLOW_SECONDS:
+                        self._prefer_next_member()
+                    return answer
             if all(error.lasting for error in silent.values()) or self._clock() >= deadline:
                 raise self._unreachable_error(silent)
             self._sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
+
+    def _prefer_next_member(self) -> None:
+        first, *others = self._connections
+        self._connections = [*others, first]
 
     def _ask_once(self, connection: Connection, call: str, payload: Message) -> Message:
         """Ask one member; and ask again with a new token if the old one is no longer valid."""
@@ -238,7 +250,9 @@ class Client:
         return self._token
 
     def _post_request(self, connection: Connection, call: str, payload: Message, token: t.Optional[str]) -> Message:
+        begun = self._clock()
         status, body = connection.post_request(f"/v3/{call}", json.dumps(payload).encode("ascii"), token)
+        self._took_seconds = self._clock() - begun
         answer = _parse_error_of_stream(_parse_object(body))
         if answer is None or (status != 200 and not isinstance(answer.get("code"), int)):
             raise not_etcd_error(status, body)

@@ -24,10 +24,11 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records 
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Stored
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd import client
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.connection import EtcdOptions, parse_address
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.messages import range_read
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.messages import Message, range_read
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.store import EtcdLedger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.etcd.proxy import Proxy
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.stores import EtcdStore
 
 AdvanceRecord = Callable[..., Stored]
@@ -218,3 +219,18 @@ def test_an_error_of_another_service_is_not_one_of_etcd() -> None:
         member = client.Client(parse_address(f"etcd://{refusing}/fleet"), EtcdOptions())
         with pytest.raises(Unreachable, match=r"the service there is not etcd 3\.4 or later \(HTTP status 404\)"):
             member.keep_alive(1)
+
+
+def test_a_slow_member_is_asked_once(store: EtcdStore, proxy: Proxy) -> None:
+    now = 0.0
+
+    def answer_late(_call: str, _request: Message) -> None:
+        nonlocal now
+        now += 4
+
+    proxy.before = answer_late
+    address = parse_address(f"etcd://{proxy.endpoint},{store.address.endpoints[0]}{store.address.prefix}")
+    asking = client.Client(address, EtcdOptions(), clock=lambda: now)
+    assert asking.grant_lease(60) and asking.grant_lease(60)
+    assert asking.make_twin().grant_lease(60)
+    assert len(proxy.asked) == 1
