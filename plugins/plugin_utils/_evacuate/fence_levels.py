@@ -150,8 +150,20 @@ def query_device(device: FenceDevice) -> AgentReply:
 
 
 def query_level(level: FenceLevel) -> list[AgentReply]:
-    """Query all devices of a level at once."""
-    return do_at_once(query_device, level)
+    """Query all devices of a level at once. One that reports no state is queried again, for C(status_timeout_seconds) in all.
+
+    Each survivor of an evacuation queries the device of the dead host, and BMCs and power strips accept few logins at a time, some only one.
+    """
+    return do_at_once(_query_patiently, level)
+
+
+def _query_patiently(device: FenceDevice) -> AgentReply:
+    deadline = time.monotonic() + device.status_timeout_seconds
+    reply = _query_before(device, deadline)
+    while reply.power is PowerState.UNKNOWN and deadline - time.monotonic() > _POLL_SECONDS:
+        time.sleep(_POLL_SECONDS)
+        reply = _query_before(device, deadline)
+    return reply
 
 
 def switch_levels_off(config: FencingConfig, before: PowerReply | None = None) -> list[LevelAttempt]:

@@ -153,7 +153,7 @@ def test_each_device_has_a_time_limit_of_its_own(tmp_path: pathlib.Path, left: A
 
 
 def test_evidence_of_a_level_is_confirmed_by_all_its_devices_and_no_other(bmc: Agent, left: Agent, right: Agent) -> None:
-    config = leveled([bmc], [left, right])
+    config = leveled([bmc], [left, right], status_timeout_seconds=1)
     evidence = dataclasses.replace(fence_host(config, "id-1", BY), at="2001-01-01T00:00:00.000Z")
     asked = len(bmc.asked())
     renewed = confirm_evidence(evidence, config, now())

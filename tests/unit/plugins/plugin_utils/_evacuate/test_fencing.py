@@ -160,8 +160,15 @@ def test_confirming_evidence_of_a_host_that_is_on_again_is_unsafe(tmp_path: path
 def test_confirming_evidence_with_a_broken_agent_is_unreachable(tmp_path: pathlib.Path) -> None:
     evidence = agent_s(Agent(tmp_path))
     with pytest.raises(Unreachable, match="no longer reports its state") as refused:
-        confirm_evidence(evidence, Agent(tmp_path, "cat; exit 1").config(), now())
+        confirm_evidence(evidence, Agent(tmp_path, "cat; exit 1").config(status_timeout_seconds=1), now())
     assert SECRET not in str(refused.value)
+
+
+def test_confirming_evidence_waits_for_an_agent_that_has_too_many_sessions(tmp_path: pathlib.Path) -> None:
+    agent = Agent(tmp_path, power="off")
+    evidence = agent_s(agent)
+    agent.write('if [ ! -e "$0.busy" ]; then : > "$0.busy"; echo "insufficient resources for session"; exit 1; fi\n' + GOOD)
+    assert confirm_evidence(evidence, agent.config(), now()).status == "off"
 
 
 def test_evidence_of_an_agent_needs_the_configuration_of_its_host(tmp_path: pathlib.Path) -> None:
