@@ -101,8 +101,7 @@ def leave_own_tokens(uri: str, work: _LeaveTokens) -> Result:
     both, if it had a token: storage that hangs for a while withdraws no proof.
     """
     require_root()
-    with _OpenHost(uri) as host:
-        domains = _read_domains(host, None).domains
+    domains = _read_all_domains(uri)
     folders = sorted({folder for domain in domains for image in domain.images for folder in image.folders})
     devices = {path: identity for domain in domains for path, identity in _devices_of(domain).items()}
     if work["check"]:
@@ -116,6 +115,12 @@ def leave_own_tokens(uri: str, work: _LeaveTokens) -> Result:
     _keep_unread(nonces, unwritable, host_id, work["known"])
     changed = belongs_now or made or any(work["known"].get(folder) != nonce for folder, nonce in nonces.items())
     return {"changed": changed, "host_id": host_id, "folders": nonces, "unwritable": unwritable, "devices": devices}
+
+
+@limit_questions
+def _read_all_domains(uri: str) -> t.Tuple[SavedDomain, ...]:
+    with _OpenHost(uri) as host:
+        return _read_domains(host, None).domains
 
 
 def report_seen_tokens(uri: str, work: _SeeTokens) -> Result:
