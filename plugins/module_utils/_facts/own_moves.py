@@ -31,6 +31,7 @@ from .._model.references import DomainRef, HostRef, canonical_uuid
 from .._model.watched_moves import StateFile, read_state
 from .._module import is_root, require_local
 from .._run_folder import RUN_FOLDER, is_locked, read_json, read_own_act
+from .._time_limits import limit_questions
 
 
 def read_state_files(folder: str) -> t.Optional[t.Dict[str, StateFile]]:
@@ -184,6 +185,7 @@ def _describe_foreign(host: Host, info: domain_states.DomainInfo, elapsed_ms: in
     return dataclasses.replace(record, id=None, created_at=utc_before(elapsed_ms))
 
 
+@limit_questions
 def report_seen_domains(uri: str, _work: JsonObject) -> t.Dict[str, Json]:
     """Return C(domains) of this host as L(SeenDomain), its C(host_id) and C(host_uuid), and in C(remembered) the moves that it remembers.
 

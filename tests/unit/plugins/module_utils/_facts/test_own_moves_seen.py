@@ -7,13 +7,16 @@
 from __future__ import annotations
 
 import pathlib
+import threading
 import typing as t
 
 import pytest
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils import _time_limits
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts import own_moves
+from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.values import DefinitionList
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, NotSupported
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, NotSupported, Unreachable
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI, UUID, FakeFleet
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.host import FakeHost
 
@@ -68,3 +71,23 @@ def test_an_identity_that_this_user_may_not_read_is_null(fleet: FakeFleet, monke
 def test_another_host_is_not_asked(fleet: FakeFleet) -> None:
     with pytest.raises(NotSupported):
         own_moves.report_seen_domains("qemu+ssh://kvm9/system", {})
+
+
+def test_a_libvirt_that_hangs_has_a_time_limit(fleet: FakeFleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    hung = threading.Event()
+
+    class HungHost(FakeHost):
+        def list_definitions(self) -> DefinitionList:
+            with _time_limits.timed_question("list the domains of kvm1"):
+                hung.wait(10)
+            return super().list_definitions()
+
+    monkeypatch.setattr(own_moves, "open_reader", lambda uri: HungHost(fleet, fleet.machine_of(uri), uri))
+    monkeypatch.setattr(_time_limits, "QUESTION_SECONDS", 0.2)
+    monkeypatch.setattr(_time_limits, "_CHECK_SECONDS", 0.05)
+    monkeypatch.setattr(_time_limits, "_END_SECONDS", 3600.0)
+    try:
+        with pytest.raises(Unreachable, match="Failed to list the domains of kvm1: libvirt did not answer"):
+            look()
+    finally:
+        hung.set()
