@@ -34,7 +34,7 @@ ACTING = {
     "policy": "domain_policy",
 }
 STUB = """\
-import json, os
+import json, os, time
 from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 
@@ -55,6 +55,7 @@ class ActionModule(ActionBase):
         answer = answer[min(earlier, len(answer) - 1)] if isinstance(answer, list) else answer
         if answer.get("unreachable"):
             raise AnsibleConnectionFailure(answer["msg"])
+        time.sleep(answer.get("hangs_seconds", 0))
         return answer
 """
 

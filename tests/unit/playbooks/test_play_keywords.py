@@ -68,6 +68,15 @@ def test_no_host_is_fenced_by_the_tasks_of_the_user_in_a_play_in_check_mode(tmp_
     assert len(done.calls_of("evacuate")) == 1
 
 
+def test_a_host_that_hangs_keeps_no_other_host_from_being_protected(tmp_path: pathlib.Path) -> None:
+    stage = Stage(build_collection(tmp_path / "collections", "protect", "host"), tmp_path)
+    stage.answers.update(protect={"kvm1": {"hangs_seconds": 30}}, host={})
+    done = play_role(stage, "protect_host", hosts="kvm1:kvm2", keywords={}, __protect_host_step_seconds=5)
+    assert done.code == 2
+    assert [args["_work"]["step"] for host, args in done.calls_of("protect") if host == "kvm1"] == ["leave"]
+    assert [args["_work"]["step"] for host, args in done.calls_of("protect") if host == "kvm2"] == ["leave", "read", "save"]
+
+
 @pytest.mark.parametrize(("answer", "error"), [(NO_ANSWER, "libvirt does not answer."), (SILENT, "The host did not answer.")])
 def test_a_host_that_was_not_protected_is_not_reported_as_protected(tmp_path: pathlib.Path, answer: dict[str, t.Any], error: str) -> None:
     stage = Stage(build_collection(tmp_path / "collections", "protect", "host"), tmp_path)
