@@ -132,6 +132,28 @@ def test_a_host_that_fails_its_checks_is_not_released(tmp_path: pathlib.Path) ->
     assert verified["_work"]["tasks"]["ended"]["kvm1"]["msg"] == "web1 runs twice."
 
 
+def test_a_recovery_goes_on_without_a_host_of_the_fleet_that_hangs(tmp_path: pathlib.Path) -> None:
+    stage = Stage(build_collection(tmp_path / "collections", *RECOVERY), tmp_path)
+    chosen, entry = {"start_mode": "autostart"}, {"host": {"host": {"name": "kvm1", "host_id": "h1"}}}
+    refused = {"failed": True, "error_code": "unsafe", "msg": "web1 runs twice."}
+    stage.answers.update({name: {} for name in RECOVERY}, recover_plan={"kvm1": [chosen, refused]}, host={"kvm1": entry})
+    stage.answers["host_facts"] = {"kvm2": {"hangs_seconds": 250}}
+    done = play_role(stage, "recover_host", hosts="kvm1", __recover_host_facts_seconds=5)
+    _options, (_host, checked) = done.calls_of("recover_plan")
+    assert {answer["item"]: answer["failed"] for answer in checked["_work"]["asked"]} == {"kvm1": False, "kvm2": True, "kvm3": False}
+
+
+def test_a_libvirt_that_hangs_is_waited_for_no_longer_than_one_that_refuses(tmp_path: pathlib.Path) -> None:
+    stage = Stage(build_collection(tmp_path / "collections", *RECOVERY), tmp_path)
+    stage.answers.update({name: {} for name in RECOVERY}, recover_plan={"kvm1": {"start_mode": "autostart"}})
+    stage.answers["host_facts"] = {"kvm1": {**NO_ANSWER, "hangs_seconds": 6}}
+    done = play_role(stage, "recover_host", hosts="kvm1", recover_host_timeout_seconds=10)
+    # Two retries are ten seconds of pauses.
+    assert len(done.calls_of("host_facts")) < 3
+    ((_host, verified),) = done.calls_of("recover_verify")
+    assert verified["_work"]["tasks"]["ended"]["kvm1"]["msg"] == "libvirt does not answer."
+
+
 def test_a_recovery_with_an_invalid_option_asks_no_host(tmp_path: pathlib.Path) -> None:
     stage = Stage(build_collection(tmp_path / "collections", *RECOVERY), tmp_path)
     stage.answers.update({name: {} for name in RECOVERY}, recover_plan={"kvm1": {"failed": True, "msg": "recover_host_start is autostrat."}})
