@@ -120,11 +120,15 @@ def _check_questions() -> None:
     attempt, since = min(tuple(_questions.values()), key=lambda question: question[1], default=("", time.monotonic()))
     if time.monotonic() - since < QUESTION_SECONDS:
         return
-    # At its end, Python waits for the threads of its pools, and libvirt never answers this one.
-    end = threading.Timer(_END_SECONDS, os._exit, args=(1,))
-    end.daemon = True
-    end.start()
+    end_process_soon(1)
     raise Unreachable(
         f"Failed to {attempt}: libvirt did not answer within {QUESTION_SECONDS:.0f} s, although its connection is alive.",
         "Its daemon hangs: check its log, and restart it (domains keep running). Nothing was changed.",
     )
+
+
+def end_process_soon(exit_code: int) -> None:
+    """End this process in a few seconds: at its end, Python waits for the threads of its pools, and libvirt never answers one of them."""
+    end = threading.Timer(_END_SECONDS, os._exit, args=(exit_code,))
+    end.daemon = True
+    end.start()

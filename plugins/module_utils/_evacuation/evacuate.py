@@ -24,7 +24,7 @@ from .._model.requests import DomainRequest
 from .._model.saved_domains import DEFERRED, FAILED, UNKNOWN, DomainToProbe, PeerAnswers, RestartOrder, RestartResult
 from .._module import Phase, Result, require_local, require_root
 from .._run_folder import prepare_run_folder
-from .._time_limits import limit_questions
+from .._time_limits import end_process_soon, limit_questions
 from . import qemu_locks
 from .images import ImageLocator
 from .peers import are_answers_valid, ask_fleet, ask_peers, probe_ssh_endpoints
@@ -32,6 +32,8 @@ from .restart import Restart, build_restart_result
 from .start_checks import find_other_volumes, find_unproved, list_volumes, read_lock_states
 
 _POLL_SECONDS = 1.0
+# Storage that hangs blocks the start of a domain forever, and sometimes the daemon with it.
+START_SECONDS = 300.0
 
 
 class _SurveySurvivor(t.TypedDict):
@@ -114,6 +116,8 @@ def probe_locks(_uri: str, work: _ProbeLocks) -> Result:
 def start_domains(uri: str, work: _StartDomains) -> Result:
     """Carry out C(orders) in their order, C(parallel) at a time. Returns C(at), the end, C(results), one an order, and C(elsewhere).
 
+    After C(START_SECONDS), starts that have not ended are left to libvirt, and what waits behind them is deferred. Raises L(Unreachable) if none has ended.
+
     :arg work: C(start_until), the moment of this host after which nothing is started, however long the orders were under way; null for orders that start
       nothing. C(host_id) that this host has to have; C(ask), the hosts that answered before; none of them may have an active copy of a domain now. While one of
       them does not answer, for example while its libvirt daemon starts, nothing is started. C(elsewhere): what the last call for some of these domains returned
@@ -131,11 +135,15 @@ def start_domains(uri: str, work: _StartDomains) -> Result:
         return until is not None and until.has_passed(boot_moment())
 
     connections = _Connections(uri, is_late, lambda order: _refuse_order(order, peers, is_late()))
-    try:
-        with concurrent.futures.ThreadPoolExecutor(max_workers=work["parallel"]) as pool:
-            results = list(pool.map(connections.restart_domain, orders))
-    finally:
+    pool = concurrent.futures.ThreadPoolExecutor(max_workers=work["parallel"])
+    starts = [pool.submit(connections.restart_domain, order) for order in orders]
+    pool.shutdown(wait=False)
+    if concurrent.futures.wait(starts, START_SECONDS).not_done:
+        results = _leave_hung(orders, starts)
+    else:
+        # That of a start that hangs cannot be closed.
         connections.close()
+        results = [start.result() for start in starts]
     changed = any(result.changed for result in results)
     return {"changed": changed, "at": encode(boot_moment()), "results": encode(results), "elsewhere": encode(peers)}
 
@@ -146,6 +154,24 @@ def _refuse_order(order: RestartOrder, peers: PeerAnswers, is_late: bool) -> t.O
         problem = Unsafe(f"Domain {order.name} is active on {peers.active[order.uuid]}. It was not started.")
         return build_restart_result(order, UNKNOWN if order.rejoin else FAILED, problem)
     return build_restart_result(order, DEFERRED) if peers.silent or is_late else None
+
+
+def _leave_hung(orders: t.Sequence[RestartOrder], starts: t.Sequence[concurrent.futures.Future[RestartResult]]) -> t.List[RestartResult]:
+    """Return the results of the starts that have ended; of the others, that they are deferred if they have not begun, and else unknown."""
+    deferred = {start: build_restart_result(order, DEFERRED) for order, start in zip(orders, starts) if start.cancel()}
+    hung = {start: build_restart_result(order, UNKNOWN, _hung_error(order), changed=True) for order, start in zip(orders, starts) if not start.done()}
+    end_process_soon(0)
+    if len(hung) + len(deferred) == len(starts):
+        raise _hung_error(orders[0])
+    left = {**hung, **deferred}
+    return [left.get(start) or start.result() for start in starts]
+
+
+def _hung_error(order: RestartOrder) -> Unreachable:
+    return Unreachable(
+        f"libvirt has not ended the start of domain {order.name} within {START_SECONDS:.0f} s, although its connection is alive.",
+        "Its daemon, or the storage of the domain, may hang: check its log. Then run the task again, which asks what became of the start.",
+    )
 
 
 class _Connections:

@@ -231,6 +231,7 @@ def test_a_slow_member_is_asked_once(store: EtcdStore, proxy: Proxy) -> None:
     proxy.before = answer_late
     address = parse_address(f"etcd://{proxy.endpoint},{store.address.endpoints[0]}{store.address.prefix}")
     asking = client.Client(address, EtcdOptions(), clock=lambda: now)
-    assert asking.grant_lease(60) and asking.grant_lease(60)
+    for _request in range(2):
+        assert asking.grant_lease(60)
     assert asking.make_twin().grant_lease(60)
     assert len(proxy.asked) == 1
