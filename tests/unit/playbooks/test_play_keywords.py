@@ -111,6 +111,20 @@ def test_a_host_that_cannot_be_put_into_maintenance_is_not_drained_and_keeps_no_
     assert "It is rebooted." not in done.text
 
 
+def test_a_drain_goes_on_without_a_host_of_the_fleet_that_hangs(tmp_path: pathlib.Path) -> None:
+    stage = Stage(build_collection(tmp_path / "collections", "host", "host_facts"), tmp_path)
+    verdict = {"result": {"kvm1": {"safe_to_reboot": True}}, "problems": {}}
+    share = {"kvm1": {"shutdowns": [], "cold_moves": [], "moves": [], "predicted": {}, "ends": []}}
+    stage.answers["host_facts"] = {"kvm2": {"hangs_seconds": 250}}
+    stage.answers["host"] = {"kvm1": {"_drain": {**READ, "ask": ["kvm2"]}}}
+    stage.answers["live_migrate"] = {"kvm1": {"plan": {}, "shares": share, "_verified": verdict}}
+    done = stage.play("drain", target="kvm1", __drain_facts_seconds=5, __drain_host_facts_seconds=5)
+    assert done.code == 0, done.text
+    assert [host for host, _args in done.calls_of("host_facts")].count("kvm2") == 2
+    ((_host, moved),) = done.calls_of("live_migrate")
+    assert [(answer["item"], answer["failed"]) for answer in moved["_work"]["plan"]["_work"]["asked"]] == [("kvm2", True)]
+
+
 def test_no_move_to_a_host_is_aborted_by_a_play_in_check_mode(tmp_path: pathlib.Path) -> None:
     stage = Stage(build_collection(tmp_path / "collections", "host", "host_facts"), tmp_path)
     arriving = [{"uuid": UUID, "name": "web1", "source": "kvm2"}]
