@@ -35,7 +35,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 )
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import new_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate import starts
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate import fence_levels, starts
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.action import build_assessment, build_result, build_settled
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.evacuation import Evacuation, ProbedFleet, SourceProof
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.starts import GOOD_FOR_SECONDS
@@ -440,6 +440,13 @@ def test_starts_end_when_the_dead_host_is_switched_on_again(site: Site) -> None:
 MUTE = "echo 'Connection timed out'; exit 1"
 
 
+@pytest.fixture
+def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fence device that reports no state is not queried again."""
+    monkeypatch.setattr(fence_levels, "_POLL_SECONDS", 3600)
+
+
+@pytest.mark.usefixtures("impatience")
 def test_records_are_failed_when_the_fence_agent_dies_before_the_starts(site: Site) -> None:
     """Nothing was sent to the host that would start the domains, so nothing can have been started there."""
     site.save("web")
@@ -461,6 +468,7 @@ def test_records_are_failed_when_the_fence_agent_dies_before_the_starts(site: Si
     assert site.possible("web") == ["kvm1"]
 
 
+@pytest.mark.usefixtures("impatience")
 def test_pending_records_are_failed_when_the_fence_agent_dies_between_starts(site: Site) -> None:
     site.save("web")
     site.save("app")
@@ -472,6 +480,7 @@ def test_pending_records_are_failed_when_the_fence_agent_dies_between_starts(sit
     assert "no longer reports its state" in errors(run)["web"]
 
 
+@pytest.mark.usefixtures("impatience")
 def test_a_record_stays_open_when_destination_and_fence_agent_are_lost(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.starts._PAUSE_SECONDS", 0)
     site.save("web")
