@@ -160,9 +160,9 @@ def test_a_recovery_goes_on_without_a_host_of_the_fleet_that_hangs(tmp_path: pat
 def test_a_libvirt_that_hangs_is_waited_for_no_longer_than_one_that_refuses(tmp_path: pathlib.Path) -> None:
     stage = Stage(build_collection(tmp_path / "collections", *RECOVERY), tmp_path)
     stage.answers.update({name: {} for name in RECOVERY}, recover_plan={"kvm1": {"start_mode": "autostart"}})
-    stage.answers["host_facts"] = {"kvm1": {**NO_ANSWER, "hangs_seconds": 6}}
-    done = play_role(stage, "recover_host", hosts="kvm1", recover_host_timeout_seconds=10)
-    # Two retries are ten seconds of pauses.
+    stage.answers["host_facts"] = {"kvm1": {**NO_ANSWER, "hangs_seconds": 9}}
+    done = play_role(stage, "recover_host", hosts="kvm1", recover_host_timeout_seconds=20)
+    # Four retries are twenty seconds of pauses.
     assert len(done.calls_of("host_facts")) < 3
     ((_host, verified),) = done.calls_of("recover_verify")
     assert verified["_work"]["tasks"]["ended"]["kvm1"]["msg"] == "libvirt does not answer."
