@@ -18,12 +18,11 @@ from .._model.facts import SHARED_KINDS, UNTOLD_KINDS, MountFacts
 from .._module import is_root
 from .block_devices import Answer, BlockDevices
 from .image_header import Files, Header, OwnFiles, Unreadable, read_header
-from .mounts import Mount, identify_store, innermost_mount, is_served_locally, may_hang, read_mounts
+from .mounts import ON_DEMAND, Mount, identify_store, innermost_mount, is_served_locally, may_hang, read_mounts
 from .storage_queries import STORAGE_SECONDS, StorageQueries
 
 _T = t.TypeVar("_T")
 _Capacity = t.Tuple[int, int]
-_ON_DEMAND = "autofs"
 
 
 class LocalStores:
@@ -43,7 +42,7 @@ class LocalStores:
     def describe_mounts(self) -> t.List[MountFacts]:
         """Return C(mounts) of C(kvmfleet_host)."""
         # Side by side, because one server may serve many of them.
-        asked = [mount.path for mount in self._mounts.values() if may_hang(mount) and mount.kind != _ON_DEMAND]
+        asked = [mount.path for mount in self._mounts.values() if may_hang(mount) and mount.kind != ON_DEMAND]
         answers = self._storage.ask_each({path: functools.partial(self._measure, path) for path in asked})
         capacities = {path: answer[0] for path, answer in answers.items() if answer}
         return [facts for facts in (self._describe_mount(mount, capacities) for mount in self._mounts.values()) if facts]
@@ -86,7 +85,7 @@ class LocalStores:
 
     def _describe_mount(self, mount: Mount, capacities: t.Mapping[str, t.Optional[_Capacity]]) -> t.Optional[MountFacts]:
         """:arg capacities: of mounts that may hang."""
-        if mount.kind == _ON_DEMAND:
+        if mount.kind == ON_DEMAND:
             # To measure it would mount what belongs there. One without it would show its images on the file system around it.
             return None if mount.path.startswith("/proc/") else MountFacts(_make_printable(mount.path), mount.kind, None, None, None)
         measured = capacities.get(mount.path) if may_hang(mount) else self._measure(mount.path)[0]

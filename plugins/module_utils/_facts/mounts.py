@@ -15,6 +15,8 @@ from .._model.libvirt_formats import is_loopback
 
 # Those whose server is one host. Any node of a cluster serves the same files.
 _OF_ONE_SERVER = ("nfs", "nfs4", "cifs", "smb", "smb3")
+# The type of a mount point at which something is mounted when it is used.
+ON_DEMAND = "autofs"
 _MOUNTS = "/proc/self/mountinfo"
 _BY_UUID = "/dev/disk/by-uuid"
 # Cluster file systems on a block device, which has another name on every host.

@@ -12,7 +12,7 @@ import os
 import typing as t
 
 from .._time_limits import PendingAnswer, wait_for_each
-from .mounts import Mount, innermost_mount, is_shared_mount, may_hang, read_mounts
+from .mounts import ON_DEMAND, Mount, innermost_mount, is_shared_mount, may_hang, read_mounts
 
 T = t.TypeVar("T")
 
@@ -34,6 +34,7 @@ class StorageQueries:
         # The mount point of each path that was asked about, after its links.
         self._found: t.Dict[str, str] = {}
         self._late: t.Dict[str, int] = {}
+        self._has_probed = False
 
     def ask(self, path: str, question: t.Callable[[], T]) -> t.Optional[T]:
         """Return the answer to a question about a path; null if it failed (OSError, ValueError), or if its file system is late."""
@@ -43,9 +44,24 @@ class StorageQueries:
         """Return the answers to questions about these paths, which are asked side by side; each is null as in L(ask)."""
         asked = {path: PendingAnswer(functools.partial(self._answer, path, question)) for path, question in questions.items() if not self._is_given_up(path)}
         answers = wait_for_each(STORAGE_SECONDS, asked)
+        self._count_late(asked)
+        if self._late and not self._has_probed:
+            self._has_probed = True
+            self._probe_servers()
+        return {path: answers.get(path) for path in questions}
+
+    def _probe_servers(self) -> None:
+        """Find the mounts that are late, side by side: one server may serve many, and the next questions would wait for each of them."""
+        probed = [mount.path for mount in self._mounts.values() if may_hang(mount) and mount.kind != ON_DEMAND]
+        for _turn in range(_LATE_ANSWERS):
+            asked = {path: PendingAnswer(functools.partial(os.statvfs, path)) for path in probed if not self._is_given_up(path)}
+            wait_for_each(STORAGE_SECONDS, asked)
+            self._count_late(asked)
+            probed = [path for path in asked if self.was_late(path)]
+
+    def _count_late(self, asked: t.Mapping[str, PendingAnswer[t.Any]]) -> None:
         for mount_point in {self._mount_point(path) for path, answer in asked.items() if answer.is_late}:
             self._late[mount_point] = self._late.get(mount_point, 0) + 1
-        return {path: answers.get(path) for path in questions}
 
     def _answer(self, path: str, question: t.Callable[[], T]) -> t.Optional[T]:
         # Here, because also a file system of this host may hang, as on a disk that is gone.

@@ -123,3 +123,21 @@ def test_a_file_system_of_the_host_that_hangs_is_waited_for_twice(hang: t.Callab
     assert [storage.ask(f"/local/{name}", lambda: "answer") for name in "abc"] == [None] * 3
     assert asked == ["/local/a", "/local/b"]
     assert storage.ask("/elsewhere/a", lambda: "answer") == "answer"
+
+
+def test_all_mounts_of_a_server_that_hangs_are_found_at_once(hang: t.Callable[[], bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    """One for each guest, for example: the last guest must not wait for all the others."""
+    paths = [f"/guests/{number}" for number in range(30)]
+    probed: list[str] = []
+
+    def probe(path: str) -> None:
+        probed.append(path)
+        if path.startswith("/guests"):
+            hang()
+
+    monkeypatch.setattr(storage_queries.os, "statvfs", probe)
+    storage = StorageQueries([Mount("/", "ext4"), Mount("/srv", "nfs4"), *(Mount(path, "nfs4") for path in paths), Mount("/auto", "autofs")])
+    ask_late(storage, hang, "/guests/0/image")
+    assert (set(probed), probed.count("/srv"), probed.count("/guests/7")) == ({*paths, "/srv"}, 1, 2)
+    assert [storage.ask(f"{path}/image", lambda: "answer") for path in paths] == [None] * 30
+    assert (storage.was_late("/guests/29/image"), storage.ask("/srv/a", lambda: "answer")) == (True, "answer")
