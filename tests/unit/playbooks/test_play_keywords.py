@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+import re
 import typing as t
 
 import pytest
@@ -123,6 +124,15 @@ def test_a_drain_goes_on_without_a_host_of_the_fleet_that_hangs(tmp_path: pathli
     assert [host for host, _args in done.calls_of("host_facts")].count("kvm2") == 2
     ((_host, moved),) = done.calls_of("live_migrate")
     assert [(answer["item"], answer["failed"]) for answer in moved["_work"]["plan"]["_work"]["asked"]] == [("kvm2", True)]
+
+
+def test_a_check_of_the_fleet_names_a_host_that_hangs(tmp_path: pathlib.Path) -> None:
+    stage = Stage(build_collection(tmp_path / "collections", "host_facts"), tmp_path)
+    silent = {"failed": True, "changed": False, "msg": "There is no libvirt."}
+    stage.answers["host_facts"] = {"kvm1": silent, "kvm2": {"hangs_seconds": 400}, "kvm3": silent}
+    done = stage.play("fleet_check", __fleet_check_host_seconds=5)
+    assert done.code != 0
+    assert re.search("kvm2 .*Timed out after 5 second", done.text), done.text
 
 
 def test_no_move_to_a_host_is_aborted_by_a_play_in_check_mode(tmp_path: pathlib.Path) -> None:

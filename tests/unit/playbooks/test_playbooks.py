@@ -154,6 +154,13 @@ def test_a_silent_host_prevents_only_what_it_may_have(stage: Stage) -> None:
     assert done.calls_of("migration_abort") == [("kvm2", {"uuid": UUID})]
 
 
+def test_a_host_that_hangs_prevents_no_abort_on_another(stage: Stage) -> None:
+    stage.answers["migration_info"]["kvm1"] = {**stage.missing(), "hangs_seconds": 400}
+    stage.place("kvm2", moving=True)
+    done = stage.play("abort", domain="web1", __domain_host_seconds=10)
+    assert done.calls_of("migration_abort") == [("kvm2", {"uuid": UUID})], done.text
+
+
 def test_a_project_imports_the_playbook(stage: Stage) -> None:
     stage.place("kvm1")
     done = stage.play(stage.import_playbook("abort"), domain="web1")
@@ -190,6 +197,15 @@ def test_the_screen_of_the_fleet_shows_what_answers(stage: Stage) -> None:
     assert str(record.id) in done.text
     assert "changed=0" in done.text
     assert not re.search("changed=[1-9]", done.text)
+
+
+def test_the_screen_of_the_fleet_does_not_wait_for_a_host_that_hangs(stage: Stage) -> None:
+    """A host that is dying accepts a connection, and starts no program any more."""
+    stage.answers["migration_info"] = {host: {"changed": False, "migrations": [], "hangs_seconds": 400 * (host == "kvm3")} for host in HOSTS}
+    done = stage.play("status", __status_host_seconds=10)
+    assert done.code == 0, done.text
+    assert "3 hosts, 1 silent." in done.text
+    assert re.search("kvm3 .*Timed out after 10 second", done.text)
 
 
 def test_the_screen_of_the_fleet_needs_neither_hosts_nor_a_ledger(stage: Stage) -> None:
