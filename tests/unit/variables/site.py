@@ -34,6 +34,23 @@ class ActionModule(FleetAction):
         settings, here = self.settings(task_vars), self.target_host(task_vars)
         return {"value": settings.of(args["host"] or here, args["variable"]), "here": here}
 """
+# Another one, which writes without the two modules that ansible.builtin.copy runs for each file.
+NOTES = """\
+import json
+import os
+
+from ansible.plugins.action import ActionBase
+
+
+class ActionModule(ActionBase):
+    def run(self, tmp=None, task_vars=None):
+        given = self._task.args
+        # Earlier releases make a value of what looks like one.
+        text = given["text"] if isinstance(given["text"], str) else json.dumps(given["text"])
+        with open(os.path.join(task_vars["playbook_dir"], "found", given["name"]), "w") as stream:
+            stream.write(text)
+        return {"changed": True}
+"""
 
 Play = dict[str, t.Any]
 Task = dict[str, t.Any]
@@ -46,6 +63,7 @@ class Site:
         self.folder = folder
         (folder / "action_plugins").mkdir()
         (folder / "action_plugins/show_settings.py").write_text(SHOWS)
+        (folder / "action_plugins/note.py").write_text(NOTES)
         (folder / "found").mkdir()
 
     def ledger(self, name: str) -> str:
@@ -99,7 +117,7 @@ def showing(name: str, variable: str, host: str | None = None, **keywords: t.Any
 
 def written(name: str, expression: str) -> Task:
     """Return the task that writes the value of an expression."""
-    return {"ansible.builtin.copy": {"content": f"{{{{ ({expression}) | to_json }}}}", "dest": f"{{{{ playbook_dir }}}}/found/{name}", "mode": "0600"}}
+    return {"note": {"name": name, "text": f"{{{{ ({expression}) | to_json }}}}"}}
 
 
 def _collections() -> str:
