@@ -98,6 +98,7 @@ def test_a_running_local_copy_stops_the_cleanup_of_all_domains(scene: Scene) -> 
     assert [scene.status(record) for record in records] == [DONE, DONE]
 
 
+@pytest.mark.long
 def test_cleanup_without_a_record_changes_nothing(scene: Scene) -> None:
     scene.guest("web", "--storage", "local")
     scene.protect()

@@ -104,6 +104,7 @@ def test_the_abort_of_one_of_several_moves_leaves_the_others(lab: Lab, control: 
     assert (lab.places(endless), lab.places(slow)) == ({1: "running"}, {3: "running"})
 
 
+@pytest.mark.long
 def test_post_copy_cannot_be_aborted(lab: Lab, control: Session, guest: Make) -> None:
     calm = guest("calm", "--mib", "128", "--dirty-mib", "96", "--rate", "500")
     running = control.begin_move(calm, **POST_COPY)

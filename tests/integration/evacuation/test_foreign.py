@@ -117,6 +117,7 @@ def test_a_damaged_document_is_named_and_does_not_stop_other_domains(site: Site,
     assert site.fleet() == {2: set(), 3: set()}
 
 
+@pytest.mark.long
 def test_evacuation_to_a_host_of_another_ledger_is_refused(site: Site, tmp_path: pathlib.Path) -> None:
     """The ledger is a copy that somebody has begun to use as a second one."""
     file = site.on_disk(2, "var-lib-kvmfleet/ledger-id")
@@ -148,6 +149,7 @@ def test_a_torn_record_is_named_and_nothing_is_started(site: Site) -> None:
     assert site.fleet() == {2: set(), 3: set()}
 
 
+@pytest.mark.long
 def test_a_domain_with_invalid_possible_hosts_is_not_started(site: Site) -> None:
     edit(site, "good", lambda body: body.update(possible_hosts="everywhere"))
     done = site.evacuate(3, state="running", domains=["good"])

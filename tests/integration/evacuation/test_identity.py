@@ -210,6 +210,7 @@ def test_a_record_whose_domain_was_undefined_by_hand_is_completed(site: Site) ->
     assert not site.clean().changed
 
 
+@pytest.mark.long
 def test_cleanup_is_refused_while_the_local_copy_is_active(site: Site) -> None:
     """This is an error: both copies stay as they are until an operator decides. On shared storage, the locks of QEMU prevent a second start."""
     path = site.lab.virsh(1, "dumpxml", "--inactive", "web")

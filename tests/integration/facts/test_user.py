@@ -106,6 +106,7 @@ def test_the_facts_of_a_user_are_those_of_root_but_for_what_is_listed(lab: Lab, 
         assert {**mine["request"], "disks": None} == {**theirs["request"], "disks": None}
 
 
+@pytest.mark.long
 def test_a_user_cannot_measure_dirty_rates_and_is_told_so(user: Control, guest: Make) -> None:
     guest("busy", "--mib", "48", "--dirty-mib", "16", "--rate", "1000")
     facts = user.facts(1, dirty_rate_seconds=1)
@@ -113,6 +114,7 @@ def test_a_user_cannot_measure_dirty_rates_and_is_told_so(user: Control, guest: 
     assert {domain["dirty_rate_mib"] for domain in facts["domains"]} == {None}
 
 
+@pytest.mark.long
 def test_a_check_of_a_user_warns_of_everything_that_only_root_can_check(
     lab: Lab, control: Control, user: Control, guest: Make, read_only_uri: t.Callable[[int], str]
 ) -> None:
@@ -146,9 +148,8 @@ def test_a_user_who_acts_is_forbidden_and_nothing_is_changed(lab: Lab, control: 
     assert control.records() == []
 
 
-@pytest.mark.parametrize(
-    ("playbook", "variable"), [pytest.param(*pair, marks=pytest.mark.long) if pair[0] == "recover" else pair for pair in PLAYBOOKS.items()]
-)
+@pytest.mark.long
+@pytest.mark.parametrize(("playbook", "variable"), PLAYBOOKS.items())
 def test_a_playbook_that_acts_is_forbidden_before_anything_is_changed(
     lab: Lab, control: Control, user: Control, guest: Make, playbook: str, variable: str
 ) -> None:

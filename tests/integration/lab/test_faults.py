@@ -16,6 +16,9 @@ import typing as t
 
 import pytest
 
+# Most other scenarios use these verbs.
+pytestmark = pytest.mark.long
+
 if t.TYPE_CHECKING:
     from conftest import Command
 
@@ -61,14 +64,12 @@ def test_a_cut_host_answers_again_after_it_is_healed(lab: Command, healed: None)
     assert not lab.status()[lab.host(1)]["cut"]
 
 
-@pytest.mark.long
 def test_one_channel_can_be_cut_alone(lab: Command, healed: None) -> None:
     lab("cut", lab.host(1), "--control")
     assert not answers(lab, 1, CONTROL)
     assert answers(lab, 1, SSH)
 
 
-@pytest.mark.long
 def test_a_cut_of_the_data_channel_stalls_a_migration(lab: Command, guest: Make, healed: None) -> None:
     name = guest("stall", "--mib", "256", "--dirty-mib", "224")
     with subprocess.Popen(lab.command("virsh", lab.host(1), *MIGRATE, "--bandwidth", "4", name, lab.uri(2)), stderr=subprocess.DEVNULL) as migration:

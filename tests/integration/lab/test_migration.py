@@ -13,6 +13,9 @@ import typing as t
 
 import pytest
 
+# Most other scenarios use these verbs.
+pytestmark = pytest.mark.long
+
 if t.TYPE_CHECKING:
     from conftest import Command
 
@@ -24,10 +27,10 @@ WRITER = ("--mib", "96", "--dirty-mib", "32", "--rate", "2000")
     ("kind", "options"),
     [
         ("none", []),
-        pytest.param("bindfs", [], marks=pytest.mark.long),
-        pytest.param("nbd", [], marks=pytest.mark.long),
-        pytest.param("shared", ["--unsafe"], marks=pytest.mark.long),
-        pytest.param("local", ["--copy-storage-all"], marks=pytest.mark.long),
+        ("bindfs", []),
+        ("nbd", []),
+        ("shared", ["--unsafe"]),
+        ("local", ["--copy-storage-all"]),
     ],
 )
 def test_a_guest_moves_and_keeps_its_memory(lab: Command, guest: Make, kind: str, options: list[str]) -> None:
@@ -77,7 +80,6 @@ def test_the_memory_check_finds_a_single_stale_page(lab: Command, guest: Make) -
     assert "page 100 " in json.loads(done.stdout)["problem"]
 
 
-@pytest.mark.long
 def test_the_dirty_rate_of_a_guest_is_about_the_requested_one(lab: Command, guest: Make) -> None:
     name = guest("rate", "--mib", "96", "--dirty-mib", "64", "--rate", "5000")
     first, started = json.loads(lab("check", name)), time.monotonic()

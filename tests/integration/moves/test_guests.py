@@ -34,6 +34,7 @@ def test_a_paused_guest_stays_paused_when_its_move_times_out(lab: Lab, control: 
     assert "resume_source" not in [act["act"] for act in done.record["acts"]]
 
 
+@pytest.mark.long
 def test_a_transient_guest_arrives_transient(lab: Lab, control: Control, guest: Make) -> None:
     name = guest("transient", "--transient")
     moved = control.move(name)

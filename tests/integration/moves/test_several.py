@@ -50,6 +50,7 @@ def test_five_guests_move_in_a_window_of_two(lab: Lab, control: Control, guest: 
     assert (again.code, again.changed) == (0, False), again.text
 
 
+@pytest.mark.long
 def test_a_domain_that_cannot_be_moved_does_not_stop_the_others(lab: Lab, control: Control, guest: Make) -> None:
     good, off, also_good = guest("good", *TWIN), guest("off", "--off"), guest("also-good", *TWIN)
     done = control.moves([(good, 2), (off, 2), ("nobody", 2), (also_good, 3)])

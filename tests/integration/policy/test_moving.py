@@ -55,6 +55,7 @@ def test_a_veto_of_the_domain_overrides_task_and_host_with_a_warning(lab: Lab, o
     assert lab.places(web) == {2: "running"}
 
 
+@pytest.mark.long
 def test_override_policy_is_recorded(operator: Operator, web: str) -> None:
     operator.policy(web, post_copy=False)
     done = operator.move(web, post_copy=True, override_policy=True)

@@ -43,6 +43,7 @@ def test_a_policy_is_set_read_and_removed_idempotently(lab: Lab, operator: Opera
     assert not operator.policy(web, state="absent").changed
 
 
+@pytest.mark.long
 def test_check_mode_and_diff_write_nothing(lab: Lab, operator: Operator, web: str) -> None:
     done = operator.policy(web, 1, "--check", "--diff", priority=7)
     assert done.changed
@@ -84,6 +85,7 @@ def test_invalid_policies_are_refused_and_not_written(lab: Lab, operator: Operat
     assert written(lab, web) == written(lab, web, "config") == {}
 
 
+@pytest.mark.long
 def test_a_value_of_the_domain_overrides_its_profile_but_not_a_veto(operator: Operator, web: str) -> None:
     done = operator.policy(web, variables=PROFILES, profile="database", downtime_ms=200)
     effective = done.result["effective"]

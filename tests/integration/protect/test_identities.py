@@ -37,6 +37,7 @@ def host_task(control: Protection, name: str, *options: str, **arguments: t.Any)
     return Running(control.popen(["ansible", "-i", control.inventory, name, "-m", "kvmfleet.migration.host", "-a", given, *options])).wait()
 
 
+@pytest.mark.long
 def test_the_second_inventory_name_of_a_host_is_refused_and_the_first_works_on(lab: Lab, control: Protection, guests: Make) -> None:
     one, two, second = lab.host(1), lab.host(2), f"{lab.prefix}x"
     guests("web")

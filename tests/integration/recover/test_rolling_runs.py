@@ -70,6 +70,7 @@ def killed_in(operator: Operator, point: str) -> str:
     return f"- {json.dumps(task)}\n"
 
 
+@pytest.mark.long
 def test_a_killed_run_continues_in_the_step_where_it_stood(lab: Lab, operator: Operator, guest: Make) -> None:
     one, two = guest("one"), guest("two", on=2)
     run = maintain(operator, killed_in(operator, "maintain"))

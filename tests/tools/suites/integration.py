@@ -23,16 +23,16 @@ LANES = ("kvt", "kvu", "kvv", "kvw", "kvx")
 # Each lane takes the next of these when it has run the one before. What takes longest comes first, so that all lanes end at about the same time. The
 # folders of one group share their labs; in each group, one runs Ansible, whose log is checked for each lane.
 GROUPS = (
+    ("faults", "protect", "cleanup", "guides"),
     ("guard", "recover", "balance"),
     ("evacuation",),
     ("lab", "facts"),
     ("moves",),
-    ("faults", "protect", "cleanup", "guides"),
     ("shutdown", "policy", "cold"),
-    ("endings",),
     ("evacuate", "fencing", "ledger"),
-    ("storage", "firmware"),
     ("awx", "contract", "lease"),
+    ("endings",),
+    ("storage", "firmware"),
     ("scheduler",),
 )
 # Suites of their own: mixed.py needs the root of another release, eda.py needs Java.

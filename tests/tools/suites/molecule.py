@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterable
 
 from . import places
 from .results import Results
@@ -15,11 +16,23 @@ from .warnings_gate import scenarios
 SCENARIOS = places.COPY / "extensions" / "molecule"
 INVENTORY = SCENARIOS / "inventory" / "lab.yml"
 STATE = places.BUILD / "molecule"
+# The others are run with what takes long.
+SHOWN = ("default", "drain")
 
 
 def run(results: Results) -> None:
+    """Run the first scenarios."""
+    _run_each(results, SHOWN)
+
+
+def run_long(results: Results) -> None:
+    """Run all further scenarios."""
+    _run_each(results, sorted({path.parent.name for path in SCENARIOS.glob("*/molecule.yml")} - set(SHOWN)))
+
+
+def _run_each(results: Results, names: Iterable[str]) -> None:
     """Run each scenario by itself, so that one that fails does not hide the others."""
-    for scenario in sorted(path.parent.name for path in SCENARIOS.glob("*/molecule.yml")):
+    for scenario in names:
         _forget()
         with scenarios(results, "mol", label=scenario) as env:
             argv = [places.tool("molecule"), "test", "--scenario-name", scenario]
