@@ -113,7 +113,7 @@ REQUEST_SECONDS = 5.0
 SLOW_SECONDS = 1.0
 # A login is expensive for a member (bcrypt), and many at once take long. Retries would cost the other members the same.
 LOGIN_SECONDS = 30.0
-# Before the first answer the address may be wrong; after it the members are expected back.
+# Before the first answer the address may be wrong; after it the members are expected back, until they have not come back once.
 FIRST_SECONDS = 10.0
 PATIENCE_SECONDS = 40.0
 _FIRST_PAUSE_SECONDS = 0.05
@@ -217,6 +217,8 @@ class Client:
                         self._prefer_next_member()
                     return answer
             if all(error.lasting for error in silent.values()) or self._clock() >= deadline:
+                # Whoever goes on without etcd has further requests, and must not wait as long for each of them.
+                self._was_answered = False
                 raise self._unreachable_error(silent)
             self._sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)

@@ -145,6 +145,28 @@ def test_a_wrong_address_is_unreachable(monkeypatch: pytest.MonkeyPatch) -> None
         open_ledger("etcd://127.0.0.1:1/fleet")
 
 
+def test_members_that_have_not_come_back_once_are_waited_for_as_long_as_a_wrong_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An evacuation writes the end of each start, and goes on where it cannot."""
+    now = 0.0
+
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    asking = client.Client(parse_address("etcd://127.0.0.1:1/fleet"), EtcdOptions(), clock=lambda: now, sleep=sleep)
+    with monkeypatch.context() as patch:
+        patch.setattr(client.Client, "_ask_once", lambda *_arguments: {})
+        asking.read_size()
+    ends = []
+    for _request in range(3):
+        with pytest.raises(Unreachable):
+            asking.read_size()
+        ends.append(now)
+    first, second, third = (round(end - begun) for begun, end in zip([0.0, *ends], ends, strict=False))
+    assert first >= client.PATIENCE_SECONDS
+    assert client.FIRST_SECONDS <= second == third < client.PATIENCE_SECONDS
+
+
 def test_members_of_two_clusters_are_refused(cluster: Cluster, store: EtcdStore, new_move: NewMove) -> None:
     ledger = open_ledger(cluster.location("/fleet"))
     ledger.open_record(new_move())
