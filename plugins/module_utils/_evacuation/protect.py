@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import os
 import types
 import typing as t
 
@@ -230,12 +231,27 @@ def _check_identity(host_id: t.Optional[str]) -> None:
 def _leave_in_folders(folders: t.Sequence[str], host_id: str) -> t.Tuple[t.Dict[str, str], t.Dict[str, str]]:
     nonces: t.Dict[str, str] = {}
     problems: t.Dict[str, str] = {}
-    answers = answer_all_within(TOKEN_SECONDS, {folder: functools.partial(images.leave_tokens, [folder], host_id) for folder in folders})
-    for folder, answer in answers.items():
-        left, why = answer or ({}, {folder: _NO_ANSWER})
+    groups = _group_by_place(folders)
+    answers = answer_all_within(TOKEN_SECONDS, {group[0]: functools.partial(images.leave_tokens, group, host_id) for group in groups})
+    for group in groups:
+        left, why = answers[group[0]] or ({}, dict.fromkeys(group, _NO_ANSWER))
         nonces.update(left)
         problems.update(why)
     return nonces, problems
+
+
+def _group_by_place(folders: t.Sequence[str]) -> t.List[t.List[str]]:
+    """Return the folders in groups of those that are one folder, reached by links: they have one token."""
+    places = answer_all_within(TOKEN_SECONDS, {folder: functools.partial(_find_place, folder) for folder in folders})
+    groups: t.Dict[t.Union[str, t.Tuple[int, int]], t.List[str]] = {}
+    for folder in folders:
+        groups.setdefault(places[folder] or folder, []).append(folder)
+    return list(groups.values())
+
+
+def _find_place(folder: str) -> t.Tuple[int, int]:
+    found = os.stat(folder)
+    return found.st_dev, found.st_ino
 
 
 def _keep_unread(nonces: t.Dict[str, str], unwritable: t.Dict[str, str], host_id: str, known: t.Mapping[str, str]) -> None:

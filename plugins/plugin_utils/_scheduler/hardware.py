@@ -287,6 +287,12 @@ def has_store(hardware: Hardware, image: str) -> bool:
     return any(image == store or image.startswith(f"{store}/") for store in stores)
 
 
+def is_silent_store(hardware: Hardware, image: str) -> bool:
+    """Whether the store that holds an image of that identity is mounted on the host, and does not answer there."""
+    stores = [mount.store for _root, mount in hardware.mounts or () if mount.store and mount.silent]
+    return any(image == store or image.startswith(f"{store}/") for store in stores)
+
+
 def has_shared_mount(hardware: Hardware) -> bool:
     """Whether any file system of the host is of a type that hosts share."""
     return any(mount.is_shared for _root, mount in hardware.mounts or ())

@@ -21,7 +21,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests
 
 from ..fleet import Fleet, HostState
 from ..guests import Guest
-from ..hardware import StorageLocation, Store, find_image_path, find_location, find_store, has_shared_mount, has_store
+from ..hardware import StorageLocation, Store, find_image_path, find_location, find_store, has_shared_mount, has_store, is_silent_store
 from ..request import DiskImage, Request
 from .base import PASS, Finding, Rule, names_text
 
@@ -69,7 +69,9 @@ def _explain_silence(image: DiskImage, host: HostState) -> str:
         return ""
     path = _path_on(image, host)
     found = find_store(host.hardware, path) if path.startswith("/") else None
-    return f"{_name(image)} is on {found} on {host.name}, and that file system does not answer." if found is not None and found.mount.silent else ""
+    # A path through a link shows another mount than that of the image.
+    where = str(found) if found is not None and found.mount.silent else image.store if image.store and is_silent_store(host.hardware, image.store) else None
+    return f"{_name(image)} is on {where} on {host.name}, and that file system does not answer." if where else ""
 
 
 def _judge_pair(image: DiskImage, own: DiskImage, request: Request, host: HostState, fleet: Fleet) -> Finding:

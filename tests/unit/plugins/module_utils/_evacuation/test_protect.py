@@ -183,6 +183,25 @@ def test_images_whose_storage_does_not_answer_are_named(fleet: FakeFleet, images
     assert domain["unread"] == [str(images / "web1.qcow2")]
 
 
+def test_a_folder_that_is_also_reached_by_a_link_has_one_token(fleet: FakeFleet, images: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two at once would each write one, and only the last one would be there."""
+    linked, calls = images.with_name("linked"), []
+    linked.symlink_to(images)
+    disks = [domain_states.Disk(target, "file", str(folder / f"{target}.qcow2")) for target, folder in (("vda", images), ("vdb", linked))]
+    fleet.guest(disks=tuple(disks))
+    leave = protect.images.leave_tokens
+
+    def leave_noted(folders: list[str], host_id: str) -> tuple[dict[str, str], dict[str, str]]:
+        calls.append(list(folders))
+        return leave(folders, host_id)
+
+    monkeypatch.setattr(protect.images, "leave_tokens", leave_noted)
+    answer = protect.leave_own_tokens(LOCAL_URI, NOTHING)
+    assert calls == [[str(images), str(linked)]]
+    assert len(set(answer["folders"].values())) == 1
+    assert set(answer["folders"]) == {str(images), str(linked)}
+
+
 def test_a_token_may_take_longer_to_write_than_storage_takes_to_answer(images: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On NFS, some hundred requests of the server."""
 

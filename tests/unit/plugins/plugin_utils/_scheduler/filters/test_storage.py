@@ -35,6 +35,12 @@ def test_a_file_system_that_does_not_answer_is_refused(disk: dict[str, t.Any]) -
     assert "nfs4:nas:/images/vda.qcow2 on kvm2, and that file system does not answer." in (finding.reason or "")
 
 
+def test_an_image_behind_a_link_is_refused_by_its_store() -> None:
+    """The link is on another file system, which answers."""
+    finding = judge_disk(f.disk("vda", source="/srv/linked/vda.qcow2", store="nfs4:nas:/images/vda.qcow2"), mounts=[LOCAL_MOUNT, SILENT])
+    assert "nfs4:nas:/images/vda.qcow2 on kvm2, and that file system does not answer." in (finding.reason or "")
+
+
 def test_a_guest_whose_file_system_does_not_answer_on_its_own_host_stays_there() -> None:
     """To begin its move makes libvirt of that host hang for all others."""
     finding = judge_with("storage", request(disks=[f.disk("vda")]), host(paths={PATH: True}), host("kvm1", mounts=[LOCAL_MOUNT, SILENT]))
@@ -42,7 +48,7 @@ def test_a_guest_whose_file_system_does_not_answer_on_its_own_host_stays_there()
 
 
 def test_images_elsewhere_pass_while_a_file_system_does_not_answer() -> None:
-    for disk in (f.disk("vda", None, readonly=True, source=LOCAL_PATH), f.disk("sda", kind="network", source="srv/images")):
+    for disk in (f.disk("vda", None, readonly=True, source=LOCAL_PATH, store=None), f.disk("sda", kind="network", source="srv/images", store=None)):
         assert judge_disk(disk, paths={LOCAL_PATH: True}, mounts=[LOCAL_MOUNT, SILENT]).reason is None
     assert judge_disk(f.disk("vda"), {"vda": MIB}, mounts=[LOCAL_MOUNT, SILENT]).reason is None
 
