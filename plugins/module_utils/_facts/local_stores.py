@@ -37,6 +37,7 @@ class LocalStores:
         self._storage = StorageQueries(table)
         self._devices = BlockDevices()
         self._files = OwnFiles()
+        self._silent: t.Set[str] = set()
         self.denied: t.Set[str] = set()
 
     def describe_mounts(self) -> t.List[MountFacts]:
@@ -45,10 +46,18 @@ class LocalStores:
         asked = [mount.path for mount in self._mounts.values() if may_hang(mount) and mount.kind != ON_DEMAND]
         answers = self._storage.ask_each({path: functools.partial(self._measure, path) for path in asked})
         capacities = {path: answer[0] for path, answer in answers.items() if answer}
+        self._silent = {path for path, answer in answers.items() if answer is None}
         return [facts for facts in (self._describe_mount(mount, capacities) for mount in self._mounts.values()) if facts]
 
     def _measure(self, path: str) -> t.Tuple[t.Optional[_Capacity]]:
-        return (self._ask_or_null(path, lambda: _measure_capacity(path)),)
+        """Return the capacity; null for one that has none, or is not there for this process. A server that answers with an error raises C(OSError)."""
+        try:
+            return (_measure_capacity(path),)
+        except PermissionError:
+            self.denied.add(path)
+        except (FileNotFoundError, ValueError):
+            pass
+        return (None,)
 
     def locate_file(self, path: str) -> Answer:
         real = self._ask_in_time(path, lambda: os.path.realpath(path))
@@ -88,17 +97,21 @@ class LocalStores:
         if mount.kind == ON_DEMAND:
             # To measure it would mount what belongs there. One without it would show its images on the file system around it.
             return None if mount.path.startswith("/proc/") else MountFacts(_make_printable(mount.path), mount.kind, None, None, None)
-        measured = capacities.get(mount.path) if may_hang(mount) else self._measure(mount.path)[0]
+        measured = capacities.get(mount.path) if may_hang(mount) else self._ask_or_null(mount.path, lambda: self._measure(mount.path)[0])
         if measured == (0, 0) or (measured is None and not self._is_kept(mount)):
             return None
         capacity, available = measured or (None, None)
         store = identify_store(mount)
-        silent = True if self._storage.was_late(mount.path) else ABSENT
+        silent = True if self._is_silent(mount) else ABSENT
         return MountFacts(_make_printable(mount.path), mount.kind, _make_printable(store) if store else None, capacity, available, silent)
+
+    def _is_silent(self, mount: Mount) -> bool:
+        """Whether the server does not answer, or answers with an error, as of a mount that does not wait for it."""
+        return mount.path in self._silent or self._storage.was_late(mount.path)
 
     def _is_kept(self, mount: Mount) -> bool:
         """Whether a mount that could not be measured is listed: one without it would show its images on the file system around it."""
-        return self._storage.was_late(mount.path) or (mount.path in self.denied and not is_root())
+        return self._is_silent(mount) or (mount.path in self.denied and not is_root())
 
     def _ask_in_time(self, path: str, question: t.Callable[[], _T]) -> t.Optional[_T]:
         answer = self._storage.ask(path, lambda: (self._ask_or_null(path, question),))

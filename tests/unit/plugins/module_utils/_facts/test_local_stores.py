@@ -18,6 +18,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.image_he
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.local_stores import LocalStores
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.mounts import Mount
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.storage_queries import StorageQueries
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import MountFacts
 
 
@@ -75,6 +76,21 @@ def test_mounts_are_described_with_their_free_space(tree: pathlib.Path) -> None:
     (mount,) = LocalStores(table).describe_mounts()
     assert (mount.path, mount.kind, mount.store) == (str(tree / "nfs"), "nfs4", "nfs4:nas:/export")
     assert 0 <= t.cast(int, mount.available_bytes) <= t.cast(int, mount.capacity_bytes)
+
+
+def test_a_file_server_that_answers_with_an_error_does_not_answer(stores: LocalStores, tree: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of an NFS mount with the option soft, and of a FUSE server that has ended."""
+    measure = module._measure_capacity
+
+    def fail(path: str) -> t.Any:
+        if path == str(tree / "nfs"):
+            raise OSError(5, "Input/output error")
+        return measure(path)
+
+    monkeypatch.setattr(module, "_measure_capacity", fail)
+    found = {mount.path: (mount.capacity_bytes is None, mount.silent) for mount in stores.describe_mounts()}
+    assert found[str(tree / "nfs")] == (True, True)
+    assert found[str(tree / "local")] == (False, ABSENT)
 
 
 def test_the_mounts_of_a_dead_file_server_are_waited_for_together(tree: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
