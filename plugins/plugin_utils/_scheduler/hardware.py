@@ -283,14 +283,17 @@ def find_image_path(hardware: Hardware, kind: t.Optional[str], source: str) -> s
 
 def has_store(hardware: Hardware, image: str) -> bool:
     """Whether a store is mounted anywhere on the host that holds an image of that identity."""
-    stores = [mount.store for _root, mount in hardware.mounts or () if mount.store]
-    return any(image == store or image.startswith(f"{store}/") for store in stores)
+    return any(True for _mount in _iterate_mounts_of(hardware, image))
 
 
 def is_silent_store(hardware: Hardware, image: str) -> bool:
     """Whether the store that holds an image of that identity is mounted on the host, and does not answer there."""
-    stores = [mount.store for _root, mount in hardware.mounts or () if mount.store and mount.silent]
-    return any(image == store or image.startswith(f"{store}/") for store in stores)
+    return any(mount.silent for mount in _iterate_mounts_of(hardware, image))
+
+
+def _iterate_mounts_of(hardware: Hardware, image: str) -> t.Iterator[MountFacts]:
+    mounts = (mount for _root, mount in hardware.mounts or ())
+    return (mount for mount in mounts if mount.store and (image == mount.store or image.startswith(f"{mount.store}/")))
 
 
 def has_shared_mount(hardware: Hardware) -> bool:
