@@ -20,7 +20,7 @@ from .._facts.identity import read_identity
 from .._facts.local_stores import LocalStores
 from .._facts.own_moves import list_remembered
 from .._facts.request import build_request
-from .._facts.storage_queries import StorageQueries
+from .._facts.storage_queries import STORAGE_SECONDS, StorageQueries
 from .._host_identity import HOST_ID_FILE, check_ledger_id, create_host_id, read_host_id, remember_ledger_id
 from .._lease.watchdog import read_protected_watchdog
 from .._libvirt.host import open_host
@@ -242,7 +242,7 @@ def _leave_in_folders(folders: t.Sequence[str], host_id: str) -> t.Tuple[t.Dict[
 
 def _group_by_place(folders: t.Sequence[str]) -> t.List[t.List[str]]:
     """Return the folders in groups of those that are one folder, reached by links: they have one token."""
-    places = answer_all_within(TOKEN_SECONDS, {folder: functools.partial(_find_place, folder) for folder in folders})
+    places = answer_all_within(STORAGE_SECONDS, {folder: functools.partial(_find_place, folder) for folder in folders})
     groups: t.Dict[t.Union[str, t.Tuple[int, int]], t.List[str]] = {}
     for folder in folders:
         groups.setdefault(places[folder] or folder, []).append(folder)
