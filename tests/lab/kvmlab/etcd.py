@@ -111,6 +111,8 @@ class Cluster:
         os.kill(pid, SIGNALS[action])
         if action in ("kill", "stop"):
             wait_for_end(pid)
+        if action == "freeze":
+            wait_until_stopped(pid)
 
     def is_running(self, number: int) -> bool:
         """Whether the member's process is there."""
@@ -358,7 +360,7 @@ def wait_for_end(pid: int) -> None:
         with contextlib.suppress(ChildProcessError):
             os.waitpid(pid, os.WNOHANG)
         try:
-            state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
+            state = _read_state(folder)
             threads = os.listdir(folder / "task")
         except (FileNotFoundError, ProcessLookupError):
             return
@@ -366,3 +368,23 @@ def wait_for_end(pid: int) -> None:
             return
         time.sleep(0.01)
     raise LabError(f"The process {pid} of etcd does not end.")
+
+
+def wait_until_stopped(pid: int) -> None:
+    """Wait until no thread of a process that got SIGSTOP runs any more; on a busy machine it may still answer for a while."""
+    deadline = time.monotonic() + START_SECONDS
+    while not _is_stopped(pathlib.Path(f"/proc/{pid}")):
+        if time.monotonic() > deadline:
+            raise LabError(f"The process {pid} of etcd does not stop.")
+        time.sleep(0.01)
+
+
+def _is_stopped(folder: pathlib.Path) -> bool:
+    try:
+        return all(_read_state(thread) == "T" for thread in (folder / "task").iterdir())
+    except (FileNotFoundError, ProcessLookupError):
+        return False  # A thread ended meanwhile, so they run.
+
+
+def _read_state(folder: pathlib.Path) -> str:
+    return (folder / "stat").read_text().rpartition(")")[2].split()[0]
