@@ -101,15 +101,16 @@ def read_link(line: t.Union[str, bytes]) -> t.Optional[AuditLink]:
         return None
 
 
-def verify_lines(lines: Iterable[bytes], first: str, head: t.Optional[str]) -> list[str]:
+def verify_lines(lines: Iterable[bytes], first: str, head: t.Optional[str], begin: int = 1) -> list[str]:
     """Return the problems of a chain.
 
     :arg first: the hash the first line has to name.
     :arg head: the hash of the last line that was ever written; None if that is not known.
+    :arg begin: the number of the first line.
     """
     problems: list[str] = []
     expected = first
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(lines, begin):
         link = read_link(line)
         if link is None:
             problems.append(f"Line {number} is not an audit line: it was torn or changed.")
@@ -156,6 +157,51 @@ class ArchivedChain(t.NamedTuple):
 def archived_name(home: int, chain: str) -> str:
     """Return the name of a chain after its ledger was moved from that location."""
     return f"{home}{_HOME_SEPARATOR}{chain}"
+
+
+class ChainPart(t.NamedTuple):
+    """Lines with which a chain begins, and which can be archived.
+
+    :arg chain: its name.
+    :arg begin: the number of the first line, C(end) of the last one.
+    :arg first: the hash that the first line follows.
+    :arg last: the hash of the last line.
+    """
+
+    chain: str
+    begin: int
+    end: int
+    first: str
+    last: str
+    lines: tuple[bytes, ...]
+
+    def as_archived(self, home: int) -> ArchivedChain:
+        """Return it as it is kept in an archive.
+
+        :arg home: the number of the ledger's location.
+        """
+        return ArchivedChain(f"{archived_name(home, self.chain)}{_HOME_SEPARATOR}{self.begin:012d}", self.first, len(self.lines), self.last)
+
+
+def cut_part(chain: str, numbered: Iterable[tuple[int, bytes]], first: str, until: str) -> tuple[t.Optional[ChainPart], t.Optional[str]]:
+    """Return the part of a chain with the lines from before a time, and what is wrong with the line after it.
+
+    :arg numbered: the lines from the first one on, with their numbers.
+    :arg first: the hash that the first line follows.
+    :arg until: in the form of records.
+    """
+    found: list[bytes] = []
+    begin, end, last, problem = 0, 0, first, None
+    for number, line in numbered:
+        link = read_link(line)
+        if link is None or not link.intact or link.previous != last or (found and number != end + 1):
+            problem = f"Line {number} was changed, or lines before it are missing."
+            break
+        if str(json.loads(line).get("at")) >= until:
+            break
+        begin, end, last = begin or number, number, link.own
+        found.append(line)
+    return ChainPart(chain, begin, end, first, last, tuple(found)) if found else None, problem
 
 
 def is_archived(chain: str) -> bool:

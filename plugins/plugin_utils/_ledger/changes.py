@@ -23,13 +23,14 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model import s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.balance_runs import BalanceRun
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, JsonObject, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import ForeignAct
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Internal
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import MaintenanceRun
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 
-from .audit import AuditEntry, audit_foreign_act, audit_transition
+from .audit import AuditEntry, ChainPart, audit_foreign_act, audit_transition
 from .brake_document import BrakeDocument
+from .contents import RawDocument
 from .documents import Document, DomainEntry, DomainRestart, HostEntry, HostProtection, LedgerSettings, Stored
 from .host_parts import HostSights, ProtectTime
 from .rules import (
@@ -119,6 +120,27 @@ class Transaction(abc.ABC):
         audited: t.Optional[AuditEntry] = None,
     ) -> None:
         """Write all changes or none, and a line of audit if there is something to say in it."""
+
+    @abc.abstractmethod
+    def remove_closed(self, entries: Sequence[RawDocument]) -> None:
+        """Remove closed records, in as many steps as the store needs; one that is gone already is ignored. Raises L(Conflict) for one with other bytes."""
+
+    def read_part(self, chain: str, until: str, after: t.Optional[ChainPart]) -> tuple[t.Optional[ChainPart], t.Optional[str]]:
+        """See L(Ledger.read_part)."""
+        return None, None
+
+    def remove_part(self, part: ChainPart) -> None:
+        """See L(Ledger.remove_part)."""
+        raise Internal("This store has no audit lines to remove.")
+
+
+def check_unchanged(entry: RawDocument, data: bytes, location: str) -> None:
+    """Raise L(Conflict) if the document has other bytes than when it was read.
+
+    :arg location: the name of the document for a person.
+    """
+    if data != entry.data:
+        raise Conflict(f"{location} was changed by another process meanwhile. It was not removed.", "Run the task again.")
 
 
 def list_newer(transaction: Transaction, folder: DocumentPath) -> list[JsonObject]:

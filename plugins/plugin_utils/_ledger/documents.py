@@ -272,6 +272,7 @@ class LedgerSettings:
     :arg ledger_id: the key of the document.
     :arg override_policy_allowed: whether tasks may use C(override_policy).
     :arg by: who decided that, at C(at), with C(reason); C(decisions) are all decisions so far.
+    :arg archives: where closed records and audit lines were moved (C(to)), last C(at), C(by) whom, C(until) which time they had been closed.
     """
 
     IS_LENIENT: t.ClassVar[bool] = True
@@ -283,6 +284,7 @@ class LedgerSettings:
     by: Maybe[str] = ABSENT
     reason: Maybe[str] = ABSENT
     decisions: Maybe[t.Tuple[JsonObject, ...]] = ABSENT
+    archives: Maybe[t.Tuple[JsonObject, ...]] = ABSENT
     extra: JsonObject = field(default_factory=dict)
 
 

@@ -54,6 +54,11 @@ def list_entries(ledger: t.Optional[Ledger]) -> list[HostEntry]:
     return read_hosts(ledger).entries
 
 
+def displacing_since(hosts: Iterable[HostEntry]) -> t.Optional[str]:
+    """Return the time from which records can displace a domain from one of these hosts; null if all hosts are enabled."""
+    return min((host.since for host in hosts if host.state != ENABLED and host.since), default=None)
+
+
 def find_host_id(entries: Iterable[HostEntry], name: str, host_uuid: t.Optional[str]) -> t.Optional[str]:
     """Return the host ID that the ledger has for a libvirt UUID; if several hosts have that UUID, the one with this name is used."""
     found = [entry for entry in entries if entry.host_id and host_uuid and entry.host_uuid == host_uuid]

@@ -24,6 +24,8 @@ from .rules import is_uuid
 IDENTITY_NAME = "ledger.json"
 # The document of an unfinished copy.
 COPYING_NAME = "copying"
+# An archive is no location of a ledger.
+_NO_HOME = 0
 _RUN_AGAIN = "Run the same ledger_copy again: it continues the copy or abandons it."
 
 
@@ -72,14 +74,34 @@ class CopiedLedger:
 
 
 @dataclass(frozen=True)
+class ArchiveOrigin:
+    """What an archive is of: the ledger from which closed records and audit lines were moved to it, last C(at), by whom.
+
+    :arg until: the records that were moved last had been closed before it.
+    """
+
+    KEYS: t.ClassVar[t.Mapping[str, str]] = {"source": "of"}
+
+    source: str
+    until: str
+    at: Maybe[str] = ABSENT
+    by: Maybe[str] = ABSENT
+    extra: JsonObject = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class IdentityContent:
-    """The content of the document."""
+    """The content of the document.
+
+    :arg archive: of an archive, which is no ledger but is read like one. For a version without archives, it has also C(moved).
+    """
 
     ledger_id: str
     schema: int
     created_at: Maybe[str] = ABSENT
     moved: t.Union[MovedLedger, Absent] = ABSENT
     copied: t.Union[CopiedLedger, Absent] = ABSENT
+    archive: t.Union[ArchiveOrigin, Absent] = ABSENT
     extra: JsonObject = field(default_factory=dict)
 
     def check(self) -> None:
@@ -126,6 +148,11 @@ class LedgerIdentity:
         """Where it was moved, or is being moved; None if it is in use."""
         return self.content.moved or None
 
+    @property
+    def archive_of(self) -> t.Optional[str]:
+        """The name of the ledger that this is an archive of; None for a ledger."""
+        return self.content.archive.source if self.content.archive else None
+
     def begin_move(self, to: str, by: str) -> LedgerIdentity:
         """Return the document that closes the ledger while it is copied elsewhere."""
         return self._replace_content(replace(self.content, moved=MovedLedger(to, False, utc_now(), by)))
@@ -142,6 +169,28 @@ class LedgerIdentity:
     def make_copy(self, source: str, by: str, seal: str) -> LedgerIdentity:
         """Return the document of the copy."""
         return self._replace_content(replace(self.content, moved=ABSENT, copied=CopiedLedger(self.home + 1, seal, source, utc_now(), by)))
+
+    def make_archive(self, source: str, until: str, by: str, seal: str, before: t.Optional[LedgerIdentity]) -> LedgerIdentity:
+        """Return the document of an archive of this ledger.
+
+        :arg seal: the digest of its audit chains.
+        :arg before: its document so far.
+        """
+        at = utc_now()
+        content = IdentityContent(
+            self.ledger_id,
+            SCHEMA,
+            before.content.created_at if before else at,
+            moved=MovedLedger(source, True, at, by),
+            copied=CopiedLedger(_NO_HOME, seal, source, at, by),
+            archive=ArchiveOrigin(source, until, at, by),
+        )
+        return _make_identity(content, before.version + 1 if before else 1)
+
+    def reseal_archive(self, seal: str) -> LedgerIdentity:
+        """Return the document of the archive with another digest of its audit chains."""
+        copied = replace(self.content.copied, seal=seal) if self.content.copied else self.content.copied
+        return self._replace_content(replace(self.content, copied=copied))
 
     def _replace_content(self, content: IdentityContent) -> LedgerIdentity:
         return _make_identity(content, self.version + 1)
@@ -181,6 +230,11 @@ def refuse_moved(identity: LedgerIdentity, ledger: str) -> None:
     moved = identity.moved
     if moved is None:
         return
+    if identity.archive_of is not None:
+        raise InvalidState(
+            f"{ledger} is an archive of the ledger {identity.archive_of}, and can only be read. Nothing was changed.",
+            f"Set 'ledger' or 'kvmfleet_ledger' to {identity.archive_of}.",
+        )
     if moved.finished:
         raise InvalidState(
             f"The ledger {ledger} was moved to {moved.to} at {moved.at or None} by {moved.by or None}, and is no longer written. Nothing was changed.",

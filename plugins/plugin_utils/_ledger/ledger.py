@@ -22,10 +22,11 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 
 from . import changes
+from .audit import ChainPart
 from .balances import BALANCE_RUNS
 from .brake_document import BrakeDocument
 from .changes import LedgerDomains, Transaction
-from .contents import LedgerContents
+from .contents import LedgerContents, RawDocument
 from .documents import Document, DomainEntry, HostEntry, LedgerSettings, Stored
 from .host_parts import HostSights, ProtectTime
 from .identity import LedgerIdentity
@@ -129,7 +130,10 @@ class Ledger(abc.ABC):
         key = check_uuid(record_id, "record id")
         found = self._run_reading(lambda transaction: transaction.find_record(key))
         if found is None:
-            raise NotFound(f"The ledger {self.name} has no record {key}.", "List its records with the lookup kvmfleet.migration.ledger.")
+            raise NotFound(
+                f"The ledger {self.name} has no record {key}.",
+                "List its records with the lookup kvmfleet.migration.ledger. If the record was archived, set 'ledger' to the archive.",
+            )
         return found
 
     def find_unsettled(self, domain_uuid: str) -> t.Optional[Stored]:
@@ -361,6 +365,30 @@ class Ledger(abc.ABC):
     def verify_audit(self) -> list[str]:
         """Return the problems of the chain of audit lines; empty if it is intact."""
         return self.examine_contents(lambda contents: contents.audit_problems())
+
+    def remove_closed(self, entries: Sequence[RawDocument]) -> None:
+        """Remove closed records that were archived; one that is gone already is ignored. Raises L(Conflict) for one with other bytes.
+
+        :arg entries: few enough for one transaction, see L(split_batches).
+        """
+        self._run_change(lambda transaction: transaction.remove_closed(entries))
+
+    @property
+    def chains(self) -> Sequence[str]:
+        """The names of the audit chains whose lines can be archived; none in a store that keeps its audit in one file."""
+        return ()
+
+    def read_part(self, chain: str, until: str, after: t.Optional[ChainPart] = None) -> tuple[t.Optional[ChainPart], t.Optional[str]]:
+        """Return lines with which an audit chain begins, and what is wrong with the line after them.
+
+        :arg until: in the form of records; the part ends before the first line that is not older, and before the last line of the chain.
+        :arg after: the part that comes before, if it is still there.
+        """
+        return self._run_reading(lambda transaction: transaction.read_part(chain, until, after))
+
+    def remove_part(self, part: ChainPart) -> None:
+        """Remove lines that were archived; the chain begins after them. Raises L(Conflict) if it does not begin with them."""
+        self._run_change(lambda transaction: transaction.remove_part(part))
 
     @abc.abstractmethod
     def begin_move(self, to: str, by: str) -> None:

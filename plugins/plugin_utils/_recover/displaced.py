@@ -18,7 +18,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 
 from .._ledger.documents import DomainEntry, HostEntry
-from .._ledger.host_entries import list_entries
+from .._ledger.host_entries import displacing_since, list_entries
 from .._ledger.ledger import Ledger
 
 _WRITE_TRIES = 5
@@ -75,15 +75,10 @@ def keep_origins(ledger: Ledger, host: HostEntry, write: bool) -> DisplacedDomai
 
 def _read_records(ledger: Ledger) -> list[MoveRecord]:
     found = {record.id: record for record in ledger.list_records(types=[s.EVACUATION], statuses=[s.DONE])}
-    begin = _displacing_since(list_entries(ledger))
+    begin = displacing_since(list_entries(ledger))
     if begin:
         found |= {record.id: record for record in ledger.list_records(statuses=[s.COMPLETED, s.DONE], since=begin)}
     return list(found.values())
-
-
-def _displacing_since(hosts: Iterable[HostEntry]) -> t.Optional[str]:
-    """Return the time from which records can displace a domain from one of these hosts; null if all hosts are enabled."""
-    return min((host.since for host in hosts if host.state != s.ENABLED and host.since), default=None)
 
 
 def find_homes(hosts: Sequence[HostEntry], domains: Iterable[DomainEntry], records: Iterable[MoveRecord]) -> dict[str, Home]:

@@ -23,10 +23,11 @@ from ..copying import CopyTarget, TargetState, changed_error, split_batches, tak
 from ..domain_index import FOLDER, FROM_THE_FIRST, month_of, read_begin
 from ..identity import COPYING_NAME, IDENTITY_NAME, LedgerIdentity
 from ..rules import CLOSED, OPEN, DocumentPath, document_key, holds_domain
+from .chains import HEADS, LINES, end_chains, head_key, verify_chains
 from .client import Client
 from .connection import EtcdAddress, EtcdOptions
 from .messages import KeyValue, Message, delete_key, delete_prefix, has_value, is_empty, key_read, put_key, range_end
-from .reader import HEADS, LINES, Snapshot, describe_key, end_chains, head_key, join_path, verify_chains
+from .reader import Snapshot, describe_key, join_path
 from .transaction import BEGIN_KEY, CLOSED_KEYS, HOLDERS, EtcdIdentity, check_identity, closed_keys, first_values, holder_key, read_prefix
 
 

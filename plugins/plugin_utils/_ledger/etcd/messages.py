@@ -149,7 +149,12 @@ def delete_key(key: str) -> Message:
 
 def delete_prefix(prefix: str) -> Message:
     """Remove all keys that begin with the prefix, within a transaction."""
-    return {"request_delete_range": {"key": encode_bytes(prefix), "range_end": encode_bytes(range_end(prefix))}}
+    return delete_range(prefix, range_end(prefix))
+
+
+def delete_range(start: str, end: str) -> Message:
+    """Remove the keys from C(start) to before C(end), within a transaction."""
+    return {"request_delete_range": {"key": encode_bytes(start), "range_end": encode_bytes(end)}}
 
 
 def nested_read(request: Message) -> Message:

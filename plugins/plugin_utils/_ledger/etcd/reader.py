@@ -10,18 +10,14 @@ A damaged document is reported and set aside. A document of a later version is r
 
 from __future__ import annotations
 
-import itertools
 import time
 import typing as t
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, NotSupported
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import SCHEMA
 
-from ..audit import ArchivedChain, AuditEntry, is_archived, lost_end_problems, make_audit_line, read_link, verify_lines
-from ..audit import archived_name as name_in_archive
-from ..document_bytes import Damaged, Newer, Unreadable, compute_digest, decode_document, decode_envelope, encode_document, open_envelope
+from ..document_bytes import Damaged, Newer, decode_document, decode_envelope, open_envelope
 from ..documents import Document
 from ..parsed import Parsed, ParsedDocuments
 from ..rules import SET_ASIDE, DocumentPath, aside_name, check_document, may_be_selected
@@ -254,119 +250,3 @@ class DocumentReader:
         else:
             self._report(f"{describe_key(self._client, path)} could not be read: {why}. It was moved to {aside}.")
         self._snapshot.forget_key(join_path(path))
-
-
-# The audit: a key for each line, written in the transaction of its transition. There are several chains, each for some of the domains, so that two moves
-# rarely write to the same one.
-CHAIN_COUNT = 64
-HEADS = "audit.heads"
-LINES = "audit"
-
-
-class ChainHead(t.NamedTuple):
-    """The end of a chain.
-
-    :arg last: the hash of the last line, or what the first one follows.
-    :arg lost: the lines after which the end was lost and was guessed from the remaining lines.
-    """
-
-    lines: int
-    last: str
-    lost: tuple[int, ...] = ()
-
-    def encode_head(self) -> bytes:
-        """Return the stored form of the head."""
-        return encode_document({"schema": SCHEMA, "lines": self.lines, "last": self.last, "lost": list(self.lost)}, self.lines + 1)
-
-
-def chain_of_domain(domain_uuid: str) -> str:
-    """Return the chain that all lines of a domain are in."""
-    return f"{int(compute_digest(domain_uuid.lower())[:8], 16) % CHAIN_COUNT:02d}"
-
-
-def head_key(chain: str) -> str:
-    """Return the key of a chain's end."""
-    return f"{HEADS}/{chain}"
-
-
-def new_heads(genesis: str) -> dict[str, bytes]:
-    """Return the heads of a new ledger: of all chains, so that a missing one is detected."""
-    return {head_key(chain): ChainHead(0, _first_hash(genesis, chain)).encode_head() for chain in _chain_names()}
-
-
-def make_line_writes(snapshot: Snapshot, audited: AuditEntry, genesis: str) -> dict[str, bytes]:
-    """Return the keys to write for a line of audit, with their values."""
-    chain = chain_of_domain(audited.domain_uuid)
-    before = _decode_head(snapshot.get_key(head_key(chain))) or _guess_head(snapshot, chain, genesis)
-    line, own = make_audit_line(audited, before.last)
-    number = before.lines + 1
-    return {f"{LINES}/{chain}/{number:012d}": line.encode("utf-8"), head_key(chain): before._replace(lines=number, last=own).encode_head()}
-
-
-def verify_chains(snapshot: Snapshot, genesis: str) -> list[str]:
-    """Return what is wrong with the chains."""
-    heads_there = {key.rpartition("/")[2]: _decode_head(found) for key, found in snapshot.each_key(f"{HEADS}/")}
-    groups = itertools.groupby(snapshot.each_key(f"{LINES}/"), key=lambda entry: entry[0].split("/")[1])
-    problems, seen = [], set()
-    for chain, entries in groups:
-        seen.add(chain)
-        if not is_archived(chain):
-            problems += _verify_chain(chain, (found.value for _key, found in entries), heads_there.get(chain), genesis)
-    for chain in _chain_names():
-        if chain not in seen:
-            problems += _verify_chain(chain, iter(()), heads_there.get(chain), genesis)
-    return problems
-
-
-def end_chains(snapshot: Snapshot, home: int, genesis: str) -> Iterator[tuple[str, ArchivedChain]]:
-    """Yield each chain by its name, and as it is kept once the ledger was moved from this location.
-
-    :arg home: the number of the location.
-    """
-    snapshot.fetch_keys(*map(head_key, _chain_names()))
-    for name in _chain_names():
-        head = _decode_head(snapshot.get_key(head_key(name))) or _guess_head(snapshot, name, genesis)
-        yield name, ArchivedChain(name_in_archive(home, name), _first_hash(genesis, name), head.lines, head.last, head.lost)
-
-
-def _chain_names() -> Iterator[str]:
-    return (f"{number:02d}" for number in range(CHAIN_COUNT))
-
-
-def _verify_chain(chain: str, lines: Iterator[bytes], head: t.Optional[ChainHead], genesis: str) -> list[str]:
-    problems = verify_lines(lines, _first_hash(genesis, chain), head.last if head else None)
-    if head is None:
-        problems.append("The key with its end is missing or damaged.")
-    else:
-        problems += lost_end_problems(head.lost)
-    return [f"Audit chain {chain}: {problem}" for problem in problems]
-
-
-def _first_hash(genesis: str, chain: str) -> str:
-    return compute_digest(genesis, chain)
-
-
-def _decode_head(found: t.Optional[KeyValue]) -> t.Optional[ChainHead]:
-    """Return the head, or None if it is missing or damaged: a damaged audit is reported, and does not prevent moves."""
-    try:
-        body = decode_document(found.value).body if found else {}
-    except Unreadable:
-        return None
-    lines, last, lost = body.get("lines"), body.get("last"), body.get("lost")
-    if not isinstance(lines, int) or not isinstance(last, str) or not isinstance(lost, list):
-        return None
-    return ChainHead(lines, last, tuple(number for number in lost if isinstance(number, int)))
-
-
-def _guess_head(snapshot: Snapshot, chain: str, genesis: str) -> ChainHead:
-    """Return a head for a chain that lost its head, computed from the existing lines."""
-    number, last = 0, _first_hash(genesis, chain)
-    for key, found in snapshot.each_key(f"{LINES}/{chain}/", counts=False):
-        link = read_link(found.value)
-        number, last = _line_number(key, number), link.own if link else last
-    return ChainHead(number, last, (number,))
-
-
-def _line_number(key: str, before: int) -> int:
-    text = key.rpartition("/")[2]
-    return int(text) if text.isdecimal() else before

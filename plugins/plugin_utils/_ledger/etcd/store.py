@@ -18,7 +18,7 @@ import socket
 import threading
 import time
 import typing as t
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, KvmfleetError, TimedOut
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
@@ -31,6 +31,7 @@ from ..ledger import Ledger
 from ..rules import CLOSED, OPEN, DocumentPath, check_lock_key, document_path, refuse_unsettled
 from ..selection import PreFilter, Selection, make_selection
 from . import transaction
+from .chains import chain_names
 from .client import Client
 from .connection import EtcdAddress, EtcdOptions
 from .copying import EtcdContents
@@ -283,6 +284,10 @@ class EtcdLedger(Ledger):
 
     def examine_contents(self, act: Callable[[LedgerContents], _T]) -> _T:
         return self._run_reading(lambda _current: act(EtcdContents(self._client, Snapshot(self._client), self._identity)))
+
+    @property
+    def chains(self) -> Sequence[str]:
+        return list(chain_names())
 
     def begin_move(self, to: str, by: str) -> None:
         self._run_change(lambda transaction: self._begin_move_in(transaction, self.identity.begin_move(to, by)))

@@ -29,8 +29,9 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records 
 
 from .. import domain_index
 from .. import identity as common
-from ..audit import AuditEntry
-from ..changes import DocumentWrite, Transaction
+from ..audit import AuditEntry, ChainPart
+from ..changes import DocumentWrite, Transaction, check_unchanged
+from ..contents import RawDocument
 from ..document_bytes import encode_document
 from ..documents import Document, Stored
 from ..identity import (
@@ -48,6 +49,7 @@ from ..identity import (
 from ..parsed import ParsedDocuments
 from ..rules import CLOSED, DOMAINS, HOSTS, OPEN, SET_ASIDE, DocumentPath, document_key, document_path, holds_domain
 from ..unreadable_hosts import LedgerHosts, make_hosts
+from .chains import chain_of_domain, head_key, line_key, make_line_writes, make_part_removal, new_heads, read_part
 from .client import Client
 from .messages import (
     KeyValue,
@@ -56,6 +58,7 @@ from .messages import (
     Refused,
     TransactionResult,
     delete_key,
+    delete_range,
     has_value,
     is_created_at,
     is_empty,
@@ -65,7 +68,7 @@ from .messages import (
     range_end,
     range_read,
 )
-from .reader import DocumentReader, Snapshot, chain_of_domain, head_key, join_path, make_line_writes, new_heads
+from .reader import DocumentReader, Snapshot, describe_key, join_path
 
 CLUSTER = "cluster"
 
@@ -345,6 +348,30 @@ class EtcdTransaction(Transaction):
         if audited is not None:
             acts += [self._put_message(key, value) for key, value in make_line_writes(self.snapshot, audited, self._identity.genesis_hash).items()]
         self._writer.write_unit(self.snapshot.unchanged_comparisons(), acts, self._fences)
+
+    def remove_closed(self, entries: Sequence[RawDocument]) -> None:
+        refuse_moved(self._identity.known, self._address)
+        self.prefetch_paths([entry.path for entry in entries])
+        acts: list[Message] = []
+        for entry in entries:
+            found, record = self.snapshot.get_key(join_path(entry.path)), entry.record
+            if found is not None:
+                check_unchanged(entry, found.value, describe_key(self._client, entry.path))
+                keys = (join_path(entry.path), *(closed_keys(entry.path, record) if record else ()))
+                acts += map(self._delete_message, keys)
+        if acts:
+            self._writer.write_unit(self.snapshot.unchanged_comparisons(), acts, self._fences)
+
+    def read_part(self, chain: str, until: str, after: t.Optional[ChainPart]) -> tuple[t.Optional[ChainPart], t.Optional[str]]:
+        return read_part(self.snapshot, chain, until, self._identity.genesis_hash, after)
+
+    def remove_part(self, part: ChainPart) -> None:
+        refuse_moved(self._identity.known, self._address)
+        head = make_part_removal(self.snapshot, part, self._identity.genesis_hash)
+        if head is not None:
+            lines = delete_range(*(self._prefix + line_key(part.chain, number) for number in (part.begin, part.end + 1)))
+            acts = [lines, self._put_message(head_key(part.chain), head.encode_head())]
+            self._writer.write_unit(self.snapshot.unchanged_comparisons(), acts, self._fences)
 
     def _index_messages(self, path: DocumentPath, version: int, record: MoveRecord) -> list[Message]:
         """Return the index entries of a record: the holder of its domain, and the keys by which a closed record is found."""

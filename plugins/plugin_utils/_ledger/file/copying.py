@@ -155,13 +155,13 @@ class FileTarget(CopyTarget):
         for batch in split_batches(entries, lambda entry: len(entry.data)):
             with self._hold_copy() as root:
                 for entry in batch:
-                    _index_document(root, entry)
-                    _write_parts(root, entry.path, [entry.data], _closed_at(entry))
+                    index_document(root, entry)
+                    write_parts(root, entry.path, [entry.data], closed_at(entry))
 
     def write_chain(self, chain: ArchivedChain, lines: Iterable[bytes]) -> None:
         with self._hold_copy() as root:
-            _write_parts(root, (ARCHIVE, f"{chain.name}{LINES}"), (line + b"\n" for line in lines))
-            _write_parts(root, (ARCHIVE, f"{chain.name}{ENDS}"), [chain.encode_ends()])
+            write_parts(root, (ARCHIVE, f"{chain.name}{LINES}"), (line + b"\n" for line in lines))
+            write_parts(root, (ARCHIVE, f"{chain.name}{ENDS}"), [chain.encode_ends()])
 
     def remove_document(self, path: DocumentPath) -> None:
         with self._hold_copy() as root:
@@ -197,13 +197,14 @@ class FileTarget(CopyTarget):
         return TargetState(copying=copying, foreign=foreign[0] if foreign else None)
 
 
-def _index_document(root: Folder, entry: RawDocument) -> None:
+def index_document(root: Folder, entry: RawDocument) -> None:
+    """Add the entries of a closed record to the index by domain, not synced."""
     record = entry.record if entry.path[:2] == CLOSED else None
     if record:
         DomainIndex(root).add_record(entry.path, record, sync=False)
 
 
-def _closed_at(entry: RawDocument) -> t.Optional[float]:
+def closed_at(entry: RawDocument) -> t.Optional[float]:
     """Return when a closed record was written, as Unix time: queries for later records use the times of files."""
     record = entry.record if entry.path[:2] == CLOSED else None
     try:
@@ -212,7 +213,7 @@ def _closed_at(entry: RawDocument) -> t.Optional[float]:
         return None
 
 
-def _write_parts(root: Folder, path: DocumentPath, parts: Iterable[bytes], written_at: t.Optional[float] = None) -> None:
+def write_parts(root: Folder, path: DocumentPath, parts: Iterable[bytes], written_at: t.Optional[float] = None) -> None:
     """Write a file that is not used before it was compared."""
     with root.open_folder(*path[:-1], create=True) as folder:
         folder.remove_file(path[-1])

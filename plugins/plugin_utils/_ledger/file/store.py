@@ -19,8 +19,8 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 
 from ..audit import AuditEntry, make_audit_line, read_link
-from ..changes import DocumentWrite, Transaction
-from ..contents import LedgerContents
+from ..changes import DocumentWrite, Transaction, check_unchanged
+from ..contents import LedgerContents, RawDocument
 from ..document_bytes import Unreadable, decode_document, encode_document
 from ..documents import Document, Stored
 from ..identity import IDENTITY_NAME, LedgerIdentity, refuse_moved
@@ -101,6 +101,13 @@ class FileTransaction(Transaction):
         self.journal.write_unit(unit)
         self._step("journal")
         self._apply_unit(unit)
+
+    def remove_closed(self, entries: Sequence[RawDocument]) -> None:
+        # Not synced: a record that a crash brings back is archived again.
+        for entry in entries:
+            with contextlib.suppress(FileNotFoundError), self.root.open_folder(*entry.path[:-1]) as folder:
+                check_unchanged(entry, folder.read_file(entry.path[-1]), os.path.join(self.root.path, *entry.path))
+                folder.remove_file(entry.path[-1])
 
     def finish_pending(self) -> None:
         """Complete a change that a crash interrupted. Needs the exclusive lock."""

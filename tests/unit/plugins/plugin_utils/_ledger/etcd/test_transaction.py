@@ -18,8 +18,8 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Internal, Unreachable
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Stored
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.chains import chain_of_domain
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.messages import put_key
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.reader import chain_of_domain
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.store import EtcdLedger
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import host_entry
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.etcd.proxy import Proxy

@@ -1,0 +1,254 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""Moves closed records that nothing needs any more, and old audit lines, from a ledger to an archive.
+
+They are removed from the ledger after they were written to the archive and read back. After a run that ended in between they are in both, and the next run
+continues.
+"""
+
+from __future__ import annotations
+
+import collections
+import typing as t
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidState, NotSupported
+
+from .audit import ChainPart
+from .contents import LedgerContents, RawDocument
+from .copying import COPY_LOCK, COPY_LOCK_SECONDS, split_batches
+from .host_entries import displacing_since
+from .ledger import Ledger
+from .override import decided_settings
+from .rules import CLOSED, DocumentPath
+
+if t.TYPE_CHECKING:
+    from .file.archive import ArchiveFolder  # pragma: no cover
+
+# Why a record stays in the ledger.
+NEWEST = "newest_of_domain"
+OTHER_TYPE = "cold_or_evacuation"
+IN_PROGRESS = "domain_in_progress"
+DISPLACED = "host_out_of_service"
+REASONS = (NEWEST, OTHER_TYPE, IN_PROGRESS, DISPLACED)
+# The records that are written before the disk is waited for.
+_AT_ONCE = 250
+
+Step = Callable[[str], None]
+
+
+def _no_step(_name: str) -> None:
+    return None
+
+
+class ClosedRecord(t.NamedTuple):
+    """What the choice needs of a closed record.
+
+    :arg domain: the UUID of its domain, in lower case.
+    """
+
+    path: DocumentPath
+    id: str
+    domain: str
+    type: str
+    status: str
+    generation: int
+    updated_at: str
+
+
+class NeededRecords(t.NamedTuple):
+    """What the ledger still needs of its closed records.
+
+    :arg last: the IDs of those that documents of domains name.
+    :arg domains: the UUIDs of the domains that have an open record, in lower case.
+    :arg since: from then on, records can displace a domain from a host that is out of service; null if all hosts are enabled.
+    """
+
+    last: frozenset[str]
+    domains: frozenset[str]
+    since: t.Optional[str]
+
+
+class ArchiveOutcome(t.NamedTuple):
+    """What was archived, or would be.
+
+    :arg bytes: of records and lines.
+    :arg kept: the number of records of the same age that stay, by reason.
+    :arg problems: sentences about audit lines that were left because their chain does not verify.
+    """
+
+    records: int
+    lines: int
+    bytes: int
+    kept: Mapping[str, int]
+    problems: tuple[str, ...]
+
+
+def archive_ledger(ledger: Ledger, archive: ArchiveFolder, until: str, by: str, check: bool = False, step: Step = _no_step) -> ArchiveOutcome:
+    """Move what was closed before that time to the archive.
+
+    :arg until: in the form of records.
+    :arg by: who does it, as records name it.
+    :arg check: change nothing, and return the expected result.
+    :arg step: called after each step with its name; for tests.
+
+    Raises L(InvalidArgument) if there is something else at the archive, L(InvalidState) or L(NotSupported) while documents of hosts or open records cannot be
+    read, because they may need what would be archived.
+    """
+    archive.read_identity(ledger.identity)
+    if check:
+        return _Run(ledger, None, until, step).archive()
+    with ledger.hold_lock(COPY_LOCK, COPY_LOCK_SECONDS):
+        archive.open_archive(ledger.identity, ledger.name, until, by)
+        step("opened")
+        _note_archive(ledger, archive.name, until, by)
+        step("noted")
+        return _Run(ledger, archive, until, step).archive()
+
+
+def choose_records(records: Sequence[ClosedRecord], needed: NeededRecords) -> tuple[list[ClosedRecord], dict[str, int]]:
+    """Return the records that nothing needs, and the number of the others by reason.
+
+    The newest record of a domain stays, and so does the newest one by which it arrived somewhere: its generation and its location are found by them if its
+    document is damaged. Records of evacuations and cold migrations stay because what is left of them on hosts refers to them.
+
+    :arg records: all that are old enough.
+    """
+    newest = _find_newest(records) | _find_newest(record for record in records if record.status == s.COMPLETED)
+    kept = collections.Counter(dict.fromkeys(REASONS, 0))
+    chosen = []
+    for record in records:
+        reason = _find_reason(record, needed, newest)
+        if reason is None:
+            chosen.append(record)
+        else:
+            kept[reason] += 1
+    return chosen, dict(kept)
+
+
+def _find_newest(records: Iterable[ClosedRecord]) -> frozenset[str]:
+    newest: dict[str, ClosedRecord] = {}
+    for record in records:
+        before = newest.get(record.domain)
+        if before is None or (record.generation, record.updated_at) > (before.generation, before.updated_at):
+            newest[record.domain] = record
+    return frozenset(record.id for record in newest.values())
+
+
+def _find_reason(record: ClosedRecord, needed: NeededRecords, newest: frozenset[str]) -> t.Optional[str]:
+    """Return why the record stays; None if it does not."""
+    if record.type != s.LIVE_MIGRATION:
+        return OTHER_TYPE
+    if record.id in newest or record.id in needed.last:
+        return NEWEST
+    if record.domain in needed.domains:
+        return IN_PROGRESS
+    return DISPLACED if needed.since is not None and record.updated_at >= needed.since else None
+
+
+class _Run:
+    """:arg archive: None to change nothing."""
+
+    def __init__(self, ledger: Ledger, archive: t.Optional[ArchiveFolder], until: str, step: Step) -> None:
+        self._ledger = ledger
+        self._archive = archive
+        self._until = until
+        self._step = step
+        self._bytes = 0
+        self._problems: list[str] = []
+
+    def archive(self) -> ArchiveOutcome:
+        """Archive the records, then the lines."""
+        needed = _find_needed(self._ledger)
+        with self._ledger.open_contents() as contents:
+            chosen, kept = choose_records(list(self._read_old(contents)), needed)
+            self._move_records(contents, frozenset(record.path for record in chosen))
+        lines = sum(self._move_lines(chain) for chain in self._ledger.chains)
+        return ArchiveOutcome(len(chosen), lines, self._bytes, kept, tuple(self._problems))
+
+    def _read_old(self, contents: LedgerContents) -> Iterator[ClosedRecord]:
+        """Yield the records that were closed before the time. One that cannot be read stays, and C(verify) reports it."""
+        for folder in self._list_months(contents):
+            for entry in contents.read_documents(folder):
+                record = entry.record
+                if record is not None and record.updated_at < self._until:
+                    domain = record.domain.uuid.lower()
+                    yield ClosedRecord(entry.path, record.record_id.lower(), domain, record.type, record.status, record.generation, record.updated_at)
+
+    def _list_months(self, contents: LedgerContents) -> list[DocumentPath]:
+        months = {path[len(CLOSED) : -1] for path in contents.list_paths(CLOSED)}
+        return [(*CLOSED, *month) for month in sorted(months) if "-".join(month) <= self._until[:7]]
+
+    def _move_records(self, contents: LedgerContents, paths: frozenset[DocumentPath]) -> None:
+        found: list[RawDocument] = []
+        for folder in sorted({path[:-1] for path in paths}):
+            for entry in contents.read_documents(folder):
+                found += [entry] if entry.path in paths else []
+                if len(found) >= _AT_ONCE:
+                    self._move_batch(found)
+                    found = []
+        self._move_batch(found)
+
+    def _move_batch(self, entries: Sequence[RawDocument]) -> None:
+        self._bytes += sum(len(entry.data) for entry in entries)
+        if self._archive is None or not entries:
+            return
+        self._archive.add_documents(entries)
+        self._step("records written")
+        for batch in split_batches(entries, lambda entry: len(entry.data)):
+            self._ledger.remove_closed(batch)
+            self._step("records removed")
+
+    def _move_lines(self, chain: str) -> int:
+        """Return the number of lines that were archived. Lines after one that was changed stay."""
+        moved, after = 0, None
+        while True:
+            part, problem = self._ledger.read_part(chain, self._until, after)
+            if part:
+                moved += len(part.lines)
+                self._bytes += sum(map(len, part.lines))
+                self._move_part(part)
+            if problem:
+                self._problems.append(f"Audit chain {chain}: {problem} The lines from there on stay in the ledger. Run ledger_info with verify.")
+            if not part or problem:
+                return moved
+            after = part if self._archive is None else None
+
+    def _move_part(self, part: ChainPart) -> None:
+        if self._archive is not None:
+            self._archive.add_chain(part.as_archived(self._ledger.identity.home), part.lines)
+            self._step("lines written")
+            self._ledger.remove_part(part)
+            self._step("lines removed")
+
+
+def _find_needed(ledger: Ledger) -> NeededRecords:
+    hosts, newer = ledger.read_hosts(), ledger.list_newer_records()
+    if hosts.unreadable:
+        raise InvalidState(
+            f"{' '.join(one.problem for one in hosts.unreadable)} Records that such a host still needs cannot be told from the others. Nothing was archived.",
+            "Restore its document, or state the state of the host (docs/ledger.md, A damaged document of a host).",
+        )
+    if newer:
+        raise NotSupported(f"A later version wrote the open record {newer[0]}. Nothing was archived.", "Update the collection on this control node.")
+    last = frozenset(str(document.domain.last_record).lower() for document in ledger.list_domains())
+    domains = frozenset(record.domain.uuid.lower() for record in ledger.list_records(statuses=sorted(s.UNSETTLED | s.TOMBSTONE)))
+    return NeededRecords(last, domains, displacing_since(document.host for document in hosts.documents))
+
+
+def _note_archive(ledger: Ledger, archive: str, until: str, by: str) -> None:
+    """Keep in the settings of the ledger where its archives are. Damaged settings are left to a person."""
+    found = ledger.read_settings()
+    settings = decided_settings(ledger, found)
+    if found is None and settings.reason:
+        return
+    others = [one for one in settings.archives or () if one.get("to") != archive]
+    note: JsonObject = {"to": archive, "until": until, "at": utc_now(), "by": by}
+    ledger.put_settings(replace(settings, archives=(*others, note)), found.version if found else None)

@@ -1,0 +1,440 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Records and audit lines that are moved to an archive: nothing is lost, nothing that is needed goes, and both sides verify."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pathlib
+import typing as t
+import uuid
+from collections.abc import Callable
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument, InvalidState, NotFound, NotSupported
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger import archiving as m
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger import copying
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.contents import find_problems
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.document_bytes import decode_document, encode_document
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Stored
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd import chains
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.chains import chain_of_domain
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.archive import ArchiveFolder
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.conftest import KVM1, KVM2
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import host_entry
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.stores import EtcdStore, FileStore, Store
+
+from .test_copying import list_contents, wait_for_lock
+
+AdvanceRecord = Callable[..., Stored]
+NewMove = Callable[..., MoveRecord]
+BY = "root@control pid 7"
+DIED = 42
+# Later than everything a test writes.
+LATER = "2999-01-01T00:00:00.000Z"
+WEB, DB = (str(uuid.UUID(int=number, version=4)) for number in (1, 2))
+STEPS = ["opened", "noted", "records written", "records removed", "lines written", "lines removed"]
+
+
+@pytest.fixture
+def folder(tmp_path: pathlib.Path) -> str:
+    return str(tmp_path / "archive")
+
+
+@pytest.fixture
+def moves(ledger: Ledger, new_move: NewMove, advance_record: AdvanceRecord) -> list[MoveRecord]:
+    """Three moves of one domain and two of another, from the oldest on."""
+    for end in (KVM1, KVM2):
+        ledger.put_host(host_entry({"name": end.host, "host_id": end.host_id, "host_uuid": end.host_uuid, "state": "enabled"}), None)
+    return [make_move(ledger, new_move, advance_record, domain) for domain in (WEB, WEB, DB, WEB, DB)]
+
+
+def make_move(ledger: Ledger, new_move: NewMove, advance_record: AdvanceRecord, domain: str, *statuses: str) -> MoveRecord:
+    statuses = statuses or (s.SCHEDULED, s.RUNNING, s.COMPLETED)
+    return advance_record(ledger, ledger.open_record(new_move({WEB: "web1", DB: "db1"}[domain], domain)), *statuses).record
+
+
+def archive(ledger: Ledger, folder: str, until: str = LATER, **options: t.Any) -> m.ArchiveOutcome:
+    return m.archive_ledger(ledger, ArchiveFolder(folder), until, BY, **options)
+
+
+def list_ids(ledger: Ledger) -> set[str]:
+    return {str(record.id) for record in ledger.list_records()}
+
+
+def read_archive(folder: str) -> FileLedger:
+    return FileLedger(folder, create=False, moved=True)
+
+
+def list_lines(ledger: Ledger) -> list[bytes]:
+    with ledger.open_contents() as contents:
+        return sorted(line for _chain, lines in contents.read_chains() for line in lines)
+
+
+def check_intact(*ledgers: Ledger) -> None:
+    for ledger in ledgers:
+        assert ledger.examine_contents(find_problems).all_problems == []
+
+
+def test_only_what_nothing_needs_is_moved(store: Store, ledger: Ledger, moves: list[MoveRecord], folder: str) -> None:
+    before, lines = {name: store.read(name) for name in store.names("migrations")}, list_lines(ledger)
+    assert archive(ledger, folder).records == 3
+    newest = {str(moves[3].id), str(moves[4].id)}
+    there = read_archive(folder)
+    assert list_ids(ledger) == newest
+    assert list_ids(there) == {str(record.id) for record in moves} - newest
+    moved = FileStore(pathlib.Path(folder))
+    assert {name: store.read(name) for name in store.names("migrations")} | {name: moved.read(name) for name in moved.names("migrations")} == before
+    assert there.read_record(str(moves[0].id)).record == moves[0]
+    assert [record.id for record in there.list_records(domain="db1")] == [moves[2].id]
+    assert sorted(record.id for record in ledger.list_records(domain=WEB)) == [moves[3].id]
+    with pytest.raises(NotFound, match="set 'ledger' to the archive"):
+        ledger.read_record(str(moves[0].id))
+    check_intact(ledger, there)
+    if isinstance(store, EtcdStore):
+        assert sorted({*list_lines(ledger), *list_lines(there)}) == lines
+        assert len(list_lines(ledger)) == 2
+        assert not [name for name in store.names() if str(moves[0].id) in name]
+
+
+def test_it_goes_on_where_it_ended(
+    store: Store, ledger: Ledger, moves: list[MoveRecord], folder: str, new_move: NewMove, advance_record: AdvanceRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chains, "_MAX_PART_LINES", 3)
+    archive(ledger, folder)
+    assert archive(ledger, folder)[:3] == (0, 0, 0)
+    later = make_move(ledger, new_move, advance_record, WEB)
+    assert later.generation == moves[3].generation + 1
+    lines = {*list_lines(ledger), *list_lines(read_archive(folder))}
+    assert archive(ledger, folder).records == 1
+    assert {*list_lines(ledger), *list_lines(read_archive(folder))} == lines
+    assert list_ids(ledger) == {str(later.id), str(moves[4].id)}
+    check_intact(ledger, read_archive(folder))
+    (note,) = ledger.read_settings().settings.archives or ()  # type: ignore[union-attr]
+    assert (note["to"], note["until"], note["by"]) == (folder, LATER, BY)
+
+
+def test_what_is_younger_stays(store: Store, ledger: Ledger, moves: list[MoveRecord], folder: str) -> None:
+    old = store.put_closed(dataclasses.replace(moves[0], id=str(uuid.uuid4())), "2024-02-03T04:05:06.789Z")
+    store.put_closed(dataclasses.replace(moves[0], id=str(uuid.uuid4())), "2024-02-02T04:05:06.789Z")
+    newest = store.put_closed(dataclasses.replace(moves[0], id=str(uuid.uuid4())), "2024-02-29T00:00:00.000Z")
+    done = archive(ledger, folder, "2024-02-29T00:00:00.001Z")
+    assert (done.records, done.lines, done.kept[m.NEWEST]) == (2, 0, 1)
+    assert list_ids(ledger) == {str(record.id) for record in (newest, *moves)}
+    there = read_archive(folder)
+    assert old.id in there.list_closed_ids() - there.list_closed_since("2024-02-20")
+
+
+def test_check_mode_predicts_and_writes_nothing(store: Store, ledger: Ledger, moves: list[MoveRecord], folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chains, "_MAX_PART_LINES", 3)
+    before = list_contents(store)
+    predicted = archive(ledger, folder, check=True)
+    assert list_contents(store) == before
+    assert not os.path.exists(folder)
+    assert archive(ledger, folder) == predicted
+    assert predicted.records == 3
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_run_that_died_at_any_step_is_completed_by_the_same_task(
+    store: Store,
+    ledger: Ledger,
+    moves: list[MoveRecord],
+    folder: str,
+    new_move: NewMove,
+    advance_record: AdvanceRecord,
+    in_child: Callable[[Callable[[], None]], int],
+    exit_of: Callable[[int], int],
+    monkeypatch: pytest.MonkeyPatch,
+    step: str,
+) -> None:
+    for name, value in (("_AT_ONCE", 2), ("split_batches", lambda entries, _size: [[entry] for entry in entries])):
+        monkeypatch.setattr(m, name, value)
+    monkeypatch.setattr(chains, "_MAX_PART_LINES", 3)
+    ids, lines = list_ids(ledger), {*list_lines(ledger)}
+    ended = exit_of(in_child(lambda: t.cast(None, archive(store.open(), folder, step=lambda name: os._exit(DIED) if name == step else None))))
+    assert ended == (0 if "lines" in step and isinstance(store, FileStore) else DIED)
+    there = read_archive(folder)
+    assert list_ids(ledger) | list_ids(there) == ids
+    wait_for_lock(store)
+    later = make_move(store.open(), new_move, advance_record, DB)
+    archive(store.open(), folder)
+    assert list_ids(store.open()) == {str(moves[3].id), str(later.id)}
+    assert list_ids(there) == ids - {str(moves[3].id)}
+    assert {*list_lines(store.open()), *list_lines(there)} > lines
+    check_intact(store.open(), read_archive(folder))
+
+
+def test_a_torn_record_of_a_run_that_died_is_written_again(ledger: Ledger, moves: list[MoveRecord], folder: str) -> None:
+    archive(ledger, folder, "2024-01-01T00:00:00.000Z")
+    at = moves[0].updated_at
+    torn = pathlib.Path(folder, "migrations", "closed", at[:4], at[5:7], f"{moves[0].id}.json")
+    torn.parent.mkdir(parents=True)
+    torn.write_bytes(b'{"schema"')
+    archive(ledger, folder)
+    assert read_archive(folder).read_record(str(moves[0].id)).record == moves[0]
+
+
+def test_another_record_in_the_archive_is_not_overwritten(ledger: Ledger, moves: list[MoveRecord], folder: str) -> None:
+    archive(ledger, folder, "2024-01-01T00:00:00.000Z")
+    other = dataclasses.replace(moves[0], reason="operator")
+    kept = FileStore(pathlib.Path(folder)).put_closed(other, str(moves[0].updated_at))
+    before = list_ids(ledger)
+    with pytest.raises(InvalidState, match="is another record than the ledger has"):
+        archive(ledger, folder)
+    assert list_ids(ledger) == before
+    assert read_archive(folder).read_record(str(moves[0].id)).record == kept
+
+
+def test_a_record_with_other_bytes_is_not_removed(store: Store, ledger: Ledger, moves: list[MoveRecord]) -> None:
+    at, key = moves[0].updated_at, str(moves[0].id)
+    path = ("migrations", "closed", at[:4], at[5:7], f"{key}.json")
+    data = t.cast(bytes, store.read("/".join(path)))
+    with pytest.raises(Conflict, match="was changed by another process meanwhile"):
+        ledger.remove_closed([copying.RawDocument(path, data + b" ")])
+    assert ledger.read_record(key).record == moves[0]
+    ledger.remove_closed([copying.RawDocument(path, data)])
+    ledger.remove_closed([copying.RawDocument(path, data)])
+    with pytest.raises(NotFound):
+        ledger.read_record(key)
+
+
+def test_many_records_are_moved(store: Store, ledger: Ledger, moves: list[MoveRecord], folder: str) -> None:
+    for number in range(300):
+        store.put_closed(dataclasses.replace(moves[0], id=str(uuid.uuid4())), f"2024-{number % 12 + 1:02d}-01T00:00:00.{number:03d}Z")
+    assert archive(ledger, folder, "2025-01-01T00:00:00.000Z").records == 299
+    assert len(list_ids(ledger)) == 6
+    assert len(list_ids(read_archive(folder))) == 299
+    check_intact(ledger, read_archive(folder))
+
+
+def test_an_archive_is_read_and_not_used_as_a_ledger(ledger: Ledger, moves: list[MoveRecord], folder: str) -> None:
+    archive(ledger, folder)
+    with pytest.raises(InvalidState, match=f"is an archive of the ledger {ledger.name}, and can only be read"):
+        FileLedger(folder)
+    with pytest.raises(InvalidState, match="can only be read"):
+        read_archive(folder).put_host(host_entry({"name": "kvm9", "host_id": str(uuid.uuid4()), "host_uuid": None, "state": "enabled"}), None)
+    with pytest.raises(InvalidArgument, match="already contains a ledger"):
+        copying.copy_ledger(ledger, FileStore(pathlib.Path(folder)).target(), BY)
+
+
+def test_a_ledger_can_be_copied_afterwards(
+    store: Store, other_store: Store, ledger: Ledger, moves: list[MoveRecord], folder: str, new_move: NewMove, advance_record: AdvanceRecord
+) -> None:
+    archive(ledger, folder)
+    lines = {*list_lines(ledger), *list_lines(read_archive(folder))}
+    copying.copy_ledger(store.open(moved=True), other_store.target(), BY)
+    there = other_store.open()
+    assert make_move(there, new_move, advance_record, WEB).generation == moves[3].generation + 1
+    archive(there, folder)
+    assert {*list_lines(there), *list_lines(read_archive(folder))} > lines
+    check_intact(there, read_archive(folder))
+    assert read_archive(folder).identity.archive_of == there.name
+
+
+def make_own_ledger(folder: str, ledger: Ledger) -> None:
+    FileLedger(folder)
+
+
+def make_other_archive(folder: str, ledger: Ledger) -> None:
+    other = FileLedger(f"{folder}-of")
+    ArchiveFolder(folder).open_archive(other.identity, other.name, LATER, BY)
+
+
+def make_other_data(folder: str, ledger: Ledger) -> None:
+    pathlib.Path(folder).mkdir()
+    pathlib.Path(folder, "passwd").touch()
+
+
+def mark_copy(folder: str, ledger: Ledger) -> None:
+    target = FileStore(pathlib.Path(folder)).target()
+    target.mark_copy(b"x", target.read_state())
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (make_own_ledger, "is a ledger .*, and no archive"),
+        (make_other_archive, "is an archive of another ledger"),
+        (make_other_data, "contains other data .e.g. 'passwd'."),
+        (mark_copy, "contains an unfinished copy of a ledger"),
+    ],
+)
+@pytest.mark.parametrize("check", [False, True])
+def test_nothing_else_is_taken_for_the_archive(
+    store: Store, ledger: Ledger, moves: list[MoveRecord], folder: str, make: Callable[[str, Ledger], None], why: str, check: bool
+) -> None:
+    make(folder, ledger)
+    before, there = list_contents(store), FileStore(pathlib.Path(folder)).names()
+    with pytest.raises(InvalidArgument, match=why):
+        archive(ledger, folder, check=check)
+    assert (list_contents(store), FileStore(pathlib.Path(folder)).names()) == (before, there)
+
+
+def test_the_ledger_itself_is_no_archive(store: Store, ledger: Ledger, moves: list[MoveRecord]) -> None:
+    if isinstance(store, FileStore):
+        with pytest.raises(InvalidArgument, match="and no archive"):
+            archive(ledger, str(store.folder))
+
+
+def test_nothing_is_archived_while_a_host_cannot_be_read(store: Store, ledger: Ledger, moves: list[MoveRecord], folder: str) -> None:
+    store.write(f"hosts/{KVM1.host_id}.json", b"torn")
+    before = list_ids(ledger)
+    with pytest.raises(InvalidState, match="Nothing was archived"):
+        archive(ledger, folder)
+    assert list_ids(ledger) == before
+
+
+def test_nothing_is_archived_while_an_open_record_is_of_a_later_version(store: Store, ledger: Ledger, moves: list[MoveRecord], folder: str) -> None:
+    key = str(uuid.uuid4())
+    store.write(f"migrations/open/{key}.json", encode_document({"id": key, "schema": 99}, 1))
+    before = list_ids(ledger)
+    with pytest.raises(NotSupported, match=f"A later version wrote the open record {key}"):
+        archive(ledger, folder)
+    assert list_ids(ledger) == before
+
+
+def test_a_closed_record_that_cannot_be_read_is_left(store: Store, ledger: Ledger, moves: list[MoveRecord], folder: str) -> None:
+    name = f"migrations/closed/2024/02/{uuid.uuid4()}.json"
+    store.write(name, b"torn")
+    archive(ledger, folder)
+    assert store.read(name) == b"torn"
+
+
+def test_lines_after_a_changed_one_stay(etcd: EtcdStore, new_move: NewMove, advance_record: AdvanceRecord, folder: str) -> None:
+    ledger = etcd.open()
+    make_move(ledger, new_move, advance_record, WEB)
+    key = f"audit/{chain_of_domain(WEB)}/000000000003"
+    line = json.loads(t.cast(bytes, etcd.read(key)))
+    etcd.write(key, json.dumps({**line, "by": "somebody else"}).encode())
+    done = archive(ledger, folder)
+    assert done.lines == 2
+    (problem,) = done.problems
+    assert problem.startswith(f"Audit chain {chain_of_domain(WEB)}: Line 3 was changed, or lines before it are missing. The lines from there on stay")
+    problems = ledger.verify_audit()
+    assert f"Audit chain {chain_of_domain(WEB)}: Line 3 was changed: its hash does not match what it says." in problems
+    check_intact(read_archive(folder))
+
+
+def test_a_line_that_was_removed_is_noticed_beside_archived_ones(etcd: EtcdStore, new_move: NewMove, advance_record: AdvanceRecord, folder: str) -> None:
+    ledger = etcd.open()
+    make_move(ledger, new_move, advance_record, WEB)
+    archive(ledger, folder)
+    make_move(ledger, new_move, advance_record, WEB)
+    etcd.remove(f"audit/{chain_of_domain(WEB)}/000000000005")
+    assert any("Before line 6 a line is missing" in problem or "Before line 5 a line is missing" in problem for problem in ledger.verify_audit())
+
+
+def test_a_chain_without_its_end_is_left(etcd: EtcdStore, new_move: NewMove, advance_record: AdvanceRecord, folder: str) -> None:
+    ledger = etcd.open()
+    make_move(ledger, new_move, advance_record, WEB)
+    before = etcd.lines()
+    etcd.write(f"audit.heads/{chain_of_domain(WEB)}", b"torn")
+    done = archive(ledger, folder)
+    assert (done.lines, etcd.lines()) == (0, before)
+    assert "The key with its end is missing or damaged." in done.problems[0]
+
+
+def test_a_lost_end_is_found_again_from_the_line_that_stays(etcd: EtcdStore, new_move: NewMove, advance_record: AdvanceRecord, folder: str) -> None:
+    ledger = etcd.open()
+    make_move(ledger, new_move, advance_record, WEB)
+    archive(ledger, folder)
+    etcd.remove(f"audit.heads/{chain_of_domain(WEB)}")
+    make_move(ledger, new_move, advance_record, WEB)
+    numbers = [name.rpartition("/")[2] for name in etcd.names("audit") if f"/{chain_of_domain(WEB)}/" in name]
+    assert numbers == [f"{number:012d}" for number in range(4, 9)]
+
+
+@pytest.mark.parametrize("what", ["changed", "removed", "added"])
+def test_audit_lines_of_the_archive_are_sealed(
+    etcd: EtcdStore, new_move: NewMove, advance_record: AdvanceRecord, folder: str, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chains, "_MAX_PART_LINES", 1)
+    ledger = etcd.open()
+    make_move(ledger, new_move, advance_record, WEB)
+    archive(ledger, folder)
+    there, kept = pathlib.Path(folder, "audit.archive"), f"1-{chain_of_domain(WEB)}-"
+    if what == "changed":
+        line = there / f"{kept}000000000002.jsonl"
+        line.write_bytes(line.read_bytes().replace(b"root@control", b"toor@control"))
+    for number in (1, 2) if what != "changed" else ():
+        for end in (".json", ".jsonl"):
+            file = there / f"{kept}{number:012d}{end}"
+            if what == "removed":
+                file.unlink()
+            else:
+                file.with_name(f"{kept}{number + 10:012d}{end}").write_bytes(file.read_bytes())
+    assert read_archive(folder).verify_audit() != []
+    if what != "changed":
+        with pytest.raises(InvalidState, match="are not those that were archived"):
+            archive(ledger, folder)
+
+
+def test_another_run_that_has_the_archive_is_noticed(ledger: Ledger, moves: list[MoveRecord], folder: str) -> None:
+    ours = ArchiveFolder(folder)
+    ours.open_archive(ledger.identity, ledger.name, LATER, BY)
+    ArchiveFolder(folder).open_archive(ledger.identity, ledger.name, LATER, BY)
+    with pytest.raises(Conflict, match="was changed by another process meanwhile"):
+        ours.add_documents([])
+
+
+def test_damaged_settings_stay_damaged(store: Store, ledger: Ledger, moves: list[MoveRecord], folder: str) -> None:
+    store.write(f"settings/{ledger.ledger_id}.json", b"torn")
+    archive(ledger, folder)
+    assert ledger.read_settings() is None
+    assert ledger.has_damaged_settings()
+
+
+def test_what_administrators_have_decided_stays(store: Store, ledger: Ledger, moves: list[MoveRecord], folder: str) -> None:
+    m.archive_ledger(ledger, ArchiveFolder(folder), "2024-01-01T00:00:00.000Z", BY)
+    assert ledger.read_settings().settings.override_policy_allowed  # type: ignore[union-attr]
+    archive(ledger, f"{folder}-2")
+    found = decode_document(t.cast(bytes, store.read(f"settings/{ledger.ledger_id}.json"))).body
+    assert [one["to"] for one in t.cast("list[dict[str, str]]", found["archives"])] == [folder, f"{folder}-2"]
+
+
+def closed(number: int, domain: str = WEB, generation: int = 1, **other: str) -> m.ClosedRecord:
+    record = m.ClosedRecord((str(number),), f"r{number}", domain, s.LIVE_MIGRATION, s.COMPLETED, generation, f"2024-01-{number:02d}")
+    return record._replace(**other)
+
+
+NOTHING_NEEDED = m.NeededRecords(frozenset(), frozenset(), None)
+
+
+@pytest.mark.parametrize(
+    ("records", "needed", "chosen"),
+    [
+        ([closed(1), closed(2, generation=2)], NOTHING_NEEDED, ["r1"]),
+        ([closed(2, generation=2), closed(1)], NOTHING_NEEDED, ["r1"]),
+        ([closed(1), closed(2, generation=2, status=s.FAILED)], NOTHING_NEEDED, []),
+        ([closed(1, status=s.FAILED), closed(2, generation=2, status=s.FAILED)], NOTHING_NEEDED, ["r1"]),
+        ([closed(1), closed(2, generation=2), closed(3, DB)], NOTHING_NEEDED, ["r1"]),
+        ([closed(1), closed(2, generation=2), closed(3, generation=3)], NOTHING_NEEDED._replace(last=frozenset({"r2"})), ["r1"]),
+        ([closed(1), closed(2, generation=2)], NOTHING_NEEDED._replace(domains=frozenset({WEB})), []),
+        ([closed(1), closed(2, generation=2)], NOTHING_NEEDED._replace(domains=frozenset({DB})), ["r1"]),
+        ([closed(1, type=s.EVACUATION), closed(2, generation=2)], NOTHING_NEEDED, []),
+        ([closed(1, type=s.COLD_MIGRATION), closed(2, generation=2)], NOTHING_NEEDED, []),
+        ([closed(1), closed(2, generation=2, type=s.EVACUATION)], NOTHING_NEEDED, ["r1"]),
+        ([closed(1), closed(2, generation=2), closed(3, generation=3)], NOTHING_NEEDED._replace(since="2024-01-02"), ["r1"]),
+    ],
+)
+def test_what_is_needed_stays(records: list[m.ClosedRecord], needed: m.NeededRecords, chosen: list[str]) -> None:
+    found, kept = m.choose_records(records, needed)
+    assert [record.id for record in found] == chosen
+    assert sum(kept.values()) + len(found) == len(records)
+
+
+def test_records_since_a_host_is_out_of_service_stay(store: Store, ledger: Ledger, moves: list[MoveRecord], folder: str) -> None:
+    host = ledger.find_host("kvm1")
+    assert host is not None
+    ledger.put_host(dataclasses.replace(host.host, state=s.MAINTENANCE, since="2024-01-01T00:00:00.000Z"), host.version)
+    assert archive(ledger, folder).kept == {m.NEWEST: 2, m.OTHER_TYPE: 0, m.IN_PROGRESS: 0, m.DISPLACED: 3}
