@@ -57,7 +57,8 @@ class ActionModule(FleetAction):
             listed["record"] = encode(ledger.read_record(task.record_id).record)
         summary = contents.format_summary(ledger.identity, ledger.name, counts)
         text = printable_text(" ".join([summary, *([str(verdict["msg"])] if verdict else [])]))
-        identity = contents.describe_identity(ledger.identity, ledger.name)
+        settings = ledger.read_settings()
+        identity: Result = {**contents.describe_identity(ledger.identity, ledger.name), "archives": list((settings and settings.settings.archives) or ())}
         result: Result = {"changed": False, **identity, "counts": encode(counts), **listed, **verdict, "msg": text}
         return {**result, "warnings": ledger.problems} if ledger.problems else result
 

@@ -19,7 +19,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import list_entries
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_for_reading
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.query import to_plain
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.rules import canonical_name
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.findings import list_findings
@@ -82,7 +82,7 @@ class ActionModule(FleetAction):
 def _read_ledger(location: LedgerLocation, scope: Scope, drains: JsonObject | None) -> tuple[ReportData, list[str]]:
     """Return the data of the ledger, and warnings. A missing ledger is read as an empty one."""
     try:
-        ledger = open_ledger(*location, create=False)
+        ledger = open_for_reading(*location)
     except NotFound as error:
         return gather_records(None, scope, drains), [f"{error.message} It is read as an empty one."]
     found = gather_records(ledger, scope, drains)

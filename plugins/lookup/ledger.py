@@ -114,7 +114,7 @@ from ansible.utils.display import Display
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import Spec, ledger_query_spec, ledger_spec
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError, NotFound, printable_line
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_for_reading
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.query import Conditions, check_conditions, read_conditions, read_term, to_plain
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.options import read_options
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import TaskSettings
@@ -142,7 +142,7 @@ class LookupModule(LookupBase):
     def _read_terms(self, terms: list[str], wanted: Conditions, location: t.Optional[str], etcd: Json) -> list[list[Json]]:
         check_conditions(terms, wanted)
         try:
-            ledger = open_ledger(t.cast("str", to_plain(location)) if location else None, etcd, create=False)
+            ledger = open_for_reading(t.cast("str", to_plain(location)) if location else None, etcd)
         except NotFound as error:
             display.warning(printable_line(f"{error.message} It is read as an empty one."))
             return [[] for _term in terms]

@@ -399,6 +399,11 @@ def ledger_copy_spec() -> Spec:
     return {**ledger_spec(), "to": {"type": "str", "required": True}, "force": {"type": "bool", "default": False}}
 
 
+def ledger_archive_spec() -> Spec:
+    """Return the options of C(ledger_archive)."""
+    return {**ledger_spec(), "to": {"type": "str", "required": True}, "older_than_days": {"type": "int", "default": 90}}
+
+
 def ledger_settings_spec() -> Spec:
     """Return the options of C(ledger_settings)."""
     return {**ledger_spec(), "override_policy_allowed": {"type": "bool"}, "reason": {"type": "str"}}

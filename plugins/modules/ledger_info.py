@@ -97,6 +97,19 @@ moved_to:
   returned: success, or when it is not intact
   type: str
   sample: etcd://etcd1.example:2379/kvmfleet
+archive_of:
+  description: The ledger that this is an archive of; null for a ledger.
+  returned: success, or when it is not intact
+  type: str
+  sample: null
+archives:
+  description:
+    - Where M(kvmfleet.migration.ledger_archive) has moved records of this ledger (C(to)), when it did so last (C(at)), who ran it (C(by)), and until which time
+      they had been closed (C(until)).
+  returned: success, or when it is not intact
+  type: list
+  elements: dict
+  sample: [{to: /srv/kvmfleet-archive, until: "2026-05-23T02:00:00.000Z", at: "2026-08-21T02:00:00.000Z", by: root@control pid 4711}]
 counts:
   description: Number of documents.
   returned: success, or when it is not intact

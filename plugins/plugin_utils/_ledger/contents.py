@@ -194,12 +194,15 @@ def _read_status(entry: RawDocument) -> str:
 
 
 def describe_identity(identity: LedgerIdentity, name: str) -> dict[str, t.Optional[str]]:
-    """Return the identity of a ledger, where it was copied from and where it was moved to."""
-    moved_to = identity.moved.to if identity.moved else None
-    return {"ledger": name, "ledger_id": identity.ledger_id, "copied_from": identity.copied_from, "moved_to": moved_to}
+    """Return the identity of a ledger, where it was copied from and where it was moved to; of an archive, the ledger that it is of."""
+    is_ledger = identity.archive_of is None
+    copied_from, moved_to = (identity.copied_from, identity.moved.to if identity.moved else None) if is_ledger else (None, None)
+    return {"ledger": name, "ledger_id": identity.ledger_id, "copied_from": copied_from, "moved_to": moved_to, "archive_of": identity.archive_of}
 
 
 def format_summary(identity: LedgerIdentity, name: str, counts: DocumentCounts) -> str:
     """Return a short text on a ledger of that name."""
+    if identity.archive_of is not None:
+        return f"The archive {name} of the ledger {identity.archive_of} ({identity.ledger_id}): {counts.closed} closed records."
     gone = f" It was moved to {identity.moved.to}, and is no longer written." if identity.moved else ""
     return f"The ledger {name} ({identity.ledger_id}): {counts.as_text()}.{gone}"

@@ -17,8 +17,10 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, KvmfleetError, NotFound
 
 from .copying import CopyTarget
+from .file.archive import ArchiveFolder
 from .file.copying import FileTarget
 from .file.store import FileLedger
+from .identity import refuse_moved
 from .ledger import Ledger
 
 if t.TYPE_CHECKING:
@@ -54,6 +56,22 @@ def open_ledger(location: t.Optional[str] = None, etcd: Json = None, *, create: 
     from .etcd.store import EtcdLedger
 
     return EtcdLedger(where, read_options(etcd, where), create, moved)
+
+
+def open_for_reading(location: t.Optional[str] = None, etcd: Json = None) -> Ledger:
+    """Return the ledger as L(open_ledger) does, or the archive of one, which can only be read. A ledger that was moved is refused as there."""
+    ledger = open_ledger(location, etcd, create=False, moved=True)
+    if ledger.identity.archive_of is None:
+        refuse_moved(ledger.identity, ledger.name)
+    return ledger
+
+
+def open_archive(location: str) -> ArchiveFolder:
+    """Return the folder of an archive; nothing is read or created yet. Raises L(InvalidArgument) for anything but a folder."""
+    where = _parse_location(location, "to")
+    if not isinstance(where, str):
+        raise InvalidArgument(f"An archive is a folder, and {location} is not.", "Set 'to' to a folder on the control node.")
+    return ArchiveFolder(where)
 
 
 def open_target(location: str, etcd: Json = None) -> CopyTarget:

@@ -124,7 +124,8 @@ class _Comparison:
         """Whether the ledger lacks the move, or has an older state than a crash can explain."""
         try:
             document = self._ledger.read_domain(move.domain.uuid)
-            newest = (document.domain.generation or 0) if document else 0
+            # Older records of a domain can be in an archive, but not its newest one.
+            newest = (document.domain.generation or 0) if document else self._find_newest(move.domain.uuid)
             if (document and document.domain.last_record == move.id) or move.generation < newest:
                 return False
             return self.status_of(move) in BEFORE_A_HOST_KNOWS if move.generation == newest else self._is_unknown(move.id)
@@ -144,6 +145,9 @@ class _Comparison:
         """Return the status that the ledger has of the same move, if it is unsettled there."""
         record = self._unsettled_records.get(move.id)
         return record.status if record and record.generation == move.generation else None
+
+    def _find_newest(self, domain_uuid: str) -> int:
+        return max((record.generation for record in self._ledger.list_records(domain=domain_uuid)), default=0)
 
     def _is_unknown(self, record_id: str) -> bool:
         try:

@@ -53,6 +53,7 @@ MORE: t.Final[Mapping[str, Mapping[str, t.Any]]] = {
     "domain_policy": {"name": "web"},
     "evacuate": {"source": "kvm2"},
     "event_brake": {"folder": f"{sandbox.FOLDER}/brake"},
+    "ledger_archive": {"to": f"{sandbox.FOLDER}/options/archive"},
     "ledger_copy": {"to": f"{sandbox.FOLDER}/options/other"},
     "live_migrate": {"name": "web", "destination": "kvm2"},
     "metrics": {"path": f"{sandbox.FOLDER}/metrics.prom"},

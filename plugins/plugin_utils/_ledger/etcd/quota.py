@@ -27,8 +27,8 @@ def describe_shortage(database: DatabaseSize, address: str) -> t.Optional[str]:
     origin = "" if database.quota else ", if --quota-backend-bytes is not larger"
     return (
         f"The database of the etcd ledger {address} has {_gib(database.size)} GiB, of which {_gib(database.in_use)} are in use. At {_gib(quota)} GiB{origin}, "
-        "etcd accepts no further change, and nothing can be moved or evacuated. Run 'etcdctl defrag' if much less is in use; otherwise raise that quota "
-        "(docs/etcd.md, Size)."
+        "etcd accepts no further change, and nothing can be moved or evacuated. Run 'etcdctl defrag' if much less is in use; otherwise archive old records "
+        "(kvmfleet.migration.ledger_archive), or raise that quota (docs/etcd.md, Size)."
     )
 
 
