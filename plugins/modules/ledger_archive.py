@@ -15,9 +15,9 @@ description:
     audit lines from before that time are moved; in a folder, the audit is one file and stays there. No host is asked.
   - The archive is a folder on the control node. M(kvmfleet.migration.ledger_info), M(kvmfleet.migration.report) and the lookup
     P(kvmfleet.migration.ledger#lookup) read it if O(ledger) names it, and verify it. It is not a ledger; a task that would write to it is refused.
-  - Some records stay, whatever their age. These are the newest one of each domain, and the newest one by which it arrived at a host; those of evacuations and
-    cold migrations; those of a domain that has a record which is not closed; and those from after the time at which a host was fenced or set to maintenance,
-    as long as it is in that state.
+  - Some records stay, whatever their age. These are the newest one of each domain, and the newest one by which it arrived at a host; those of evacuations, of
+    live migrations that an evacuation has superseded, and of cold migrations; those of a domain that has a record which is not closed; and those from after
+    the time at which a host was fenced or set to maintenance, as long as it is in that state.
   - What is moved is written to the archive, read back and compared before it is removed from the ledger. If the task is interrupted, run it again. Moves,
     drains and evacuations can run meanwhile.
   - To free space in etcd, its database must also be compacted, and defragmented if it was nearly full.
@@ -112,7 +112,7 @@ kept:
   description: Number of records that are old enough and stay, by the reason why they do.
   returned: success
   type: dict
-  sample: {newest_of_domain: 5980, cold_or_evacuation: 20, domain_in_progress: 0, host_out_of_service: 0}
+  sample: {newest_of_domain: 5980, leftovers: 20, domain_in_progress: 0, host_out_of_service: 0}
 error_code:
   description: Stable code of the error.
   returned: failure

@@ -20,6 +20,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model import s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidState, NotSupported
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 
 from .audit import ChainPart
 from .contents import LedgerContents, RawDocument
@@ -34,10 +35,10 @@ if t.TYPE_CHECKING:
 
 # Why a record stays in the ledger.
 NEWEST = "newest_of_domain"
-OTHER_TYPE = "cold_or_evacuation"
+LEFTOVERS = "leftovers"
 IN_PROGRESS = "domain_in_progress"
 DISPLACED = "host_out_of_service"
-REASONS = (NEWEST, OTHER_TYPE, IN_PROGRESS, DISPLACED)
+REASONS = (NEWEST, LEFTOVERS, IN_PROGRESS, DISPLACED)
 # The records that are written before the disk is waited for.
 _AT_ONCE = 250
 
@@ -52,6 +53,7 @@ class ClosedRecord(t.NamedTuple):
     """What the choice needs of a closed record.
 
     :arg domain: the UUID of its domain, in lower case.
+    :arg is_superseded: whether an evacuation has taken over from it.
     """
 
     path: DocumentPath
@@ -61,6 +63,7 @@ class ClosedRecord(t.NamedTuple):
     status: str
     generation: int
     updated_at: str
+    is_superseded: bool
 
 
 class NeededRecords(t.NamedTuple):
@@ -117,7 +120,7 @@ def choose_records(records: Sequence[ClosedRecord], needed: NeededRecords) -> tu
     """Return the records that nothing needs, and the number of the others by reason.
 
     The newest record of a domain stays, and so does the newest one by which it arrived somewhere: its generation and its location are found by them if its
-    document is damaged. Records of evacuations and cold migrations stay because what is left of them on hosts refers to them.
+    document is damaged. Records of evacuations, of what they have superseded, and of cold migrations stay: quarantines and memories of hosts refer to them.
 
     :arg records: all that are old enough.
     """
@@ -144,8 +147,8 @@ def _find_newest(records: Iterable[ClosedRecord]) -> frozenset[str]:
 
 def _find_reason(record: ClosedRecord, needed: NeededRecords, newest: frozenset[str]) -> t.Optional[str]:
     """Return why the record stays; None if it does not."""
-    if record.type != s.LIVE_MIGRATION:
-        return OTHER_TYPE
+    if record.type != s.LIVE_MIGRATION or record.is_superseded:
+        return LEFTOVERS
     if record.id in newest or record.id in needed.last:
         return NEWEST
     if record.domain in needed.domains:
@@ -179,8 +182,7 @@ class _Run:
             for entry in contents.read_documents(folder):
                 record = entry.record
                 if record is not None and record.updated_at < self._until:
-                    domain = record.domain.uuid.lower()
-                    yield ClosedRecord(entry.path, record.record_id.lower(), domain, record.type, record.status, record.generation, record.updated_at)
+                    yield _summarize(entry.path, record)
 
     def _list_months(self, contents: LedgerContents) -> list[DocumentPath]:
         months = {path[len(CLOSED) : -1] for path in contents.list_paths(CLOSED)}
@@ -227,6 +229,19 @@ class _Run:
             self._step("lines written")
             self._ledger.remove_part(part)
             self._step("lines removed")
+
+
+def _summarize(path: DocumentPath, record: MoveRecord) -> ClosedRecord:
+    return ClosedRecord(
+        path,
+        record.record_id.lower(),
+        record.domain.uuid.lower(),
+        record.type,
+        record.status,
+        record.generation,
+        record.updated_at,
+        bool(record.superseded_by),
+    )
 
 
 def _find_needed(ledger: Ledger) -> NeededRecords:

@@ -402,8 +402,8 @@ def test_what_administrators_have_decided_stays(store: Store, ledger: Ledger, mo
     assert [one["to"] for one in t.cast("list[dict[str, str]]", found["archives"])] == [folder, f"{folder}-2"]
 
 
-def closed(number: int, domain: str = WEB, generation: int = 1, **other: str) -> m.ClosedRecord:
-    record = m.ClosedRecord((str(number),), f"r{number}", domain, s.LIVE_MIGRATION, s.COMPLETED, generation, f"2024-01-{number:02d}")
+def closed(number: int, domain: str = WEB, generation: int = 1, **other: t.Any) -> m.ClosedRecord:
+    record = m.ClosedRecord((str(number),), f"r{number}", domain, s.LIVE_MIGRATION, s.COMPLETED, generation, f"2024-01-{number:02d}", False)
     return record._replace(**other)
 
 
@@ -424,6 +424,7 @@ NOTHING_NEEDED = m.NeededRecords(frozenset(), frozenset(), None)
         ([closed(1, type=s.EVACUATION), closed(2, generation=2)], NOTHING_NEEDED, []),
         ([closed(1, type=s.COLD_MIGRATION), closed(2, generation=2)], NOTHING_NEEDED, []),
         ([closed(1), closed(2, generation=2, type=s.EVACUATION)], NOTHING_NEEDED, ["r1"]),
+        ([closed(1, status=s.FAILED, is_superseded=True), closed(2, generation=2)], NOTHING_NEEDED, []),
         ([closed(1), closed(2, generation=2), closed(3, generation=3)], NOTHING_NEEDED._replace(since="2024-01-02"), ["r1"]),
     ],
 )
@@ -437,4 +438,4 @@ def test_records_since_a_host_is_out_of_service_stay(store: Store, ledger: Ledge
     host = ledger.find_host("kvm1")
     assert host is not None
     ledger.put_host(dataclasses.replace(host.host, state=s.MAINTENANCE, since="2024-01-01T00:00:00.000Z"), host.version)
-    assert archive(ledger, folder).kept == {m.NEWEST: 2, m.OTHER_TYPE: 0, m.IN_PROGRESS: 0, m.DISPLACED: 3}
+    assert archive(ledger, folder).kept == {m.NEWEST: 2, m.LEFTOVERS: 0, m.IN_PROGRESS: 0, m.DISPLACED: 3}
