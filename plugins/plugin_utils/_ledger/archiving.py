@@ -11,7 +11,6 @@ continues.
 
 from __future__ import annotations
 
-import collections
 import typing as t
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -56,7 +55,6 @@ class ClosedRecord(t.NamedTuple):
     :arg is_superseded: whether an evacuation has taken over from it.
     """
 
-    path: DocumentPath
     id: str
     domain: str
     type: str
@@ -116,37 +114,25 @@ def archive_ledger(ledger: Ledger, archive: ArchiveFolder, until: str, by: str, 
         return _Run(ledger, archive, until, step).archive()
 
 
-def choose_records(records: Sequence[ClosedRecord], needed: NeededRecords) -> tuple[list[ClosedRecord], dict[str, int]]:
-    """Return the records that nothing needs, and the number of the others by reason.
+def find_newest(records: Iterable[ClosedRecord]) -> frozenset[str]:
+    """Return the IDs of the newest record of each domain, and of the newest one by which it arrived somewhere.
 
-    The newest record of a domain stays, and so does the newest one by which it arrived somewhere: its generation and its location are found by them if its
-    document is damaged. Records of evacuations, of what they have superseded, and of cold migrations stay: quarantines and memories of hosts refer to them.
-
-    :arg records: all that are old enough.
+    If the document of the domain is damaged, its generation and its location are found by them.
     """
-    newest = _find_newest(records) | _find_newest(record for record in records if record.status == s.COMPLETED)
-    kept = collections.Counter(dict.fromkeys(REASONS, 0))
-    chosen = []
+    newest: dict[tuple[str, bool], ClosedRecord] = {}
     for record in records:
-        reason = _find_reason(record, needed, newest)
-        if reason is None:
-            chosen.append(record)
-        else:
-            kept[reason] += 1
-    return chosen, dict(kept)
-
-
-def _find_newest(records: Iterable[ClosedRecord]) -> frozenset[str]:
-    newest: dict[str, ClosedRecord] = {}
-    for record in records:
-        before = newest.get(record.domain)
-        if before is None or (record.generation, record.updated_at) > (before.generation, before.updated_at):
-            newest[record.domain] = record
+        for key in ((record.domain, False), (record.domain, record.status == s.COMPLETED)):
+            before = newest.get(key)
+            if before is None or (record.generation, record.updated_at) >= (before.generation, before.updated_at):
+                newest[key] = record
     return frozenset(record.id for record in newest.values())
 
 
-def _find_reason(record: ClosedRecord, needed: NeededRecords, newest: frozenset[str]) -> t.Optional[str]:
-    """Return why the record stays; None if it does not."""
+def find_reason(record: ClosedRecord, needed: NeededRecords, newest: frozenset[str]) -> t.Optional[str]:
+    """Return why the record stays; None if nothing needs it.
+
+    Records of evacuations, of what they have superseded, and of cold migrations stay: quarantines and memories of hosts refer to them.
+    """
     if record.type != s.LIVE_MIGRATION or record.is_superseded:
         return LEFTOVERS
     if record.id in newest or record.id in needed.last:
@@ -164,41 +150,46 @@ class _Run:
         self._archive = archive
         self._until = until
         self._step = step
-        self._bytes = 0
+        self._records = self._bytes = 0
+        self._kept = dict.fromkeys(REASONS, 0)
         self._problems: list[str] = []
 
     def archive(self) -> ArchiveOutcome:
         """Archive the records, then the lines."""
         needed = _find_needed(self._ledger)
         with self._ledger.open_contents() as contents:
-            chosen, kept = choose_records(list(self._read_old(contents)), needed)
-            self._move_records(contents, frozenset(record.path for record in chosen))
+            newest = find_newest(summary for _entry, summary in self._read_old(contents))
+            self._move_records(contents, needed, newest)
         lines = sum(self._move_lines(chain) for chain in self._ledger.chains)
-        return ArchiveOutcome(len(chosen), lines, self._bytes, kept, tuple(self._problems))
+        return ArchiveOutcome(self._records, lines, self._bytes, self._kept, tuple(self._problems))
 
-    def _read_old(self, contents: LedgerContents) -> Iterator[ClosedRecord]:
-        """Yield the records that were closed before the time. One that cannot be read stays, and C(verify) reports it."""
+    def _read_old(self, contents: LedgerContents) -> Iterator[tuple[RawDocument, ClosedRecord]]:
+        """Yield the records that were closed before the time, one by one. One that cannot be read stays, and C(verify) reports it."""
         for folder in self._list_months(contents):
             for entry in contents.read_documents(folder):
                 record = entry.record
                 if record is not None and record.updated_at < self._until:
-                    yield _summarize(entry.path, record)
+                    yield entry, _summarize(record)
 
     def _list_months(self, contents: LedgerContents) -> list[DocumentPath]:
         months = {path[len(CLOSED) : -1] for path in contents.list_paths(CLOSED)}
         return [(*CLOSED, *month) for month in sorted(months) if "-".join(month) <= self._until[:7]]
 
-    def _move_records(self, contents: LedgerContents, paths: frozenset[DocumentPath]) -> None:
+    def _move_records(self, contents: LedgerContents, needed: NeededRecords, newest: frozenset[str]) -> None:
         found: list[RawDocument] = []
-        for folder in sorted({path[:-1] for path in paths}):
-            for entry in contents.read_documents(folder):
-                found += [entry] if entry.path in paths else []
-                if len(found) >= _AT_ONCE:
-                    self._move_batch(found)
-                    found = []
+        for entry, summary in self._read_old(contents):
+            reason = find_reason(summary, needed, newest)
+            if reason is None:
+                found.append(entry)
+            else:
+                self._kept[reason] += 1
+            if len(found) >= _AT_ONCE:
+                self._move_batch(found)
+                found = []
         self._move_batch(found)
 
     def _move_batch(self, entries: Sequence[RawDocument]) -> None:
+        self._records += len(entries)
         self._bytes += sum(len(entry.data) for entry in entries)
         if self._archive is None or not entries:
             return
@@ -231,9 +222,8 @@ class _Run:
             self._step("lines removed")
 
 
-def _summarize(path: DocumentPath, record: MoveRecord) -> ClosedRecord:
+def _summarize(record: MoveRecord) -> ClosedRecord:
     return ClosedRecord(
-        path,
         record.record_id.lower(),
         record.domain.uuid.lower(),
         record.type,
