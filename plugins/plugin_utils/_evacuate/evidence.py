@@ -33,7 +33,7 @@ from .._ledger.ledger import Ledger
 from .._settings.variables import Settings
 from .fence_agent import FenceAction
 from .fence_config import MAX_SECONDS, VARIABLE, FencingConfig, name_agents, parse_fencing
-from .fence_levels import PowerReply, do_at_once, query_host
+from .fence_levels import PowerReply, do_at_once, query_host_patiently
 from .fencing import ask_power, check_evidence, confirm_evidence, fence_host, find_power_evidence, person_evidence, watchdog_evidence
 from .fleet_answers import SourceAnswers, list_ssh_endpoints
 from .lease_evidence import Proven, Void
@@ -245,7 +245,7 @@ class PowerOffEvidence:
     def _query_agent(self, entry: HostEntry, config: FencingConfig) -> Evidence | None:
         """Return the evidence of agents that report their host as off, or of its watchdog. If there is none, C(unproved) says why."""
         watch = self._watch_reset(entry)
-        power = query_host(config)
+        power = query_host_patiently(config)
         evidence = find_power_evidence(config, str(entry.host_id), power, self.by)
         verdict = watch.wait() if watch and not evidence else None
         if isinstance(verdict, Proven):

@@ -284,6 +284,15 @@ class HostPower:
 
 def query_host(config: FencingConfig) -> HostPower:
     """Query all devices of a host at once; this changes nothing."""
+    return _query_host_by(query_device, config)
+
+
+def query_host_patiently(config: FencingConfig) -> HostPower:
+    """Query all devices of a host at once, as L(query_level) does: many hosts may have one power strip."""
+    return _query_host_by(_query_patiently, config)
+
+
+def _query_host_by(query: Callable[[FenceDevice], AgentReply], config: FencingConfig) -> HostPower:
     at = utc_now()
-    replies = iter(do_at_once(query_device, config.devices))
+    replies = iter(do_at_once(query, config.devices))
     return HostPower(tuple(tuple((device, next(replies)) for device in level) for level in config.levels), at)

@@ -767,6 +767,15 @@ def test_a_silent_host_whose_agent_reports_it_as_off_need_not_be_accepted(site: 
     assert "off" not in agent.asked()
 
 
+def test_the_agent_of_a_silent_host_that_has_too_many_sessions_is_asked_again(site: Site) -> None:
+    site.save("web")
+    site.silent.add("kvm3")
+    agent = site.agent("kvm3")
+    agent.write('if [ ! -e "$0.busy" ]; then : > "$0.busy"; echo "insufficient resources for session"; exit 1; fi\n' + GOOD)
+    assert errors(site.evacuate()) == {}
+    assert site.running() == {"kvm2": ["web"]}
+
+
 def test_a_silent_host_whose_agent_does_not_report_it_as_off_must_be_accepted(site: Site) -> None:
     site.save("web")
     site.silent.add("kvm3")

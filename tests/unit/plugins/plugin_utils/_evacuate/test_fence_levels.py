@@ -19,7 +19,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.evidence import Evidence
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate import fence_levels, power_cycle
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fence_config import FencingConfig, parse_fencing
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fence_levels import query_host
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fence_levels import do_at_once, query_host, query_host_patiently
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fencing import (
     check_evidence,
     confirm_evidence,
@@ -270,3 +270,17 @@ def test_a_supply_that_stays_off_is_named(left: Agent, right: Agent) -> None:
     right.write(GOOD)
     with pytest.raises(Unreachable, match=r"fence_right \(level 1 device 2\) does not report that it is on again"):
         switch_on(config)
+
+
+# One login at a time, each of which takes a while.
+STRIP = """
+if ! mkdir "$(dirname "$0")/login" 2>/dev/null; then cat > /dev/null; echo "Unable to connect/login to fencing device"; exit 1; fi
+sleep 0.2
+rmdir "$(dirname "$0")/login"
+"""
+
+
+def test_ten_hosts_on_one_power_strip_are_queried_although_it_accepts_one_login_at_a_time(tmp_path: pathlib.Path) -> None:
+    hosts = [Agent(tmp_path, STRIP + GOOD, power="off", name=f"fence_plug{number}") for number in range(10)]
+    answers = do_at_once(query_host_patiently, [host.config(status_timeout_seconds=60) for host in hosts])
+    assert [str(one.find_off()) for one in answers] == ["1"] * 10
