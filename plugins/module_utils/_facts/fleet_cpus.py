@@ -19,8 +19,10 @@ from .._model.fleet_cpus import BaselineAnswer, BaselineQuestion, ComparedCpu, F
 from .._model.libvirt_formats import check_uri
 from .._model.watched_moves import CpuVerdict
 from .._module import Phase
+from .._time_limits import limit_questions
 
 
+@limit_questions
 def answer_questions(uri: str, work: JsonObject) -> t.Dict[str, Json]:
     """Return C(answers) to the C(questions), a L(FleetQuestions). Changes nothing."""
     questions = decode(FleetQuestions, work["questions"])

@@ -36,6 +36,7 @@ from .._model.references import HostRef
 from .._model.watched_moves import StartOrder, StateFile, record_in
 from .._module import Phase, Result, require_local, require_root
 from .._run_folder import RUN_FOLDER, prepare_run_folder
+from .._time_limits import limit_questions
 from . import control_files
 from .detach import SpareProcess
 from .follow import POLL_SECONDS
@@ -375,6 +376,7 @@ class _Look(t.TypedDict):
     uuid: t.Optional[str]
 
 
+@limit_questions
 def look_at_move(uri: str, work: _Look, folder: str = RUN_FOLDER) -> Result:
     """Return the host, the domain and its migration, and why the act is impossible. Changes nothing.
 
