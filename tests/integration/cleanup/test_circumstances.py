@@ -9,6 +9,7 @@ import subprocess
 
 import pytest
 
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
 from ansible_collections.kvmfleet.migration.tests.integration.cleanup.support.scene import IMAGES, Scene
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import eventually
 
@@ -141,9 +142,10 @@ def test_cleanup_refuses_another_uri_bad_options_and_another_ledger(scene: Scene
     assert scene.clean(uri=f"qemu+ssh://{scene.lab.host(2)}/system").refused() == "not_supported"
     assert scene.clean(retention_days=-1).refused() == "invalid_argument"
     assert scene.control.task(1, "evacuation_cleanup", {"storage": "shred"}).refused() == "invalid_argument"
-    other = scene.control.folder / "other-ledger"
-    assert scene.control.task(1, "host", {"ledger": str(other), "state": "maintenance"}).code == 0
-    assert scene.clean(ledger=str(other)).refused() == "conflict"
+    other = str(scene.control.folder / "other-ledger")
+    assert scene.control.task(1, "host", {"ledger": other, "state": "maintenance"}).refused() == "conflict"
+    open_ledger(other)
+    assert scene.clean(ledger=other).refused() == "conflict"
     assert scene.lab.places("web") == {1: "shut off", 2: "running"}
     assert scene.status(record) == ("done", None)
 
