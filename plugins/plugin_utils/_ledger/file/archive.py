@@ -60,10 +60,10 @@ class ArchiveFolder:
                 before = self.read_identity(ledger)
                 os.fchmod(root.fd, 0o700)
                 self._chains = _read_chains(root, before)
-                if before is None:
-                    DomainIndex(root).write_begin(FROM_THE_FIRST)
                 newest = max(until, before.content.archive.until) if before and before.content.archive else until
                 self._write_identity(root, ledger.make_archive(name, newest, by, compute_seal(self._chains.values()), before))
+                if DomainIndex(root).read_begin() is None:
+                    DomainIndex(root).write_begin(FROM_THE_FIRST)
 
     def add_documents(self, entries: Sequence[RawDocument]) -> None:
         """Write closed records durably, and read them back. Raises L(InvalidState) if the archive has another record in the place of one."""
@@ -72,7 +72,7 @@ class ArchiveFolder:
                 _check_place(root, entry)
                 index_document(root, entry)
                 write_parts(root, entry.path, [entry.data], closed_at(entry))
-            os.sync()
+            folder.sync_file_system(root)
             wrong = next((entry for entry in entries if _read_document(root, entry) != entry.data), None)
             if wrong is not None:
                 raise self._make_comparison_error(wrong.path)
@@ -81,9 +81,9 @@ class ArchiveFolder:
         """Write audit lines durably, and read them back."""
         with self._hold_archive() as root:
             write_parts(root, (ARCHIVE, f"{chain.name}{LINES}"), (line + b"\n" for line in lines))
-            write_parts(root, (ARCHIVE, f"{chain.name}{ENDS}"), [chain.encode_ends()])
-            os.sync()
             with root.open_folder(ARCHIVE) as parent:
+                parent.write_file(f"{chain.name}{ENDS}", chain.encode_ends())
+                folder.sync_file_system(parent)
                 if list(read_lines(parent, f"{chain.name}{LINES}")) != list(lines):
                     raise self._make_comparison_error((ARCHIVE, chain.name))
             self._chains[chain.name] = chain
@@ -106,17 +106,25 @@ class ArchiveFolder:
 
 
 def _read_chains(root: Folder, identity: t.Optional[LedgerIdentity]) -> dict[str, ArchivedChain]:
-    """Return the sealed chains of the archive. One that was written without a seal before its run died is still in the ledger, and is not among them."""
+    """Return the sealed chains of the archive. One that was written before its run died is still in the ledger, and is removed here."""
     there = {chain.name: chain for chain, _lines in FileContents(root, None).read_chains()}
     seal = identity.seal if identity else compute_seal([])
     for dropped in (None, *there):
         sealed = {name: chain for name, chain in there.items() if name != dropped}
         if compute_seal(sealed.values()) == seal:
+            _remove_chain(root, dropped)
             return sealed
     raise InvalidState(
         f"The audit chains in the archive {root.path} are not those that were archived. Nothing was changed.",
         "Restore the archive from a backup, or name a new folder with 'to'.",
     )
+
+
+def _remove_chain(root: Folder, name: t.Optional[str]) -> None:
+    if name is not None:
+        with root.open_folder(ARCHIVE) as parent:
+            parent.remove_file(f"{name}{ENDS}")
+            parent.remove_file(f"{name}{LINES}")
 
 
 def _read_document(root: Folder, entry: RawDocument) -> t.Optional[bytes]:

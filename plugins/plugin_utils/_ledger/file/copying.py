@@ -175,7 +175,7 @@ class FileTarget(CopyTarget):
     def finish_copy(self, identity: LedgerIdentity) -> None:
         with self._hold_copy() as root:
             # The files that were written so far were not synced one by one.
-            os.sync()
+            folder.sync_file_system(root)
             DomainIndex(root).write_begin(FROM_THE_FIRST)
             root.write_file(IDENTITY_NAME, identity.data)
             root.remove_file(COPYING_NAME)

@@ -11,6 +11,7 @@ All files are reached through descriptors, no symbolic link is followed, and wri
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import fcntl
 import os
@@ -164,6 +165,16 @@ class Folder:
     def sync_names(self) -> None:
         """Make the folder's list of names durable."""
         os.fsync(self.fd)
+
+
+def sync_file_system(folder: Folder) -> None:
+    """Wait until all that was written to its file system is on the disk. Where the system can do that, no other one is waited for: a server may hang."""
+    syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+    if syncfs is None:
+        os.sync()
+    elif syncfs(folder.fd) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code), folder.path)
 
 
 _FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)

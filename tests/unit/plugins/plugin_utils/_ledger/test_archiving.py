@@ -27,6 +27,8 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documen
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd import chains
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.chains import chain_of_domain
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.archive import ArchiveFolder
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.folder import Folder
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.index import DomainIndex
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.conftest import KVM1, KVM2
@@ -182,6 +184,24 @@ def test_a_torn_record_of_a_run_that_died_is_written_again(ledger: Ledger, moves
     torn.write_bytes(b'{"schema"')
     archive(ledger, folder)
     assert read_archive(folder).read_record(str(moves[0].id)).record == moves[0]
+
+
+def test_a_run_that_died_while_it_began_the_archive_is_repeated(ledger: Ledger, moves: list[MoveRecord], folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Died(Exception):
+        """Instead of the end of the process."""
+
+    def die(*_arguments: t.Any) -> None:
+        raise Died
+
+    for what in ("write_begin", "write_file"):
+        with monkeypatch.context() as patch:
+            patch.setattr(DomainIndex if what == "write_begin" else Folder, what, die)
+            with pytest.raises(Died):
+                archive(ledger, folder)
+    archive(ledger, folder)
+    with Folder.open_path(folder) as root:
+        assert DomainIndex(root).read_begin() == "0000/00"
+    check_intact(ledger, read_archive(folder))
 
 
 def test_another_record_in_the_archive_is_not_overwritten(ledger: Ledger, moves: list[MoveRecord], folder: str) -> None:
