@@ -12,7 +12,7 @@ import typing as t
 HOSTS = (1, 2, 3)
 SETTLE = "settle"
 # Verbs by what they are: tasks of operators, faults, and the ends of faults.
-TASKS = ("move", "moves", "rivals", "abort", "force", "drain", "enable", "policy", "protect", "evacuate", "recover", "again")
+TASKS = ("move", "moves", "rivals", "abort", "force", "drain", "enable", "policy", "protect", "archive", "evacuate", "recover", "again")
 FAULTS = (
     "kill ansible",
     "kill control node",

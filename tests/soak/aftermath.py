@@ -11,6 +11,8 @@ import typing as t
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.contents import find_problems
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_for_reading
 
 from . import looks
 from .actions import HOSTS
@@ -102,9 +104,24 @@ class Aftermath:
         records = {record.record_id: record for record in ledger.list_records()}
         if ledger.problems:
             raise Violation(f"the ledger has damaged documents: {ledger.problems}")
+        self._check_archive(records)
         self._check_hosts()
         self._check_possible_hosts()
         self._check_quarantine(records)
+
+    def _check_archive(self, records: t.Mapping[str, MoveRecord]) -> None:
+        """Each record that was ever opened is in the ledger, or in the archive; the audit of a ledger in a folder has all of them."""
+        archived: set[str] = set()
+        if self._stage.archive.exists():
+            archive = open_for_reading(str(self._stage.archive))
+            archived = {record.record_id for record in archive.list_records()}
+            problems = archive.examine_contents(find_problems).all_problems
+            if problems:
+                raise Violation(f"the archive does not verify: {problems}")
+        lines = (json.loads(line) for line in (self._stage.site.path / "audit.jsonl").read_text(encoding="utf-8").splitlines())
+        lost = {str(line["id"]) for line in lines if line["id"]} - records.keys() - archived
+        if lost:
+            raise Violation(f"records are neither in the ledger nor in the archive: {sorted(lost)}")
 
     def _check_hosts(self) -> None:
         """Every host takes domains again: nothing is open that would keep one out."""

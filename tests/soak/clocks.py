@@ -26,6 +26,7 @@ class Clocks:
 
     def __init__(self, site: Site, folder: pathlib.Path) -> None:
         self._site = site
+        self._folder = folder
         self._right = dict(site.environment)
         self._marks = {number: folder / f"wrong-{number}" for number in (CONTROL, *HOSTS)}
         self._clocks = {number: Clock(folder / f"clock-{number}") for number in (CONTROL, *HOSTS)}
@@ -46,11 +47,20 @@ class Clocks:
         if number == CONTROL:
             self._site.environment = {**self._right, **(self._environment(CONTROL) if seconds else {})}
 
+    def begin_later(self, days: int) -> dict[str, str]:
+        """Return the environment of a process of the control node whose clock is so many days ahead, which no other process sees."""
+        clock = Clock(self._folder / "clock-later")
+        clock.jump(days * 86_400)
+        return {**self._right, **self._environment_of(clock, CONTROL)}
+
     def right(self) -> None:
         """Let all clocks be right."""
         for number in self._clocks:
             self.jump(number, 0)
 
     def _environment(self, number: int) -> dict[str, str]:
+        return self._environment_of(self._clocks[number], number)
+
+    def _environment_of(self, clock: Clock, number: int) -> dict[str, str]:
         path = f"{PROBE}:{self._right.get('PYTHONPATH', '')}" if number == CONTROL else str(PROBE)
-        return {**self._clocks[number].environment, "PYTHONPATH": path}
+        return {**clock.environment, "PYTHONPATH": path}

@@ -28,6 +28,7 @@ WEIGHTS = {
     "drain": 5,
     "policy": 4,
     "protect": 2,
+    "archive": 3,
     "kill ansible": 5,
     "kill control node": 3,
     "kill watcher": 5,
@@ -127,6 +128,9 @@ class Drawing:
         return {"guest": self._guest(), "fields": {name: fields[name] for name in names} if names else {"state": "absent"}}
 
     def _protect(self, _step: int) -> dict[str, t.Any]:
+        return {}
+
+    def _archive(self, _step: int) -> dict[str, t.Any]:
         return {}
 
     def _kill_ansible(self, step: int) -> dict[str, t.Any]:

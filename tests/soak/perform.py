@@ -24,6 +24,8 @@ DRAIN_OPTIONS = {"unsafe": True, "timeout_seconds": 30, "on_timeout": "force_com
 LOCK_WAIT_SECONDS = 20
 RETURN_SECONDS = 60
 FILL_TRIES = 5
+# What is older than the least age can be archived.
+LEAST_DAYS, ARCHIVED_DAYS = 30, 31
 
 Given = t.Mapping[str, t.Any]
 
@@ -115,6 +117,12 @@ class Performer:
     def _protect(self, dummy_given: Given) -> str:
         self._wait_for_room()
         return self._tasks.playbook("protect", target="kvmfleet_hosts").name
+
+    def _archive(self, dummy_given: Given) -> str:
+        """Records go while all else happens. By the clock of this process they are old."""
+        self._wait_for_room()
+        later = self._stage.clocks.begin_later(ARCHIVED_DAYS)
+        return self._tasks.ad_hoc(1, "ledger_archive", {"to": str(self._stage.archive), "older_than_days": LEAST_DAYS}, environment=later).name
 
     def _evacuate(self, given: Given) -> str:
         source = self._lab.host(given["host"])

@@ -48,6 +48,7 @@ class Stage:
     def __init__(self, prefix: str, folder: pathlib.Path) -> None:
         self.lab = Lab(prefix)
         self.folder = folder
+        self.archive = folder / "archive"
         self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> Stage:

@@ -31,7 +31,7 @@ class Tasks:
         self._folder = folder
         self._begun: dict[Run, float] = {}
         self._killed: list[Run] = []
-        self._commands: dict[Run, tuple[str, list[str]]] = {}
+        self._commands: dict[Run, tuple[str, list[str], t.Optional[dict[str, str]]]] = {}
         self._count = 0
         folder.mkdir()
 
@@ -40,25 +40,28 @@ class Tasks:
         """Those that have not ended, the oldest first."""
         return [run for run in self._begun if run.code == NEVER_ENDED]
 
-    def ad_hoc(self, host: int, module: str, arguments: t.Mapping[str, t.Any], ledger: bool = True) -> Run:
-        """Begin a task of one module on a host."""
-        return self._begin(f"{module} on {host}", self._site.ad_hoc_command(host, module, arguments, ledger))
+    def ad_hoc(self, host: int, module: str, arguments: t.Mapping[str, t.Any], ledger: bool = True, environment: t.Optional[dict[str, str]] = None) -> Run:
+        """Begin a task of one module on a host.
+
+        :arg environment: of its process, where it is not that of all tasks.
+        """
+        return self._begin(f"{module} on {host}", self._site.ad_hoc_command(host, module, arguments, ledger), environment)
 
     def playbook(self, name: str, **variables: t.Any) -> Run:
         """Begin one of the collection's playbooks."""
         return self._begin(name, self._site.playbook_command(name, variables))
 
-    def _begin(self, name: str, command: list[str]) -> Run:
+    def _begin(self, name: str, command: list[str], environment: t.Optional[dict[str, str]] = None) -> Run:
         self._count += 1
         log = self._folder / f"{self._count:04}-{name.replace(' ', '-')}.log"
         with open(log, "wb") as output:
             output.write(f"{' '.join(command)}\n".encode())
             output.flush()
-            environment, folder = self._site.environment, self._site.folder
-            process = subprocess.Popen(command, env=environment, cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
+            given, folder = environment or self._site.environment, self._site.folder
+            process = subprocess.Popen(command, env=given, cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
         run = Run(f"{name} ({log.name})", process, log)
         self._begun[run] = time.monotonic()
-        self._commands[run] = (name, command)
+        self._commands[run] = (name, command, environment)
         return run
 
     def again(self) -> str:
