@@ -78,7 +78,10 @@ class ArchiveFolder:
                 raise self._make_comparison_error(wrong.path)
 
     def add_chain(self, chain: ArchivedChain, lines: Sequence[bytes]) -> None:
-        """Write audit lines durably, and read them back."""
+        """Write audit lines durably, and read them back. What the archive has is never replaced: after a ledger was set back, its lines can be others."""
+        if chain in self._chains.values():
+            return
+        chain = chain._replace(name=self._find_free_name(chain.name))
         with self._hold_archive() as root:
             write_parts(root, (ARCHIVE, f"{chain.name}{LINES}"), (line + b"\n" for line in lines))
             with root.open_folder(ARCHIVE) as parent:
@@ -89,6 +92,10 @@ class ArchiveFolder:
             self._chains[chain.name] = chain
             before = t.cast(LedgerIdentity, self._identity)
             self._write_identity(root, before.reseal_archive(compute_seal(self._chains.values())))
+
+    def _find_free_name(self, name: str) -> str:
+        names = (name, *(f"{name}-{number}" for number in range(2, len(self._chains) + 3)))
+        return next(one for one in names if one not in self._chains)
 
     @contextlib.contextmanager
     def _hold_archive(self) -> Iterator[Folder]:

@@ -399,6 +399,28 @@ def test_audit_lines_of_the_archive_are_sealed(
             archive(ledger, folder)
 
 
+def test_lines_of_a_ledger_that_was_set_back_are_archived_beside_the_others(
+    etcd: EtcdStore, new_move: NewMove, advance_record: AdvanceRecord, folder: str
+) -> None:
+    ledger = etcd.open()
+    make_move(ledger, new_move, advance_record, WEB)
+    backup = {name: etcd.read(name) for name in etcd.names() if not name.startswith(("locks/", "writers/"))}
+    make_move(ledger, new_move, advance_record, WEB)
+    archive(ledger, folder)
+    first = list_lines(read_archive(folder))
+    etcd.clear()
+    for name, value in backup.items():
+        etcd.write(name, t.cast(bytes, value))
+    restored = etcd.open()
+    archive(restored, folder)
+    make_move(restored, new_move, advance_record, WEB, s.FAILED)
+    archive(restored, folder)
+    there = list_lines(read_archive(folder))
+    assert {*first} <= {*there}
+    assert any(b'"failed"' in line for line in [*there, *list_lines(restored)])
+    check_intact(read_archive(folder), restored)
+
+
 def test_another_run_that_has_the_archive_is_noticed(ledger: Ledger, moves: list[MoveRecord], folder: str) -> None:
     ours = ArchiveFolder(folder)
     ours.open_archive(ledger.identity, ledger.name, LATER, BY)
