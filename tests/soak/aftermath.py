@@ -111,13 +111,10 @@ class Aftermath:
 
     def _check_archive(self, records: t.Mapping[str, MoveRecord]) -> None:
         """Each record that was ever opened is in the ledger, or in the archive; the audit of a ledger in a folder has all of them."""
-        archived: set[str] = set()
-        if self._stage.archive.exists():
-            archive = open_for_reading(str(self._stage.archive))
-            archived = {record.record_id for record in archive.list_records()}
-            problems = archive.examine_contents(find_problems).all_problems
-            if problems:
-                raise Violation(f"the archive does not verify: {problems}")
+        archived = {record.record_id for record in self._stage.read_archive()}
+        problems = open_for_reading(str(self._stage.archive)).examine_contents(find_problems).all_problems if archived else []
+        if problems:
+            raise Violation(f"the archive does not verify: {problems}")
         lines = (json.loads(line) for line in (self._stage.site.path / "audit.jsonl").read_text(encoding="utf-8").splitlines())
         lost = {str(line["id"]) for line in lines if line["id"]} - records.keys() - archived
         if lost:

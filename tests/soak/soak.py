@@ -11,6 +11,8 @@ import subprocess
 import time
 import typing as t
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
+
 from .actions import SETTLE, Action
 from .figures import Figures
 from .journal import Journal
@@ -75,4 +77,4 @@ class Soak:
     def _count(self) -> None:
         self.figures.seconds = time.monotonic() - self._began
         self.figures.looks = self._stage.model.looked
-        self.figures.read(self._stage.site.records())
+        self.figures.read([*self._stage.site.records(), *encode(self._stage.read_archive())])

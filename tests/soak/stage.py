@@ -10,6 +10,8 @@ import contextlib
 import pathlib
 import typing as t
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_for_reading
 from ansible_collections.kvmfleet.migration.tests.integration.faults.engine import disks
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
 from ansible_collections.kvmfleet.migration.tests.integration.support.site import Site
@@ -79,6 +81,10 @@ class Stage:
         self.eyes = Eyes(self.lab.prefix)
         stack.callback(self.eyes.close)
         self.watch = stack.enter_context(Watch(self.eyes, self.model, self.learn_of_fencing))
+
+    def read_archive(self) -> list[MoveRecord]:
+        """Return the records that were archived."""
+        return list(open_for_reading(str(self.archive)).list_records()) if self.archive.exists() else []
 
     def learn_of_fencing(self) -> None:
         """Excuse those whom the fence device has killed."""
