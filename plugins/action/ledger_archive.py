@@ -74,9 +74,14 @@ def _check_days(days: int) -> None:
 
 def _describe_outcome(ways: str, until: str, done: ArchiveOutcome, check: bool) -> str:
     """Return what was moved. C(ways) names the ledger and the archive."""
-    stay = f" {sum(done.kept.values())} older records stay." if any(done.kept.values()) else ""
+    older = sum(done.kept.values())
+    stay = f" {_count(older, 'older record')} {'stays' if older == 1 else 'stay'}." if older else ""
     if not done.records and not done.lines:
         return f"Nothing from before {until} {'would have' if check else 'had'} to be moved from {ways}.{stay}"
-    verb = "would be" if check else "were"
-    size = f"{done.bytes / _MIB:.1f} MiB"
-    return f"{done.records} records and {done.lines} audit lines from before {until} ({size}) {verb} moved from {ways}.{stay}"
+    moved = " and ".join(_count(number, word) for number, word in ((done.records, "record"), (done.lines, "audit line")) if number)
+    verb = "would be" if check else "was" if done.records + done.lines == 1 else "were"
+    return f"{moved} from before {until} ({done.bytes / _MIB:.1f} MiB) {verb} moved from {ways}.{stay}"
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"

@@ -66,8 +66,7 @@ def test_what_is_older_than_ninety_days_is_moved_once(node: Node) -> None:
     assert (first["changed"], first["records"], first["lines"], first["kept"]["newest_of_domain"]) == (True, 1, 0, 1)
     assert first["bytes"] > 100
     assert first["msg"] == (
-        f"1 records and 0 audit lines from before {first['until']} (0.0 MiB) were moved from the ledger {node.store.folder} to the archive {node.to}. "
-        "1 older records stay."
+        f"1 record from before {first['until']} (0.0 MiB) was moved from the ledger {node.store.folder} to the archive {node.to}. 1 older record stays."
     )
     second = node.task(to=node.to)
     assert (second["changed"], second["records"]) == (False, 0)
