@@ -243,7 +243,10 @@ class FileLedger(Ledger):
         if not few_files and found.f_bavail * found.f_frsize >= _LITTLE_MIB * 1024**2:
             return None
         left = f"{found.f_favail} files" if few_files else f"{found.f_bavail * found.f_frsize // 1024**2} MiB"
-        return f"The file system of the ledger {self.path} has room for {left} only. When it is full, nothing can be moved or evacuated. Free space there."
+        return (
+            f"The file system of the ledger {self.path} has room for {left} only. When it is full, nothing can be moved or evacuated. "
+            "Free space there, or archive old records on another disk (kvmfleet.migration.ledger_archive)."
+        )
 
     def check_writable(self) -> None:
         with self._open_transaction(exclusive=True) as transaction:
