@@ -92,7 +92,7 @@ until:
   description: What is moved was closed or written before this time.
   returned: success
   type: str
-  sample: 2026-05-23T02:00:00.000Z
+  sample: "2026-05-23T02:00:00.000Z"
 records:
   description: Number of records that were moved.
   returned: success

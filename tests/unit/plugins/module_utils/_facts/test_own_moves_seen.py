@@ -7,18 +7,16 @@
 from __future__ import annotations
 
 import pathlib
-import threading
 import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils import _time_limits
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts import own_moves
-from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.values import DefinitionList
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, NotSupported, Unreachable
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI, UUID, FakeFleet
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.host import FakeHost
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.hung import hung_libvirt
 
 HOST_ID = "1b0c7a52-4a5f-4e0f-9a3f-8c7d1d0e5a01"
 Seen = t.Dict[str, t.Any]
@@ -74,20 +72,7 @@ def test_another_host_is_not_asked(fleet: FakeFleet) -> None:
 
 
 def test_a_libvirt_that_hangs_has_a_time_limit(fleet: FakeFleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    hung = threading.Event()
-
-    class HungHost(FakeHost):
-        def list_definitions(self) -> DefinitionList:
-            with _time_limits.timed_question("list the domains of kvm1"):
-                hung.wait(10)
-            return super().list_definitions()
-
-    monkeypatch.setattr(own_moves, "open_reader", lambda uri: HungHost(fleet, fleet.machine_of(uri), uri))
-    monkeypatch.setattr(_time_limits, "QUESTION_SECONDS", 0.2)
-    monkeypatch.setattr(_time_limits, "_CHECK_SECONDS", 0.05)
-    monkeypatch.setattr(_time_limits, "_END_SECONDS", 3600.0)
-    try:
-        with pytest.raises(Unreachable, match="Failed to list the domains of kvm1: libvirt did not answer"):
+    with hung_libvirt(monkeypatch, "list_definitions") as open_hung:
+        monkeypatch.setattr(own_moves, "open_reader", open_hung)
+        with pytest.raises(Unreachable, match="Failed to call list_definitions: libvirt did not answer"):
             look()
-    finally:
-        hung.set()
