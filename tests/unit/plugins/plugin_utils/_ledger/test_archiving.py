@@ -17,6 +17,7 @@ from collections.abc import Callable
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument, InvalidState, NotFound, NotSupported
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger import archiving as m
@@ -31,6 +32,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.fo
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.index import DomainIndex
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.remembered import find_missing_records
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.conftest import KVM1, KVM2
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import host_entry
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.stores import EtcdStore, FileStore, Store
@@ -123,6 +125,15 @@ def test_it_goes_on_where_it_ended(
     check_intact(ledger, read_archive(folder))
     (note,) = ledger.read_settings().settings.archives or ()  # type: ignore[union-attr]
     assert (note["to"], note["until"], note["by"]) == (folder, LATER, BY)
+
+
+def test_an_archived_move_that_a_host_remembers_is_not_missing(store: Store, ledger: Ledger, moves: list[MoveRecord], folder: str) -> None:
+    archive(ledger, folder)
+    remembered: list[JsonObject] = [{**t.cast(JsonObject, encode(one)), "ledger_id": ledger.ledger_id} for one in moves[:2]]
+    assert find_missing_records(ledger, [("kvm1", remembered)]) == []
+    # Its generation is then known by the newest record alone.
+    store.write(f"domains/{WEB}.json", b"torn")
+    assert find_missing_records(store.open(), [("kvm1", remembered)]) == []
 
 
 def test_what_is_younger_stays(store: Store, ledger: Ledger, moves: list[MoveRecord], folder: str) -> None:
