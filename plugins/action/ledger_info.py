@@ -57,8 +57,7 @@ class ActionModule(FleetAction):
             listed["record"] = encode(ledger.read_record(task.record_id).record)
         summary = contents.format_summary(ledger.identity, ledger.name, counts)
         text = printable_text(" ".join([summary, *([str(verdict["msg"])] if verdict else [])]))
-        settings = ledger.read_settings()
-        identity: Result = {**contents.describe_identity(ledger.identity, ledger.name), "archives": list((settings and settings.settings.archives) or ())}
+        identity: Result = {**contents.describe_identity(ledger.identity, ledger.name), "archives": ledger.examine_contents(contents.list_archives)}
         result: Result = {"changed": False, **identity, "counts": encode(counts), **listed, **verdict, "msg": text}
         return {**result, "warnings": ledger.problems} if ledger.problems else result
 

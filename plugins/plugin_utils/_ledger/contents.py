@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import abc
 import collections
+import contextlib
 import hashlib
 import typing as t
 from collections.abc import Iterator
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, ShapeError
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 
 from .audit import ArchivedChain
@@ -198,6 +200,14 @@ def describe_identity(identity: LedgerIdentity, name: str) -> dict[str, t.Option
     is_ledger = identity.archive_of is None
     copied_from, moved_to = (identity.copied_from, identity.moved.to if identity.moved else None) if is_ledger else (None, None)
     return {"ledger": name, "ledger_id": identity.ledger_id, "copied_from": copied_from, "moved_to": moved_to, "archive_of": identity.archive_of}
+
+
+def list_archives(contents: LedgerContents) -> list[JsonObject]:
+    """Return where records of the ledger were archived, as L(LedgerSettings) has it; none if the settings cannot be read."""
+    for entry in contents.read_documents(SETTINGS):
+        with contextlib.suppress(Unreadable, ShapeError):
+            return list(decode_document(entry.data).settings.archives or ())
+    return []
 
 
 def format_summary(identity: LedgerIdentity, name: str, counts: DocumentCounts) -> str:

@@ -20,6 +20,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import new_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.copying import copy_ledger as copied
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.document_bytes import encode_document
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.copying import FileTarget
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.task import task_vars
@@ -118,6 +119,18 @@ def test_a_missing_ledger_is_not_created(node: Node, tmp_path: pathlib.Path) -> 
 def test_invalid_conditions_are_refused(node: Node, args: dict[str, t.Any]) -> None:
     with pytest.raises(InvalidArgument):
         node.task(**args)
+
+
+@pytest.mark.parametrize("data", [b"torn", encode_document({"ledger_id": "later", "schema": 99}, 1)])
+def test_settings_that_cannot_be_read_are_reported_and_stay(node: Node, data: bytes) -> None:
+    settings = node.path / "settings" / f"{FileLedger(str(node.path)).ledger_id}.json"
+    settings.parent.mkdir()
+    settings.write_bytes(data)
+    before = node.files()
+    assert node.task()["archives"] == []
+    result = node.task(verify=True)
+    assert (result["intact"], result["archives"], len(result["problems"])) == (False, [], 1)
+    assert node.files() == before
 
 
 def test_a_moved_ledger_is_read_and_names_its_new_location(tmp_path: pathlib.Path, node: Node) -> None:
