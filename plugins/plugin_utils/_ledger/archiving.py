@@ -12,7 +12,7 @@ continues.
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
@@ -23,7 +23,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records 
 
 from .audit import ChainPart
 from .contents import LedgerContents, RawDocument
-from .copying import COPY_LOCK, COPY_LOCK_SECONDS, split_batches
+from .copying import COPY_LOCK, COPY_LOCK_SECONDS, Step, no_step, split_batches
 from .host_entries import displacing_since
 from .ledger import Ledger
 from .override import decided_settings
@@ -40,12 +40,6 @@ DISPLACED = "host_out_of_service"
 REASONS = (NEWEST, LEFTOVERS, IN_PROGRESS, DISPLACED)
 # The records that are written before the disk is waited for.
 _AT_ONCE = 250
-
-Step = Callable[[str], None]
-
-
-def _no_step(_name: str) -> None:
-    return None
 
 
 class ClosedRecord(t.NamedTuple):
@@ -92,7 +86,7 @@ class ArchiveOutcome(t.NamedTuple):
     problems: tuple[str, ...]
 
 
-def archive_ledger(ledger: Ledger, archive: ArchiveFolder, until: str, by: str, check: bool = False, step: Step = _no_step) -> ArchiveOutcome:
+def archive_ledger(ledger: Ledger, archive: ArchiveFolder, until: str, by: str, check: bool = False, step: Step = no_step) -> ArchiveOutcome:
     """Move what was closed before that time to the archive.
 
     :arg until: in the form of records.

@@ -82,11 +82,12 @@ def make_audit_line(said: AuditEntry, previous_hash: str) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class AuditLink:
-    """The values of a line that the chain needs."""
+    """The values of a line that the chain needs, and its time."""
 
     previous: str
     own: str
     intact: bool
+    at: str
 
 
 def read_link(line: t.Union[str, bytes]) -> t.Optional[AuditLink]:
@@ -96,7 +97,7 @@ def read_link(line: t.Union[str, bytes]) -> t.Optional[AuditLink]:
         if not isinstance(entry, dict) or not isinstance(entry.get("prev"), str) or not isinstance(entry.get("hash"), str):
             return None
         own = entry.pop("hash")
-        return AuditLink(previous=entry["prev"], own=own, intact=own == compute_digest(canonical_json(entry)))
+        return AuditLink(previous=entry["prev"], own=own, intact=own == compute_digest(canonical_json(entry)), at=str(entry.get("at")))
     except (ValueError, RecursionError, Internal):
         return None
 
@@ -197,7 +198,7 @@ def cut_part(chain: str, numbered: Iterable[tuple[int, bytes]], first: str, unti
         if link is None or not link.intact or link.previous != last or (found and number != end + 1):
             problem = f"Line {number} was changed, or lines before it are missing."
             break
-        if str(json.loads(line).get("at")) >= until:
+        if link.at >= until:
             break
         begin, end, last = begin or number, number, link.own
         found.append(line)

@@ -122,8 +122,8 @@ COPY_LOCK_SECONDS = 20.0
 Step = Callable[[str], None]
 
 
-def _no_step(_name: str) -> None:
-    return None
+def no_step(_name: str) -> None:
+    """Do nothing after a step."""
 
 
 class CopyOutcome(t.NamedTuple):
@@ -137,7 +137,7 @@ class CopyOutcome(t.NamedTuple):
     problems: tuple[str, ...] = ()
 
 
-def copy_ledger(source: Ledger, target: CopyTarget, by: str, force: bool = False, check: bool = False, step: Step = _no_step) -> CopyOutcome:
+def copy_ledger(source: Ledger, target: CopyTarget, by: str, force: bool = False, check: bool = False, step: Step = no_step) -> CopyOutcome:
     """Move the ledger to the target.
 
     :arg source: opened with C(moved), so that an interrupted copy can continue.

@@ -21,6 +21,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records 
 from ..audit import AuditEntry, make_audit_line, read_link
 from ..changes import DocumentWrite, Transaction, check_unchanged
 from ..contents import LedgerContents, RawDocument
+from ..copying import Step, no_step
 from ..document_bytes import Unreadable, decode_document, encode_document
 from ..documents import Document, Stored
 from ..identity import IDENTITY_NAME, LedgerIdentity, refuse_moved
@@ -35,8 +36,6 @@ from .folder import GATE_NAME, LOCK_NAME, LOCK_SECONDS, Folder, hold_file_lock, 
 from .index import DomainIndex, closed_records_of
 from .journal import AuditFile, Journal, JournalUnit, JournalWrite
 from .reader import DocumentReader, closed_ids_since, open_records
-
-Step = Callable[[str], None]
 
 
 class FileTransaction(Transaction):
@@ -203,10 +202,6 @@ _LOCKS = "locks"
 _T = t.TypeVar("_T")
 
 
-def _no_step(_name: str) -> None:
-    return None
-
-
 # Room for some ten thousand changes.
 _LITTLE_MIB = 100
 _FEW_FILES = 10_000
@@ -222,7 +217,7 @@ class FileLedger(Ledger):
     :arg step: called after each step of a unit with its name; for tests.
     """
 
-    def __init__(self, path: str, create: bool = True, step: Step = _no_step, moved: bool = False) -> None:
+    def __init__(self, path: str, create: bool = True, step: Step = no_step, moved: bool = False) -> None:
         self.path = os.path.abspath(path)
         super().__init__(self.path)
         self._step = step
