@@ -19,14 +19,17 @@ from .host import FakeHost
 
 
 @contextlib.contextmanager
-def hung_libvirt(monkeypatch: pytest.MonkeyPatch, call: str) -> t.Iterator[t.Callable[[str], FakeHost]]:
-    """Give what opens such a host, on which this call does not end. Queries have a short time limit meanwhile."""
+def hung_libvirt(monkeypatch: pytest.MonkeyPatch, call: str, attempt: str) -> t.Iterator[t.Callable[[str], FakeHost]]:
+    """Give what opens such a host, on which this call does not end. Queries have a short time limit meanwhile.
+
+    :arg attempt: what is not done, as an error says it.
+    """
     fleet, end = FakeFleet(), threading.Event()
 
     class HungHost(FakeHost):
         def __getattribute__(self, name: str) -> t.Any:
             if name == call:
-                with _time_limits.timed_question(f"call {name}"):
+                with _time_limits.timed_question(attempt):
                     end.wait(10)
             return super().__getattribute__(name)
 

@@ -15,13 +15,12 @@ import uuid
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils import _host_identity, _module, _time_limits
+from ansible_collections.kvmfleet.migration.plugins.module_utils import _host_identity, _module
 from ansible_collections.kvmfleet.migration.plugins.module_utils._boot_guard.install import revoke_grant
 from ansible_collections.kvmfleet.migration.plugins.module_utils._boot_guard.program import Guard
 from ansible_collections.kvmfleet.migration.plugins.module_utils._boot_guard.status import read_guard_state
 from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation import protect
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts import storage_queries
-from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.values import DefinitionList
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import (
     Conflict,
@@ -33,6 +32,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 )
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI, UUID, FakeFleet
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.host import FakeHost
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.hung import hung_libvirt
 
 LEDGER = "1b0c7a52-4a5f-4e0f-9a3f-8c7d1d0e5a01"
 OTHER = "2b0c7a52-4a5f-4e0f-9a3f-8c7d1d0e5a02"
@@ -105,23 +105,10 @@ def test_storage_tokens_are_written_once_and_seen_in_the_same_folder(images: pat
 
 
 def test_no_token_waits_for_a_libvirt_that_hangs(fleet: FakeFleet, images: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    hung = threading.Event()
-
-    class HungHost(DefinitionsHost):
-        def list_definitions(self) -> DefinitionList:
-            with _time_limits.timed_question("list the domains of kvm1"):
-                hung.wait(10)
-            return super().list_definitions()
-
-    monkeypatch.setattr(protect, "open_host", lambda uri: HungHost(fleet, fleet.machine_of(uri), uri))
-    monkeypatch.setattr(_time_limits, "QUESTION_SECONDS", 0.2)
-    monkeypatch.setattr(_time_limits, "_CHECK_SECONDS", 0.05)
-    monkeypatch.setattr(_time_limits, "_END_SECONDS", 3600.0)
-    try:
+    with hung_libvirt(monkeypatch, "list_definitions", "list the domains of kvm1") as open_hung:
+        monkeypatch.setattr(protect, "open_host", open_hung)
         with pytest.raises(Unreachable, match="Failed to list the domains of kvm1: libvirt did not answer"):
             protect.leave_own_tokens(LOCAL_URI, NOTHING)
-    finally:
-        hung.set()
     assert list(images.iterdir()) == []
 
 

@@ -18,7 +18,7 @@ from ansible_collections.kvmfleet.migration.tests.unit.fakes.hung import hung_li
 
 def test_the_comparison_of_cpus_has_a_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     questions = encode(FleetQuestions((ComparedCpu("x86_64", "kvm", None, "<cpu/>"),), ()))
-    with hung_libvirt(monkeypatch, "compare_cpu") as open_hung:
+    with hung_libvirt(monkeypatch, "compare_cpu", "call compare_cpu") as open_hung:
         monkeypatch.setattr(fleet_cpus, "open_reader", open_hung)
         with pytest.raises(Unreachable, match="Failed to call compare_cpu: libvirt did not answer"):
             fleet_cpus.answer_questions(LOCAL_URI, {"questions": questions})

@@ -72,7 +72,7 @@ def test_another_host_is_not_asked(fleet: FakeFleet) -> None:
 
 
 def test_a_libvirt_that_hangs_has_a_time_limit(fleet: FakeFleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    with hung_libvirt(monkeypatch, "list_definitions") as open_hung:
+    with hung_libvirt(monkeypatch, "list_definitions", "list the domains of kvm1") as open_hung:
         monkeypatch.setattr(own_moves, "open_reader", open_hung)
-        with pytest.raises(Unreachable, match="Failed to call list_definitions: libvirt did not answer"):
+        with pytest.raises(Unreachable, match="Failed to list the domains of kvm1: libvirt did not answer"):
             look()

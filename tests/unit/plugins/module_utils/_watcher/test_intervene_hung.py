@@ -16,7 +16,7 @@ from ansible_collections.kvmfleet.migration.tests.unit.fakes.hung import hung_li
 
 def test_the_first_query_of_an_abort_has_a_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(intervene, "require_root", lambda: None)
-    with hung_libvirt(monkeypatch, "find_domain") as open_hung:
+    with hung_libvirt(monkeypatch, "find_domain", "call find_domain") as open_hung:
         monkeypatch.setattr(intervene, "open_host", open_hung)
         with pytest.raises(Unreachable, match=r"Failed to call find_domain: libvirt did not answer .*Nothing was changed"):
             intervene.look_at_move(LOCAL_URI, {"act": "abort", "name": "web1", "uuid": None})
