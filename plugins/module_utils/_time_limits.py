@@ -39,8 +39,11 @@ class PendingAnswer(t.Generic[T]):
         self._thread = threading.Thread(target=self._run, name="patience", daemon=True)
         self._thread.start()
 
-    def wait(self, seconds: float) -> t.Optional[T]:
-        """Return the answer; null if the query failed (OSError, ValueError), or does not end within that time. Then its thread is abandoned."""
+    def wait(self, seconds: t.Optional[float]) -> t.Optional[T]:
+        """Return the answer; null if the query failed (OSError, ValueError), or does not end within that time. Then its thread is abandoned.
+
+        :arg seconds: null if the caller's thread is one that may be abandoned, too.
+        """
         self._thread.join(seconds)
         return self._answer[0] if self._answer else None
 

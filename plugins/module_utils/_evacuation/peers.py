@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import dataclasses
+import functools
 import socket
 import subprocess
 import threading
@@ -22,7 +23,7 @@ from .._model.errors import KvmfleetError, Unreachable
 from .._model.evidence import SshEndpoint
 from .._model.references import DomainPresence, HostAnswer, silent_answer
 from .._model.saved_domains import PeerAnswers
-from .._time_limits import answer_within, own_time_limit
+from .._time_limits import PendingAnswer, answer_within, own_time_limit
 
 if t.TYPE_CHECKING:
     from .._libvirt.interface import Host
@@ -31,6 +32,8 @@ SSH_ANSWERS, SSH_REFUSED, SSH_SILENT, SSH_UNKNOWN = "answers", "refused", "silen
 SSH_SECONDS = 5.0
 
 MAX_AT_ONCE = 32
+# Of one host. A libvirt daemon answers five calls of one client at the same time.
+DOMAINS_AT_ONCE = 4
 # A busy host may take 60 s to open a connection, and a daemon that is starting a domain answers nothing until that domain runs. Such a connection stays alive.
 PATIENCE_SECONDS = 90.0
 
@@ -113,8 +116,23 @@ def _read_domains(host: Host, uuids: t.Optional[t.Collection[str]]) -> t.Dict[st
     """Return the domains of the host, or only the given ones, and whether they are active."""
     if uuids is None:
         return {entry["uuid"]: entry["active"] for entry in host.list_sizes()}
-    views = ((uuid, host.view_domain(uuid)) for uuid in sorted(uuids))
-    return {uuid: view.active for uuid, view in views if view.present}
+    wanted = sorted(uuids)
+    pending = [PendingAnswer(functools.partial(_read_share, host, wanted[first::DOMAINS_AT_ONCE])) for first in range(min(DOMAINS_AT_ONCE, len(wanted)))]
+    found: t.Dict[str, bool] = {}
+    for query in pending:
+        share = query.wait(None)
+        if not isinstance(share, dict):
+            raise share or Unreachable("libvirt's answer about some domains could not be read.")
+        found.update(share)
+    return found
+
+
+def _read_share(host: Host, uuids: t.Sequence[str]) -> t.Union[t.Dict[str, bool], KvmfleetError]:
+    """Return which of these domains the host has, and whether they are active; or the error that a query failed with."""
+    try:
+        return {uuid: view.active for uuid, view in ((uuid, host.view_domain(uuid)) for uuid in uuids) if view.present}
+    except KvmfleetError as error:
+        return error
 
 
 # Errors that come from a machine that is on and has the address.

@@ -78,6 +78,35 @@ def test_only_wanted_domains_are_queried() -> None:
     assert answers["kvm1"].domains == {DB: DomainPresence(False)}
 
 
+def test_a_slow_host_is_queried_about_several_domains_at_once() -> None:
+    """One after another, sixty domains of a dead host and a libvirt that takes 2 s for each would make it count as silent."""
+    together = threading.Barrier(4)
+
+    class Slow(Host):
+        def view_domain(self, uuid: str) -> domain_states.DomainView:
+            together.wait(30)
+            return super().view_domain(uuid)
+
+    uuids = {f"{number:08x}-5b0c-4c7a-9f0f-0d8f6f1f2a11" for number in range(40)}
+    running, stopped = sorted(uuids)[:2]
+    answers = ask_fleet({"kvm1": "a"}, lambda _uri: Slow([entry(running), entry(stopped, active=False)]), uuids)
+    assert answers["kvm1"].domains == {running: DomainPresence(True), stopped: DomainPresence(False)}
+
+
+def test_a_host_of_which_one_query_fails_is_silent() -> None:
+    """What it has answered about other domains says nothing about this one."""
+
+    class Failing(Host):
+        def view_domain(self, uuid: str) -> domain_states.DomainView:
+            if uuid == DB:
+                raise Unreachable("The connection is gone.")
+            return super().view_domain(uuid)
+
+    answers = ask_fleet({"kvm1": "a"}, lambda _uri: Failing([entry(WEB)]), {WEB, DB})
+    assert not answers["kvm1"].answered
+    assert answers["kvm1"].msg == "The connection is gone."
+
+
 def test_a_silent_host_differs_from_a_host_without_domains() -> None:
     broken = Host([], breaks=True)
 
