@@ -225,6 +225,7 @@ def _read_inputs(fleet: Sequence[str], settings: Settings, known: _Ledger, work:
         resource_maps=maps,
         documents=known.domains,
         unreadable=known.unreadable,
+        ledger_id=known.ledger.ledger_id if known.ledger else ABSENT,
     )
 
 

@@ -20,7 +20,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records 
 
 from .._drain.inputs import DrainInputs
 from .._scheduler.filters.base import names_text, one_or_many
-from .._scheduler.fleet import HostState
+from .._scheduler.fleet import OTHER_LEDGER, HostState
 from .load import has_signals
 from .options import NOTHING_PLANNED, BalanceOptions
 
@@ -64,7 +64,7 @@ def select_hosts(states: Mapping[str, HostState], inputs: BalanceInputs, options
     """
     if not states:
         raise InvalidArgument("The fleet has no hosts.", f"Add hosts to the group kvmfleet_hosts. {NOTHING_PLANNED}")
-    closed = sorted(name for name, state in states.items() if state.state != s.ENABLED)
+    closed = sorted(name for name, state in states.items() if state.state not in (s.ENABLED, OTHER_LEDGER))
     if closed and not options.maintenance_allowed:
         raise Conflict(
             f"{names_text(closed)} {one_or_many(len(closed), 'is', 'are')} not in service ({states[closed[0]].state}).",

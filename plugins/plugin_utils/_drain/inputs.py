@@ -17,7 +17,7 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import move_spec
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.policy import check_task_features
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Json, JsonObject, Maybe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import DomainFacts, HostFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import NO_COPY, read_copy_mode
@@ -146,6 +146,7 @@ class DrainInputs:
     :arg profiles: C(kvmfleet_profiles) by name.
     :arg resource_maps: what each host calls its resources, by name.
     :arg documents: the ledger's domains, where it is judged which hosts can be lost.
+    :arg ledger_id: of the ledger; absent if there is none.
     """
 
     facts: Mapping[str, JsonObject]
@@ -159,6 +160,7 @@ class DrainInputs:
     resource_maps: Mapping[str, ResourceMaps] = field(default_factory=dict)
     documents: Sequence[DomainEntry] = ()
     unreadable: Sequence[UnreadableHost] = ()
+    ledger_id: Maybe[str] = ABSENT
 
     def host_state(self, host: str) -> HostState:
         """Return the host as the scheduler sees it."""
@@ -166,7 +168,8 @@ class DrainInputs:
         entries = [entry for key in (host, ref.host_uuid, ref.host_id) for entry in self._entries_by_key.get(key, ())]
         entry = find_entry(entries, host, ref.host_uuid, ref.host_id, self.unreadable)
         facts, settings = self._usable_facts(host), SchedulerSettings.from_variable(self.scheduler.get(host), host)
-        return HostState.from_facts(host, facts, self.records, entry, settings, resource_maps=self.resource_maps.get(host, NO_MAPS))
+        maps = self.resource_maps.get(host, NO_MAPS)
+        return HostState.from_facts(host, facts, self.records, entry, settings, resource_maps=maps, ledger_id=self.ledger_id)
 
     def list_domains(self, host: str) -> Sequence[DomainFacts]:
         """Return the domains of a host that answered, as the host reports them and with the additions of their profiles."""

@@ -218,6 +218,7 @@ def read_inputs(request: PlanRequest, settings: Settings, ledger: Ledger | None)
         profiles={name: values.profiles for name, values in variables.items()},
         resource_maps={name: values.resource_maps for name, values in variables.items() if values.resource_maps},
         unreadable=hosts.unreadable,
+        ledger_id=ledger.ledger_id if ledger else ABSENT,
     )
     return _with_documents(inputs, settings, ledger) if inputs.failover_hosts else inputs
 

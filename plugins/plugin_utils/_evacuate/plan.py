@@ -223,6 +223,7 @@ def _read_survivors(run: Evacuation, seen: SurvivorView, names: Sequence[str], s
             find_entry(entries, name, host.host_uuid or None, host.host_id or None, unreadable),
             settings.scheduler(name),
             resource_maps=settings.resource_maps(name) if name in names else NO_MAPS,
+            ledger_id=run.context.ledger.ledger_id,
         )
         for name, host in all_facts.items()
     }

@@ -16,7 +16,7 @@ from dataclasses import field, replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, decode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, JsonObject, decode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import NotFound, NotSupported
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import DomainFacts, HostFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
@@ -247,7 +247,17 @@ class FleetView:
         entry = find_entry(hosts.entries, host, facts.host_uuid or None, facts.host_id or None, hosts.unreadable)
         known = add_profile_groups(facts, readable_profiles(self.settings, host))
         maps = self.settings.resource_maps(host)
-        return HostState.from_facts(host, known, records=records, entry=entry, settings=settings, paths=paths, cpu_verdicts=cpu_verdicts, resource_maps=maps)
+        return HostState.from_facts(
+            host,
+            known,
+            records=records,
+            entry=entry,
+            settings=settings,
+            paths=paths,
+            cpu_verdicts=cpu_verdicts,
+            resource_maps=maps,
+            ledger_id=self.ledger.ledger_id if self.ledger else ABSENT,
+        )
 
     def _fresh_facts(self, host: str) -> HostFacts | None:
         """Return the fresh facts of the host. They are read once for the task, because the inventory templates all of them at each access."""

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, JsonObject, Maybe, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import JOB_INCOMING, JOB_OUTGOING
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
@@ -30,6 +30,8 @@ from .hardware import Hardware
 from .request import Request
 
 _NO_UUIDS: t.Final[frozenset[str]] = frozenset()
+# The state of a host that was protected under another ledger than that of the task, whatever this ledger says about it.
+OTHER_LEDGER = "other ledger"
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class HostState:
 
     :arg host_id: its own ID; empty if it is not known.
     :arg unanswered: why the host did not answer; None if it did.
-    :arg state: of its entry in the ledger; a host without an entry is enabled.
+    :arg state: of its entry in the ledger, or L(OTHER_LEDGER); a host without an entry is enabled.
     :arg guests: by UUID, the domains that are active there and those that have a reservation.
     :arg used_mib: memory of all guests, without the part in huge pages, see L(ordinary_mib); C(used_vcpus) likewise.
     :arg moves_in: UUIDs of domains whose move towards it has begun; C(moves_out) away from it.
@@ -81,6 +83,7 @@ class HostState:
         paths: t.Optional[Mapping[str, bool]] = None,
         cpu_verdicts: t.Optional[Mapping[str, CpuVerdict]] = None,
         resource_maps: ResourceMaps = NO_MAPS,
+        ledger_id: Maybe[str] = ABSENT,
     ) -> HostState:
         """Return the state of a host.
 
@@ -89,11 +92,14 @@ class HostState:
           the facts.
         :arg entry: the host's entry in the ledger.
         :arg settings: its C(kvmfleet_scheduler). Raises L(InvalidArgument) for invalid ones.
+        :arg ledger_id: of the ledger of the task; absent if it is not known.
         """
         known = settings if isinstance(settings, SchedulerSettings) else SchedulerSettings.from_variable(settings, name)
         state, reason = (entry.state, entry.reason or "") if entry else (ENABLED, "")
         if facts is None or facts.answered is False:
             return cls(name, unanswered=_describe_silence(facts), state=state, state_reason=reason, settings=known, resource_maps=resource_maps)
+        if ledger_id and facts.ledger_id and facts.ledger_id != ledger_id:
+            state, reason = OTHER_LEDGER, facts.ledger_id
         host_ref, listed = replace(facts.host, host=name), list(records)
         guests = _collect_guests(facts, arriving_records(listed, host_ref))
         return cls(

@@ -14,11 +14,11 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import ENABLED, FENCED, MAINTENANCE
 
 from ..._settings.scheduler import MAX_MOVES, SCHEDULER_VARIABLE
-from ..fleet import Fleet, HostState
+from ..fleet import OTHER_LEDGER, Fleet, HostState
 from ..request import Request
 from .base import PASS, Finding, Rule, names_text, one_or_many
 
-_STATE_TEXTS = {MAINTENANCE: "It is in maintenance", FENCED: "It is fenced"}
+_STATE_TEXTS = {MAINTENANCE: "It is in maintenance", FENCED: "It is fenced", OTHER_LEDGER: "It was protected under another ledger"}
 
 
 class NotSource(Rule):
@@ -46,7 +46,7 @@ class Up(Rule):
 
 
 class Enabled(Rule):
-    """A host in maintenance, fenced, or in a state that this version does not know, is not a destination."""
+    """A host in maintenance, fenced, of another ledger, or in a state that this version does not know, is not a destination."""
 
     name = "enabled"
     judges_silent = True

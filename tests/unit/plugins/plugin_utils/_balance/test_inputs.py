@@ -92,6 +92,13 @@ def test_a_host_in_maintenance_refuses_the_plan_unless_it_is_allowed() -> None:
     assert [one.name for one in balance.hosts] == ["kvm1", "kvm3"]
 
 
+def test_a_host_of_another_ledger_takes_no_part() -> None:
+    answers = crowded()
+    balance = decide({**answers, "kvm2": {**answers["kvm2"], "ledger_id": f.uuid_of("theirs")}}, drain={"ledger_id": f.uuid_of("ours")})
+    assert {move.destination for move in balance.moves} == {"kvm3"}
+    assert [one.name for one in balance.hosts] == ["kvm1", "kvm3"]
+
+
 def test_a_host_that_did_not_answer_takes_no_part() -> None:
     balance = decide(crowded(), drain={"unreachable": {"kvm2": "timed out"}})
     assert balance.silent == ("kvm2",)

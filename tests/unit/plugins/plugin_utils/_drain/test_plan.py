@@ -54,6 +54,17 @@ def test_each_move_has_its_reason_and_those_of_rejected_hosts() -> None:
     }
 
 
+def test_a_host_of_another_ledger_is_no_destination() -> None:
+    """A move to it would be refused, and the host would not be empty."""
+    ours, theirs = uuid_of("ours"), uuid_of("theirs")
+    answers = fleet(domain("web1"))
+    answers = {**answers, "kvm2": {**answers["kvm2"], "ledger_id": theirs}, "kvm3": {**answers["kvm3"], "ledger_id": ours}}
+    assert destinations_of(make_plan(DrainInputs(answers), ["kvm1"], CANDIDATES)) == {"web1": "kvm2"}
+    move = make_plan(DrainInputs(answers, ledger_id=ours), ["kvm1"], CANDIDATES).moves[0]
+    assert move.destination == "kvm3"
+    assert [entry.reason for entry in move.rejected] == [f"It was protected under another ledger ({theirs})."]
+
+
 def test_hosts_that_are_drained_together_are_not_destinations() -> None:
     known = DrainInputs({"kvm1": facts("kvm1", domain("a"), gib=64), "kvm2": facts("kvm2", domain("b"), gib=64), "kvm3": facts("kvm3", gib=2)})
     plan = make_plan(known, ["kvm1", "kvm2"], ["kvm1", "kvm2", "kvm3"])

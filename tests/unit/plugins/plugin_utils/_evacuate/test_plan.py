@@ -379,6 +379,14 @@ def test_a_host_with_an_old_definition_of_the_domain_does_not_get_it(site: Site)
     assert shares.by_host == {"kvm2": [], "kvm3": [uuid]}
 
 
+def test_a_survivor_of_another_ledger_does_not_get_a_share(site: Site) -> None:
+    """It would refuse to start anything for this one."""
+    uuid = site.save("web")
+    site.own_facts["kvm2"] = {"ledger_id": uuid_of("theirs")}
+    dummy, shares = plan(site)
+    assert shares.by_host == {"kvm2": [], "kvm3": [uuid]}
+
+
 def test_a_domain_that_runs_somewhere_is_in_no_share(site: Site) -> None:
     uuid = site.save("web")
     site.hosts["kvm3"].add(uuid, "web")
