@@ -189,13 +189,21 @@ def find_unproved_files(files: t.Iterable[SavedFile], tokens_of_host: HostTokens
 
 
 def find_stale_files(paths: t.Iterable[str], storage: StorageQueries) -> t.Dict[str, str]:
-    """Return, by path, why a start would not create a fresh file: one exists already, from an earlier stay or of another owner."""
-    return {path: "it already exists on this host, and would be used instead of a fresh one: move it away" for path in paths if storage.path_exists(path)}
+    """Return, by path, why a start would not create a fresh file: one exists already, from an earlier stay or of another owner, or may exist."""
+    found = {path: storage.path_exists(path) for path in paths}
+    exists = "it already exists on this host, and would be used instead of a fresh one: move it away"
+    return {path: exists if there else f"{_SILENT} whether it already exists on this host" for path, there in found.items() if there is not False}
+
+
+# Of a question that was asked too late, or not at all.
+_SILENT = "its file system does not answer, so that it is not known"
 
 
 def _explain_absence(file: SavedFile, storage: StorageQueries) -> str:
     # libvirt creates missing firmware variables, and QEMU missing persistent memory.
-    return "it no longer exists on this host" if file.is_expected and not storage.path_exists(file.path) else ""
+    if not file.is_expected or (exists := storage.path_exists(file.path)):
+        return ""
+    return f"{_SILENT} whether it still exists" if exists is None else "it no longer exists on this host"
 
 
 def _explain_unproved(image: Image, tokens_of_host: HostTokens, locator: ImageLocator) -> str:
@@ -226,8 +234,16 @@ def _explain_new_backing(disk: SavedDisk, storage: StorageQueries) -> str:
     if disk.kind != _FILE or not disk.format or disk.format == RAW:
         return ""
     known = {*(disk.backing or ()), *(disk.backing_devices or ())}
-    others = sorted(set(storage.ask(disk.path, lambda: _list_backing_files(disk.path)) or ()) - known)
+    files = storage.ask(disk.path, lambda: _list_backing_files(disk.path))
+    if files is None:
+        return _explain_silence(disk, storage)
+    others = sorted(set(files) - known)
     return f"it is built on {', '.join(others)} now, which was not proved when it was saved" if others else ""
+
+
+def _explain_silence(disk: SavedDisk, storage: StorageQueries) -> str:
+    """Return why an image whose content could not be read may be an old one; empty if its file system has answered, with an error that a start meets, too."""
+    return f"{_SILENT} whether a snapshot was made or merged since it was saved" if storage.was_late(disk.path) else ""
 
 
 def _explain_later_image(disk: SavedDisk, storage: StorageQueries) -> str:
@@ -237,7 +253,8 @@ def _explain_later_image(disk: SavedDisk, storage: StorageQueries) -> str:
     """
     if disk.kind != _FILE or disk.readonly or disk.shareable:
         return ""
-    return storage.ask(disk.path, lambda: _find_later_base(disk) or _find_later_overlay(disk.path)) or ""
+    later = storage.ask(disk.path, lambda: _find_later_base(disk) or _find_later_overlay(disk.path))
+    return _explain_silence(disk, storage) if later is None else later
 
 
 def _find_later_base(disk: SavedDisk) -> str:

@@ -107,6 +107,30 @@ def test_an_image_whose_base_was_written_later_is_not_started(tmp_path: pathlib.
     assert find_unproved_disks([saved], given) == {}
 
 
+@pytest.mark.parametrize(("slow", "image_format"), [("list_files_below", "qcow2"), ("_find_later_overlay", "raw")])
+def test_an_image_that_cannot_be_read_in_time_is_not_started(
+    tmp_path: pathlib.Path, given: HostTokens, monkeypatch: pytest.MonkeyPatch, slow: str, image_format: str
+) -> None:
+    """Its token may come from a cache. Whether a snapshot was made since it was saved is then not known."""
+    write_at(tmp_path / "web", 100)
+    write_at(tmp_path / "web.snap1", 200, tmp_path / "web")
+    is_over = threading.Event()
+    monkeypatch.setattr(storage_queries, "STORAGE_SECONDS", 0.1)
+    monkeypatch.setattr(start_checks, slow, lambda path: is_over.wait(60) and [])
+    why = find_unproved_disks([disk(tmp_path, format=image_format)], given)
+    is_over.set()
+    assert why == {"vda": "its file system does not answer, so that it is not known whether a snapshot was made or merged since it was saved"}
+
+
+def test_a_file_that_a_start_has_to_create_is_looked_for_in_time(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, is_over = str(tmp_path / "vars.fd"), threading.Event()
+    monkeypatch.setattr(storage_queries, "STORAGE_SECONDS", 0.1)
+    monkeypatch.setattr(os.path, "lexists", lambda path: is_over.wait(60))
+    stale = start_checks.find_stale_files([path], ImageLocator([Mount("/", "ext4")]).storage)
+    is_over.set()
+    assert stale == {path: "its file system does not answer, so that it is not known whether it already exists on this host"}
+
+
 def test_a_missing_backing_device_makes_a_disk_unseen(tmp_path: pathlib.Path, given: HostTokens, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(start_checks.ImageLocator, "find_device_identity", lambda self, path: {"/dev/a": "wwn:1"}.get(path))
     assert find_unproved_disks([disk(tmp_path, backing_devices={"/dev/a": "wwn:1"})], given) == {}
