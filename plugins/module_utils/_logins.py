@@ -28,27 +28,39 @@ H = t.TypeVar("H")
 Open = t.Callable[[str], H]
 
 
-def spread_logins(open_host: Open[H], uris: t.Collection[str], longest_seconds: float = 60.0, sleep: t.Callable[[float], None] = time.sleep) -> Open[H]:
-    """Return a function that opens one of these hosts as C(open_host) does, the first time in a slot of the host's own.
+def spread_logins(
+    open_host: Open[H],
+    uris: t.Collection[str],
+    longest_seconds: float = 60.0,
+    sleep: t.Callable[[float], None] = time.sleep,
+    clock: t.Callable[[], float] = time.monotonic,
+) -> Open[H]:
+    """Return a function that opens one of these hosts as C(open_host) does, the first time not before the slot of the host.
 
     :arg uris: of all hosts that are asked at once; without SSH, and for few hosts, nothing waits.
-    :arg longest_seconds: at most so long after this call the last login begins, where fewer hosts ask than are asked.
+    :arg longest_seconds: at most so long after this call the last slot begins, where fewer hosts ask than are asked.
     """
-    remote = [uri for uri in sorted(set(uris)) if is_over_ssh(uri)]
-    seconds = min(spread_seconds(len(remote)), longest_seconds)
-    if not seconds:
+    begun, slots = clock(), draw_slots(uris, longest_seconds)
+    if not slots:
         return open_host
-    slots = {uri: _RANDOM.uniform(0, seconds) for uri in remote}
     taking = threading.Lock()
 
     def open_in_slot(uri: str) -> H:
         with taking:
-            wait = slots.pop(uri, 0.0)
-        if wait:
+            slot = slots.pop(uri, 0.0)
+        wait = slot - (clock() - begun)
+        if wait > 0:
             sleep(wait)
         return open_host(uri)
 
     return open_in_slot
+
+
+def draw_slots(uris: t.Collection[str], longest_seconds: float = 60.0) -> t.Dict[str, float]:
+    """Return after how many seconds the first login at each of these hosts begins; empty for few hosts, and without SSH. The arguments are as above."""
+    remote = [uri for uri in sorted(set(uris)) if is_over_ssh(uri)]
+    seconds = min(spread_seconds(len(remote)), longest_seconds)
+    return {uri: _RANDOM.uniform(0, seconds) for uri in remote} if seconds else {}
 
 
 def spread_seconds(hosts: int) -> float:

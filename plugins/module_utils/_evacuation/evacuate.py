@@ -83,7 +83,7 @@ def survey_survivor(uri: str, work: _SurveySurvivor) -> Result:
     host = open_host(require_local(uri))
     try:
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
-            fleet = pool.submit(ask_fleet, work["ask"], open_host, dead=work.get("dead", ()))
+            fleet = pool.submit(ask_fleet, work["ask"], open_host, dead=work.get("dead", ()), spread=True)
             doors = pool.submit(probe_ssh_endpoints, endpoints)
             facts, warnings = gather_facts(host)
             requests = {domain.uuid: decode(DomainRequest, domain.request, "request") for domain in domains}

@@ -17,7 +17,7 @@ import time
 import typing as t
 import urllib.parse
 
-from .._logins import spread_logins
+from .._logins import draw_slots
 from .._model.clock import BootMoment, boot_moment
 from .._model.errors import KvmfleetError, Unreachable
 from .._model.evidence import SshEndpoint
@@ -31,7 +31,7 @@ if t.TYPE_CHECKING:
 SSH_ANSWERS, SSH_REFUSED, SSH_SILENT, SSH_UNKNOWN = "answers", "refused", "silent", "unknown"
 SSH_SECONDS = 5.0
 
-MAX_AT_ONCE = 32
+MAX_AT_ONCE = 64
 # Of one host. A libvirt daemon answers five calls of one client at the same time.
 DOMAINS_AT_ONCE = 4
 # A busy host may take 60 s to open a connection, and a daemon that is starting a domain answers nothing until that domain runs. Such a connection stays alive.
@@ -45,6 +45,7 @@ def ask_fleet(
     patience_seconds: float = PATIENCE_SECONDS,
     identify: bool = True,
     dead: t.Collection[str] = (),
+    spread: bool = False,
 ) -> t.Dict[str, HostAnswer]:
     """Return the answer of each host by its name.
 
@@ -53,9 +54,12 @@ def ask_fleet(
     :arg uuids: the domains to query, each with a call of its own: a list of all domains waits for every domain that the host is starting. None means all.
     :arg identify: whether to read each host's own ID; otherwise C(host_id) is null.
     :arg patience_seconds: a host that has not answered by then is silent.
+    :arg spread: whether other hosts ask the same ones at this moment, so that each is asked in a slot of its own, see L(draw_slots).
     """
+    begun, slots = time.monotonic(), draw_slots(uris.values()) if spread else {}
     # Dead hosts first, because they take the longest.
-    names = sorted(uris, key=lambda name: (name not in dead, name))
+    turns = {name: -1.0 if name in dead else slots.get(uri, 0.0) for name, uri in uris.items()}
+    names = sorted(uris, key=lambda name: (turns[name], name))
 
     def ask_one(name: str) -> HostAnswer:
         uri = uris[name]
@@ -63,7 +67,11 @@ def ask_fleet(
         return ask_in_time(uri, lambda: _ask_host(uri, open_host, uuids, identify), patience_seconds)
 
     with concurrent.futures.ThreadPoolExecutor(max_workers=max(1, min(MAX_AT_ONCE, len(names)))) as pool:
-        return dict(zip(names, pool.map(ask_one, names)))
+        pending = {}
+        for name in names:
+            time.sleep(max(0.0, turns[name] - (time.monotonic() - begun)))
+            pending[name] = pool.submit(ask_one, name)
+        return {name: answer.result() for name, answer in pending.items()}
 
 
 def _ask_in_time(uri: str, ask: t.Callable[[], HostAnswer], seconds: float) -> HostAnswer:
@@ -115,7 +123,7 @@ def _ask_host(uri: str, open_host: t.Callable[[str], Host], uuids: t.Optional[t.
 def _read_domains(host: Host, uuids: t.Optional[t.Collection[str]]) -> t.Dict[str, bool]:
     """Return the domains of the host, or only the given ones, and whether they are active."""
     if uuids is None:
-        return {entry["uuid"]: entry["active"] for entry in host.list_sizes()}
+        return host.list_presence()
     wanted = sorted(uuids)
     pending = [PendingAnswer(functools.partial(_read_share, host, wanted[first::DOMAINS_AT_ONCE])) for first in range(min(DOMAINS_AT_ONCE, len(wanted)))]
     found: t.Dict[str, bool] = {}
@@ -202,7 +210,7 @@ def ask_peers(uris: t.Mapping[str, str], uuids: Uuids, open_host: t.Callable[[st
     :arg uris: name of each host to its URI.
     """
     asked_at = boot_moment()
-    answers = ask_fleet(uris, spread_logins(open_host, uris.values()), uuids, identify=False)
+    answers = ask_fleet(uris, open_host, uuids, identify=False, spread=True)
     active = {uuid: name for name, answer in answers.items() for uuid in answer.active_uuids}
     silent = tuple(f"{name}: {answer.msg}" for name, answer in answers.items() if not answer.answered)
     return PeerAnswers(active, silent, tuple(sorted(uuids)), asked_at)

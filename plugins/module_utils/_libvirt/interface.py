@@ -16,7 +16,7 @@ from .._model.facts import GuestPlatform, HardwareFacts, Surroundings
 from .._model.fleet_cpus import CpuFeatures
 from .._model.record_parts import Checkpoint
 from .._model.watched_moves import CpuVerdict
-from .values import DefinitionList, DomainSize, DomainState, DomainUse, Image, Permissions, Volume
+from .values import DefinitionList, DomainState, DomainUse, Image, Permissions, Volume
 
 
 class Folder(t.Protocol):
@@ -178,8 +178,8 @@ class Host(t.Protocol):
     def list_domains(self) -> t.List[domain_states.DomainInfo]:
         """Every domain, defined or active."""
 
-    def list_sizes(self) -> t.List[DomainSize]:
-        """C({uuid, name, active, ...}) of every domain."""
+    def list_presence(self) -> t.Dict[str, bool]:
+        """Whether it is active, of every domain, defined or active, by UUID. One query, however many domains there are."""
 
     def compare_cpu(self, platform: GuestPlatform, cpu_xml: str) -> CpuVerdict:
         """Whether the host can run a guest with that CPU. Raises L(KvmfleetError) if that is unknown."""

@@ -21,7 +21,7 @@ from .._model.libvirt_formats import parse_libvirt_xml, parse_size, parse_vcpu_c
 from .._model.policy_documents import read_policy_element
 from .connection import Opened, libvirt_binding, libvirt_errors, translate_error
 from .folders import open_folder
-from .values import Definition, DomainSize, DomainState
+from .values import Definition, DomainState
 
 if t.TYPE_CHECKING:
     import libvirt
@@ -195,22 +195,8 @@ class LibvirtReader:
                 infos.append(self._read_info(domain))
         return infos
 
-    def list_sizes(self) -> t.List[DomainSize]:
-        """Return C({uuid, name, active, memory_bytes, vcpus}) of every domain: only what is needed for the capacity; no definition is read."""
-        roster: t.List[DomainSize] = []
-        for domain in self._all_domains():
-            with contextlib.suppress(NotFound), libvirt_errors(f"read a domain of {self.uri}"):
-                _state, memory_kib, _used, vcpus, _time = domain.info()
-                roster.append(
-                    {
-                        "uuid": domain.UUIDString(),
-                        "name": domain.name(),
-                        "active": bool(domain.isActive()),
-                        "memory_bytes": memory_kib * 1024,
-                        "vcpus": vcpus,
-                    }
-                )
-        return roster
+    def list_presence(self) -> t.Dict[str, bool]:
+        return {domain.UUIDString(): domain.ID() >= 0 for domain in self._all_domains()}
 
     def list_states(self) -> t.List[DomainState]:
         with libvirt_errors(f"list the domains of {self.uri}"):

@@ -26,16 +26,6 @@ class DomainState(t.TypedDict):
     autostart: bool
 
 
-class DomainSize(t.TypedDict):
-    """The capacity that a domain uses of its host."""
-
-    uuid: str
-    name: str
-    active: bool
-    memory_bytes: int
-    vcpus: int
-
-
 @dataclass(frozen=True)
 class Definition:
     """A domain with its definition, the live one if it is active. If libvirt could not return the definition, C(root) is null and C(problem) is a sentence."""

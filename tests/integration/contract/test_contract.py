@@ -59,12 +59,10 @@ def test_states_of_domains_are_read_and_described(stage: Stage, state: str, acti
     assert view.describe().startswith(described)
 
 
-def test_list_sizes_lists_active_and_inactive_domains(stage: Stage) -> None:
+def test_list_presence_lists_active_and_inactive_domains(stage: Stage) -> None:
     running, defined = stage.guest(), stage.guest(domain_states.SHUTOFF)
-    roster = {entry["name"]: entry for entry in stage.host().list_sizes()}
-    assert (roster[running]["active"], roster[defined]["active"]) == (True, False)
-    assert roster[running]["uuid"] == stage.uuid(running)
-    assert (roster[running]["memory_bytes"], roster[running]["vcpus"]) == (GUEST_MIB * MIB, 1)
+    presence = stage.host().list_presence()
+    assert (presence[stage.uuid(running)], presence[stage.uuid(defined)]) == (True, False)
 
 
 # -- a migration -----------------------------------------------------------------------------------------------------
@@ -121,7 +119,7 @@ def test_source_and_destination_report_a_running_migration(stage: Stage) -> None
     assert destination.is_incoming(uuid)
     assert destination.read_job(uuid) is None
     assert not source.is_incoming(uuid)
-    assert any(entry["uuid"] == uuid and entry["active"] for entry in destination.list_sizes())
+    assert destination.list_presence()[uuid]
     until(lambda: (source.read_job(uuid) or first).data_processed_bytes > first.data_processed_bytes)
     source.abort_job(uuid)
     call.ends()
@@ -289,7 +287,7 @@ def test_every_call_on_a_closed_connection_is_unreachable(stage: Stage) -> None:
     host.close()
     for call in (
         host.read_hostname,
-        host.list_sizes,
+        host.list_presence,
         lambda: host.view_domain(uuid),
         lambda: host.read_job(uuid),
         lambda: host.find_domain(uuid=uuid),

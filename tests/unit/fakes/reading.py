@@ -11,7 +11,7 @@ import typing as t
 from xml.etree import ElementTree
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.interface import Folder
-from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.values import Definition, DefinitionList, DomainSize, DomainState, DomainUse, Image
+from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.values import Definition, DefinitionList, DomainState, DomainUse, Image
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.definition_files import KEEPS_TPM_SINCE
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Forbidden, NotFound, Unreachable
@@ -129,11 +129,8 @@ class FakeReader:
         missing = sorted(feature for feature in self._there("compare_cpu").lacking if feature in cpu_xml)
         return CpuVerdict(not missing, f"its CPU lacks {', '.join(missing)}" if missing else None)
 
-    def list_sizes(self) -> t.List[DomainSize]:
-        return [
-            {"uuid": domain.uuid, "name": domain.name, "active": domain.active, "memory_bytes": domain.memory_bytes, "vcpus": domain.vcpus}
-            for domain in self._there("roster").domains.values()
-        ]
+    def list_presence(self) -> t.Dict[str, bool]:
+        return {domain.uuid: domain.active for domain in self._there("roster").domains.values()}
 
     def list_domains(self) -> t.List[domain_states.DomainInfo]:
         return [domain.info() for domain in self._there("domains").domains.values()]

@@ -69,10 +69,10 @@ class Host:
     def host_uuid(self) -> str:
         return self.uuid
 
-    def list_sizes(self) -> list[dict[str, t.Any]]:
+    def list_presence(self) -> dict[str, bool]:
         if not self.answers:
             raise Unreachable("no answer")
-        return [{"uuid": UUID, "name": "web", "active": self.active}] if self.present else []
+        return {UUID: self.active} if self.present else {}
 
     def view_domain(self, uuid: str) -> domain_states.DomainView:
         if not self.answers:

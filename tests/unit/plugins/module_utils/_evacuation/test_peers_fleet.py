@@ -9,6 +9,9 @@ import threading
 import time
 import typing as t
 
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation import peers
 from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.peers import ask_dead_host, ask_fleet
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
@@ -23,9 +26,9 @@ OWN_ID = "1b0c7a52-4a5f-4e0f-9a3f-8c7d1d0e5a01"
 class Host:
     """A host with these domains, which may break off while it is asked."""
 
-    def __init__(self, roster: list[dict[str, t.Any]], breaks: bool = False) -> None:
+    def __init__(self, presence: dict[str, bool], breaks: bool = False) -> None:
         self.closed = False
-        self._roster = roster
+        self._presence = presence
         self._breaks = breaks
 
     def host_id(self) -> t.Optional[str]:
@@ -34,25 +37,21 @@ class Host:
     def host_uuid(self) -> str:
         return "8c1c1e0a-6f4e-4d53-b1a7-0a7d2b1f0c01"
 
-    def list_sizes(self) -> list[dict[str, t.Any]]:
+    def list_presence(self) -> dict[str, bool]:
         if self._breaks:
             raise Unreachable("The connection is gone.")
-        return self._roster
+        return self._presence
 
     def view_domain(self, uuid: str) -> domain_states.DomainView:
-        found = [one["active"] for one in self.list_sizes() if one["uuid"] == uuid]
-        return domain_states.DomainView(present=True, active=found[0], persistent=True) if found else domain_states.NOT_THERE
+        active = self.list_presence().get(uuid)
+        return domain_states.NOT_THERE if active is None else domain_states.DomainView(present=True, active=active, persistent=True)
 
     def close(self) -> None:
         self.closed = True
 
 
-def entry(uuid: str, active: bool = True) -> dict[str, t.Any]:
-    return {"uuid": uuid, "name": uuid[:4], "active": active, "memory_bytes": 1, "vcpus": 1}
-
-
 def test_every_host_answers_with_its_domains() -> None:
-    hosts = {"a": Host([entry(WEB), entry(DB, active=False)]), "b": Host([])}
+    hosts = {"a": Host({WEB: True, DB: False}), "b": Host({})}
     answers = ask_fleet({"kvm1": "a", "kvm2": "b"}, hosts.__getitem__)
     assert answers["kvm1"].answered
     assert answers["kvm1"].domains == {WEB: DomainPresence(True), DB: DomainPresence(False)}
@@ -61,8 +60,8 @@ def test_every_host_answers_with_its_domains() -> None:
 
 
 def test_every_host_answers_with_its_host_id_unless_identify_is_off() -> None:
-    assert ask_fleet({"kvm1": "a"}, lambda uri: Host([]))["kvm1"].host_id == OWN_ID
-    assert ask_fleet({"kvm1": "a"}, lambda uri: Host([]), identify=False)["kvm1"].host_id is None
+    assert ask_fleet({"kvm1": "a"}, lambda uri: Host({}))["kvm1"].host_id == OWN_ID
+    assert ask_fleet({"kvm1": "a"}, lambda uri: Host({}), identify=False)["kvm1"].host_id is None
 
 
 def test_only_wanted_domains_are_queried() -> None:
@@ -74,7 +73,7 @@ def test_only_wanted_domains_are_queried() -> None:
             return super().view_domain(uuid)
 
     gone = "7f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a13"
-    answers = ask_fleet({"kvm1": "a"}, lambda _uri: Starting([entry(WEB), entry(DB, active=False)]), {DB, gone})
+    answers = ask_fleet({"kvm1": "a"}, lambda _uri: Starting({WEB: True, DB: False}), {DB, gone})
     assert answers["kvm1"].domains == {DB: DomainPresence(False)}
 
 
@@ -89,7 +88,7 @@ def test_a_slow_host_is_queried_about_several_domains_at_once() -> None:
 
     uuids = {f"{number:08x}-5b0c-4c7a-9f0f-0d8f6f1f2a11" for number in range(40)}
     running, stopped = sorted(uuids)[:2]
-    answers = ask_fleet({"kvm1": "a"}, lambda _uri: Slow([entry(running), entry(stopped, active=False)]), uuids)
+    answers = ask_fleet({"kvm1": "a"}, lambda _uri: Slow({running: True, stopped: False}), uuids)
     assert answers["kvm1"].domains == {running: DomainPresence(True), stopped: DomainPresence(False)}
 
 
@@ -102,13 +101,13 @@ def test_a_host_of_which_one_query_fails_is_silent() -> None:
                 raise Unreachable("The connection is gone.")
             return super().view_domain(uuid)
 
-    answers = ask_fleet({"kvm1": "a"}, lambda _uri: Failing([entry(WEB)]), {WEB, DB})
+    answers = ask_fleet({"kvm1": "a"}, lambda _uri: Failing({WEB: True}), {WEB, DB})
     assert not answers["kvm1"].answered
     assert answers["kvm1"].msg == "The connection is gone."
 
 
 def test_a_silent_host_differs_from_a_host_without_domains() -> None:
-    broken = Host([], breaks=True)
+    broken = Host({}, breaks=True)
 
     def open_host(uri: str) -> Host:
         if uri == "silent":
@@ -123,18 +122,35 @@ def test_a_silent_host_differs_from_a_host_without_domains() -> None:
 
 
 def test_an_empty_fleet_has_no_answers() -> None:
-    assert ask_fleet({}, lambda _uri: Host([])) == {}
+    assert ask_fleet({}, lambda _uri: Host({})) == {}
+
+
+def test_a_host_is_asked_in_its_slot_and_has_all_of_its_time_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr(peers, "draw_slots", lambda uris: {"a": 1.2, "b": 0.2, "c": 0.1})
+
+    def open_host(uri: str) -> Host:
+        opened.append(uri)
+        return Host({WEB: True})
+
+    uris = {"kvm1": "a", "kvm2": "b", "kvm3": "c", "kvm4": "d"}
+    answers = ask_fleet(uris, open_host, patience_seconds=1, dead=("kvm4",), spread=True)
+    assert opened == ["d", "c", "b", "a"]
+    assert all(answers[name].answered for name in ("kvm1", "kvm2", "kvm3"))
+    opened.clear()
+    ask_fleet({"kvm1": "a", "kvm2": "b"}, open_host)
+    assert sorted(opened) == ["a", "b"]
 
 
 def test_a_host_that_never_answers_counts_as_silent() -> None:
     enough = threading.Event()
 
     class Busy(Host):
-        def list_sizes(self) -> list[dict[str, t.Any]]:
+        def list_presence(self) -> dict[str, bool]:
             enough.wait(60)
-            return []
+            return {}
 
-    hosts = {"busy": Busy([]), "quick": Host([entry(WEB)])}
+    hosts = {"busy": Busy({}), "quick": Host({WEB: True})}
     answers = ask_fleet({"kvm1": "busy", "kvm2": "quick"}, hosts.__getitem__, patience_seconds=1)
     enough.set()
     assert not answers["kvm1"].answered
@@ -171,5 +187,5 @@ def test_only_the_dead_host_is_asked_in_this_way() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     uris = {name: f"qemu+tcp://127.0.0.1:{port}/{name}" for name in ("kvm1", "kvm2")}
-    answers = ask_fleet(uris, lambda uri: Host([entry(WEB)]), dead=["kvm1"])
+    answers = ask_fleet(uris, lambda uri: Host({WEB: True}), dead=["kvm1"])
     assert [name for name in answers if answers[name].answered] == ["kvm1", "kvm2"]
