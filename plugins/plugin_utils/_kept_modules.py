@@ -33,6 +33,7 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.kvmfleet.migration.plugins.module_utils import _kept_module as program
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._run_folder import RUN_FOLDER
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ssh_keepalive import end_silent_connection
 
 Result = dict[str, t.Any]
 
@@ -82,6 +83,10 @@ class KeptModuleAction(ActionBase):
     """An action plugin whose modules are kept on the hosts."""
 
     _launch: Launch | None = None
+
+    def __init__(self, *args: t.Any, **kwargs: t.Any) -> None:
+        super().__init__(*args, **kwargs)
+        end_silent_connection(self._connection)
 
     def _execute_module(
         self, module_name: str | None = None, module_args: t.Mapping[str, t.Any] | None = None, task_vars: Result | None = None, **more: t.Any

@@ -40,7 +40,8 @@ def _variables(lab: Lab, user: str, become: bool) -> t.Dict[str, str]:
         "ansible_become": "true" if become else "false",
         "ansible_python_interpreter": "/usr/bin/python3",
         "ansible_ssh_private_key_file": f'"{ssh.user_key(lab)}"',
-        "ansible_ssh_common_args": f'"-F {ssh.config_file(lab)}"',
+        # Scenarios wait less for a host that is off than the collection itself would.
+        "ansible_ssh_common_args": f'"-F {ssh.config_file(lab)} -o ServerAliveInterval=5 -o ServerAliveCountMax=3"',
         "ansible_ssh_args": '"-o ControlMaster=auto -o ControlPersist=60s"',
         # Ansible formats this value: %% is one %, of which ssh makes a hash of user, host and port
         "ansible_control_path": f'"{lab.sockets}/%%C"',
