@@ -1,0 +1,30 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The starts of domains on a host that is back."""
+
+from __future__ import annotations
+
+import pathlib
+
+from ansible_collections.kvmfleet.migration.tests.unit.playbooks.stage import Stage, build_collection
+
+STEPS = ("evacuation_cleanup", "boot_guard", "domain_start", "protect", "recover_plan", "recover_verify", "host", "host_facts")
+
+
+def test_a_start_that_never_ends_does_not_keep_the_other_domains_off(tmp_path: pathlib.Path) -> None:
+    stage = Stage(build_collection(tmp_path / "collections", *STEPS), tmp_path)
+    stage.answers.update({step: {"kvm1": {}} for step in STEPS})
+    starts = [{"uuid": f"uuid of {name}", "name": name} for name in ("hung", "web1")]
+    chosen, checked = {"start_mode": "autostart"}, {"displaced": [], "is_protected": False, "_begun": []}
+    stage.answers["host"] = {"kvm1": {"host": {"name": "kvm1", "host_id": "h1", "state": "maintenance"}}}
+    stage.answers["recover_plan"] = {"kvm1": [chosen, checked, {"start": starts, "forget": []}]}
+    stage.answers["boot_guard"] = {"kvm1": {"to_start": starts, "guard": {"boot_id": "b"}, "open_records": []}}
+    stage.answers["domain_start"] = {"kvm1": [{"hangs_seconds": 400}, {"changed": True}]}
+    stage.answers["recover_verify"] = {"kvm1": {"result": {}, "problems": {}}}
+    done = stage.play("recover", target="kvm1", __recover_host_start_seconds=3)
+    assert [args["uuid"] for _host, args in done.calls_of("domain_start")] == ["uuid of hung", "uuid of web1"], done.text
+    ((_host, verified),) = done.calls_of("recover_verify")
+    results = verified["_work"]["tasks"]["started"]["kvm1"]["results"]
+    assert [one.get("failed", False) for one in results] == [True, False]
