@@ -59,6 +59,7 @@ options:
       - Evidence that the dead host is off, as the step that fenced it wrote it. Required are C(host), C(action) (V(off), or V(status) if it was already off;
         a reboot is not off), C(status) (V(off)) and C(at) (RFC 3339). Optional are C(kind), C(host_id), C(agent), C(output), C(by), C(ttl_seconds) (300) and
         C(reason).
+      - Evidence counts for C(ttl_seconds). That of the kind C(fence_agent) counts longer if the inventory names the agent, because the agent is asked again.
       - Evidence of the kind C(watchdog), as in RV(evidence), has the action C(reset) and C(lease_revision). The lease of the host is read again.
       - Documents about further silent hosts of the ledger count for those hosts.
       - Mutually exclusive with O(force_down).

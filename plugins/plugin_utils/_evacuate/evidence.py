@@ -213,8 +213,8 @@ class PowerOffEvidence:
 
     def _check_given(self, given: Json) -> Evidence:
         entry = self._find_entry(given)
-        config = self._fencing_config(entry.name)
-        return check_evidence(given, entry.name, str(entry.host_id), self.by, datetime.datetime.now(datetime.UTC), config.secrets() if config else ())
+        now, config = datetime.datetime.now(datetime.UTC), self._fencing_config(entry.name)
+        return check_evidence(given, entry.name, str(entry.host_id), self.by, now, config)
 
     def _find_entry(self, given: Json) -> HostEntry:
         """Return the host that evidence is about: the source, or another one of the ledger that may have the domains too."""

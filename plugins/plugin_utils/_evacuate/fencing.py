@@ -29,7 +29,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.evidence
 )
 
 from .fence_agent import EVIDENCE_ACTIONS, AgentReply, FenceAction, PowerState, plain_text, redact_secrets
-from .fence_config import MAX_SECONDS, TTL_SECONDS, VARIABLE, FenceDevice, FencingConfig, name_agents
+from .fence_config import MAX_SECONDS, TTL_SECONDS, VARIABLE, FenceDevice, FenceLevel, FencingConfig, name_agents
 from .fence_levels import HostPower, LevelAttempt, PowerReply, query_device, query_host, query_level, switch_levels_off
 from .lease_evidence import Proven, Void
 from .reset_watch import confirm_reset
@@ -102,7 +102,7 @@ def is_fresh(evidence: Evidence, now: datetime.datetime) -> bool:
     return at is not None and -CLOCK_SKEW_SECONDS <= (now - at).total_seconds() <= evidence.ttl_seconds
 
 
-def check_evidence(given: Json, host: str, host_id: str | None, by: str, now: datetime.datetime, secrets: t.Iterable[str] = ()) -> Evidence:
+def check_evidence(given: Json, host: str, host_id: str | None, by: str, now: datetime.datetime, config: FencingConfig | None = None) -> Evidence:
     """Return evidence from another source, e.g. a tasks file, with all its keys and as plain text; a missing C(kind) is C(tasks).
 
     It must have C(host), C(action), C(status) and C(at). A boolean is not a status: YAML reads a bare C(off) as one, but a failed comparison is also one.
@@ -110,15 +110,17 @@ def check_evidence(given: Json, host: str, host_id: str | None, by: str, now: da
     :arg host: the host that is to be evacuated, and C(host_id) its own id in the ledger.
     :arg by: who acts, if the document does not state it.
     :arg now: the time of the control node, aware.
-    :arg secrets: the texts that must not appear in its output.
+    :arg config: how the host is fenced; None if it has no devices. Its secrets do not appear in the output. Evidence of an agent that it still names is valid
+      at any age, because L(confirm_evidence), which comes before each start, needs the agent to report "off" again.
     :raises Unsafe: it is not such a document, or does not show that this host is off now.
     """
+    secrets = config.secrets() if config else ()
     where = f"The fencing evidence for {host}"
     if not isinstance(given, t.Mapping) or any(key not in (*EVIDENCE_KEYS, *_LEVEL_KEYS) for key in given):
         raise _refused_evidence(f"{where} is not a dictionary of {', '.join(EVIDENCE_KEYS)}")
     made: dict[str, Json] = {"kind": TASKS, "host_id": host_id, "agent": None, "output": "", "by": by, "ttl_seconds": TTL_SECONDS, "reason": None}
     made.update({key: value for key, value in given.items() if value is not None})
-    problem = _form_problem(made) or _host_problem(made, host, host_id) or _action_problem(made) or _time_problem(made, now)
+    problem = _form_problem(made) or _host_problem(made, host, host_id) or _action_problem(made) or _time_problem(made, now, _is_renewable(made, config))
     if problem:
         raise _refused_evidence(f"{where} {problem}")
     words = {
@@ -187,16 +189,28 @@ def _quoting_hint(value: Json) -> str:
     return ' (write "off" with quotes: without them YAML makes a boolean of it)' if isinstance(value, bool) else ""
 
 
-def _time_problem(made: JsonObject, now: datetime.datetime) -> str | None:
+def _is_renewable(made: JsonObject, config: FencingConfig | None) -> bool:
+    """Whether L(confirm_evidence) renews it: the inventory still names its devices, and their status alone shows whether the host is off."""
+    level = _find_level(config, t.cast(int, made.get("level", 1))) if config and config.host == made["host"] else ()
+    return bool(level) and made["kind"] == AGENT and made["agent"] == name_agents(level) and all(device.is_status_evidence for device in level)
+
+
+def _find_level(config: FencingConfig, number: int) -> FenceLevel:
+    """Return the devices of a level; empty if the host has no such level."""
+    return config.levels[number - 1] if 1 <= number <= len(config.levels) else ()
+
+
+def _time_problem(made: JsonObject, now: datetime.datetime, is_renewable: bool) -> str | None:
     at, ttl = _parse_timestamp(made.get("at")), made["ttl_seconds"]
     if at is None:
         return "does not say at what time (RFC 3339, with a time zone) the host was off"
     if isinstance(ttl, bool) or not isinstance(ttl, int) or not 1 <= ttl <= MAX_SECONDS:
         return f"has a ttl_seconds that is not a number from 1 to {MAX_SECONDS}"
     age = (now - at).total_seconds()
-    if age < -CLOCK_SKEW_SECONDS:
+    # The clock may have been set back since an agent was asked. Its evidence gets a new date before a start.
+    if age < -(ttl if is_renewable else CLOCK_SKEW_SECONDS):
         return f"is dated {-age:.0f} seconds in the future by the control node's clock"
-    return f"is {age:.0f} seconds old and was valid for {ttl}" if age > ttl else None
+    return f"is {age:.0f} seconds old and was valid for {ttl}" if age > ttl and not is_renewable else None
 
 
 def _lower_text(value: Json) -> Json:
@@ -283,7 +297,7 @@ def confirm_evidence(
 def _confirm_by_level(evidence: Evidence, config: FencingConfig) -> Evidence:
     """Return evidence of agents with a new date: all devices of its level must report "off" again."""
     number, at = evidence.level or 1, utc_now()
-    level = config.levels[number - 1] if 1 <= number <= len(config.levels) else ()
+    level = _find_level(config, number)
     if not level or (evidence.level and evidence.agent != name_agents(level)):
         raise Unsafe(
             f"{evidence.host} was fenced by level {number} ({evidence.agent}), which {VARIABLE} no longer names.",

@@ -21,13 +21,21 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fence
     read_power,
     redact_secrets,
 )
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fence_config import format_options, parse_fencing
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fence_config import (
+    AgentOption,
+    FenceDevice,
+    FencingConfig,
+    format_options,
+    parse_fencing,
+)
 
 from ..mutation import mutated
 from ..target import Target
 
 SECRET = "s3cret & 'word'"
 NOW = datetime.datetime(2026, 11, 21, 3, 0, 0, tzinfo=datetime.UTC)
+# Evidence never names this device, so that its age counts.
+_CONFIG = FencingConfig("kvm1", ((FenceDevice("kvm1", "fence_x", "fence_x", "/sbin/fence_x", 60, 20, (AgentOption("password", SECRET, True),)),),), 300)
 _OUTPUTS = (
     b"Status: OFF\n",
     b'{"PowerState": "Off"}\n',
@@ -66,7 +74,7 @@ _EVIDENCE = {
 
 def check_tasks(given: t.Any) -> None:
     """Read evidence of a tasks file: what passes says that this host is off, now, and can be written down."""
-    checked = fencing.check_evidence(given, "kvm1", None, "root", NOW, [SECRET])
+    checked = fencing.check_evidence(given, "kvm1", None, "root", NOW, _CONFIG)
     assert (checked.host, checked.status) == ("kvm1", "off")
     assert fencing.is_fresh(checked, NOW)
     assert SECRET not in json.dumps(encode(checked))

@@ -12,6 +12,7 @@ import pytest
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.evidence import Evidence
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fence_config import AgentOption, FenceDevice, FencingConfig
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fencing import EVIDENCE_KEYS, check_evidence, is_fresh, person_evidence
 
 NOW = datetime.datetime(2026, 11, 21, 3, 0, 0, tzinfo=datetime.UTC)
@@ -20,7 +21,8 @@ GIVEN: dict[str, t.Any] = {"host": "kvm1", "action": "off", "status": "off", "at
 
 
 def check(**changes: t.Any) -> Evidence:
-    return check_evidence({**GIVEN, **changes}, "kvm1", "id-1", BY, NOW, ["hunter2"])
+    device = FenceDevice("kvm1", "fence_x", "fence_x", "/sbin/fence_x", 60, 20, (AgentOption("password", "hunter2", True),))
+    return check_evidence({**GIVEN, **changes}, "kvm1", "id-1", BY, NOW, FencingConfig("kvm1", ((device,),), 300))
 
 
 def test_the_required_keys_of_evidence_are_sufficient() -> None:
