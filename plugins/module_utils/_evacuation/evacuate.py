@@ -116,7 +116,8 @@ def probe_locks(_uri: str, work: _ProbeLocks) -> Result:
 def start_domains(uri: str, work: _StartDomains) -> Result:
     """Carry out C(orders) in their order, C(parallel) at a time. Returns C(at), the end, C(results), one an order, and C(elsewhere).
 
-    After C(START_SECONDS), starts that have not ended are left to libvirt, and what waits behind them is deferred. Raises L(Unreachable) if none has ended.
+    After C(START_SECONDS), starts that have not ended are left to libvirt, and what waits behind them is deferred. Raises L(Unreachable) if all have begun
+    and none has ended.
 
     :arg work: C(start_until), the moment of this host after which nothing is started, however long the orders were under way; null for orders that start
       nothing. C(host_id) that this host has to have; C(ask), the hosts that answered before; none of them may have an active copy of a domain now. While one of
@@ -157,11 +158,14 @@ def _refuse_order(order: RestartOrder, peers: PeerAnswers, is_late: bool) -> t.O
 
 
 def _leave_hung(orders: t.Sequence[RestartOrder], starts: t.Sequence[concurrent.futures.Future[RestartResult]]) -> t.List[RestartResult]:
-    """Return the results of the starts that have ended; of the others, that they are deferred if they have not begun, and else unknown."""
+    """Return the results of the starts that have ended; of the others, that they are deferred if they have not begun, and else unknown.
+
+    The next round has the deferred ones alone. Raises L(Unreachable) if all starts have begun and none has ended.
+    """
     deferred = {start: build_restart_result(order, DEFERRED) for order, start in zip(orders, starts) if start.cancel()}
     hung = {start: build_restart_result(order, UNKNOWN, _hung_error(order), changed=True) for order, start in zip(orders, starts) if not start.done()}
     end_process_soon(0)
-    if len(hung) + len(deferred) == len(starts):
+    if len(hung) == len(starts):
         raise _hung_error(orders[0])
     left = {**hung, **deferred}
     return [left.get(start) or start.result() for start in starts]

@@ -69,7 +69,14 @@ def test_starts_beside_one_that_hangs_are_known(ends: list[int]) -> None:
 
 def test_a_host_on_which_no_start_ends_does_not_answer(ends: list[int]) -> None:
     with pytest.raises(Unreachable, match="libvirt has not ended the start of domain hung within 2 s"):
-        start(HUNG, "web1", parallel=1)
+        start(HUNG, HUNG, parallel=2)
+    assert ends == [0]
+
+
+def test_starts_that_hang_in_the_whole_window_leave_the_other_domains_to_the_next_round(ends: list[int]) -> None:
+    results = start(HUNG, HUNG, "web1", "web2", parallel=2)
+    assert [result["outcome"] for result in results] == [r.UNKNOWN, r.UNKNOWN, r.DEFERRED, r.DEFERRED]
+    assert [(result["changed"], result["error_code"]) for result in results[:2]] == [(True, "unreachable")] * 2
     assert ends == [0]
 
 
