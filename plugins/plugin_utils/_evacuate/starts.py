@@ -114,8 +114,7 @@ class DomainStarter:
                 is_idle = all(result.outcome == r.DEFERRED for result in results.values())
                 idle, peers = (idle + 1, answers) if is_idle else (0, None)
                 if idle > IDLE_ROUNDS:
-                    waits_for = " ".join(answers.silent) or "they answered too late."
-                    raise Unsafe(f"Cannot verify what is running on other hosts: {waits_for}", "Run the task again.")
+                    raise self._idle_error(answers)
             except Unreachable as error:
                 lost, peers = lost + 1, None
                 if lost > MAX_RETRIES:
@@ -136,6 +135,16 @@ class DomainStarter:
                 self._settle_job(job, results[job.uuid])
             rest = [job for job in rest if results[job.uuid].outcome == r.DEFERRED]
             self._note_deferred(rest)
+
+    def _idle_error(self, answers: r.PeerAnswers) -> Unsafe:
+        """Return the error for rounds that have all ended without a start: other hosts do not answer, or this host takes too long."""
+        if answers.silent:
+            return Unsafe(f"Cannot verify what is running on other hosts: {' '.join(answers.silent)}", "Run the task again.")
+        host, source = self.context.target_host, self.proofs.source.name
+        return Unsafe(
+            f"{host} was not ready for a start within {GOOD_FOR_SECONDS} s after {source} had been found off, {IDLE_ROUNDS + 1} times in succession.",
+            f"libvirt on {host}, its storage, or the connection to it is slow: check it. Then run the task again, or start the domains on another host.",
+        )
 
     def _note_deferred(self, jobs: Sequence[EvacuationJob]) -> None:
         """Have the host look first in the next round: SSH may have sent the orders twice, and only the answer to one of them came."""

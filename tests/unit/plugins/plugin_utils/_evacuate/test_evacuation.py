@@ -1465,9 +1465,19 @@ def test_deferred_starts_are_repeated_up_to_a_limit(site: Site) -> None:
     site.save("app")
     site.deferred = {"app", "for ever"}
     run = site.evacuate()
-    assert "kvm3: busy." in errors(run)["app"]
+    assert "Cannot verify what is running on other hosts: kvm3: busy." in errors(run)["app"]
     assert site.record_summaries()[-1] == ("app", "failed", "kvm2")
     assert site.running() == {"kvm2": ["web"]}
+
+
+def test_a_host_that_is_always_late_for_its_starts_is_named_and_not_the_others(site: Site) -> None:
+    site.save("web")
+    site.agent()
+    site.delays = [GOOD_FOR_SECONDS + 1.0] * (starts.IDLE_ROUNDS + 1)
+    message = errors(site.evacuate())["web"]
+    assert message.startswith("kvm2 was not ready for a start within 15 s after kvm1 had been found off, 11 times in succession.")
+    assert "other hosts" not in message
+    assert (site.running(), site.record_summaries()) == ({}, [("web", "failed", "kvm2")])
 
 
 def test_peer_answers_are_passed_on_to_one_repeated_start(site: Site) -> None:
