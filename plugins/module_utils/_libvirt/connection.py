@@ -179,7 +179,7 @@ def open_connection(uri: str, timeout_seconds: t.Optional[float] = None) -> libv
     Libvirt's own call can block for minutes on a host that is down, so it runs in a thread that is then abandoned.
     A login that the SSH server drops because of too many others is tried again until the limit.
 
-    :arg timeout_seconds: the limit; none means 20 s, and 60 s for a remote host whose port accepts connections.
+    :arg timeout_seconds: the limit; none means 20 s, and 60 s for a remote host whose port accepts connections, whether it is slow or drops logins.
     """
     return _open_in_time(uri, timeout_seconds, _open_full).connection
 
@@ -192,12 +192,26 @@ def open_for_reading(uri: str, timeout_seconds: t.Optional[float] = None) -> Ope
     return _open_in_time(uri, timeout_seconds, _open_full if is_root() else _open_any)
 
 
+class _Ends(t.NamedTuple):
+    """When the tries of one connection end, by the monotonic clock: at C(busy) if the host drops logins and its port accepts connections."""
+
+    normal: float
+    busy: float
+
+    @classmethod
+    def after(cls, normal_seconds: float, busy_seconds: float) -> _Ends:
+        """Return the ends of tries that begin now."""
+        now = time.monotonic()
+        return cls(now + normal_seconds, now + busy_seconds)
+
+
 def _open_in_time(uri: str, timeout_seconds: t.Optional[float], open_one: _Open) -> Opened:
     check_uri(uri, "The URI of a libvirt host")
     start_event_loop()
     outcome: t.List[t.Union[Opened, KvmfleetError]] = []
     limit = OPEN_TIMEOUT_SECONDS if timeout_seconds is None else timeout_seconds
-    opener = threading.Thread(target=_collect_outcome, args=(uri, outcome, time.monotonic() + limit, open_one), name="libvirt-open", daemon=True)
+    ends = _Ends.after(limit, BUSY_OPEN_TIMEOUT_SECONDS if timeout_seconds is None else limit)
+    opener = threading.Thread(target=_collect_outcome, args=(uri, outcome, ends, open_one), name="libvirt-open", daemon=True)
     opener.start()
     opener.join(limit)
     if timeout_seconds is None and not outcome and _accepts_connections(uri):
@@ -226,10 +240,10 @@ def _accepts_connections(uri: str) -> bool:
         return False
 
 
-def _collect_outcome(uri: str, outcome: t.List[t.Union[Opened, KvmfleetError]], until: float, open_one: _Open) -> None:
+def _collect_outcome(uri: str, outcome: t.List[t.Union[Opened, KvmfleetError]], ends: _Ends, open_one: _Open) -> None:
     try:
         with own_time_limit(), libvirt_errors(f"connect to libvirt at {uri}"):
-            opened = _open_with_retries(uri, until, open_one)
+            opened = _open_with_retries(uri, ends, open_one)
             opened.connection.setKeepAlive(KEEPALIVE_INTERVAL_SECONDS, KEEPALIVE_COUNT)
     except KvmfleetError as error:
         outcome.append(_explain_failure(error))
@@ -271,18 +285,32 @@ def _open_any(uri: str) -> Opened:
             raise refusal from None
 
 
-def _open_with_retries(uri: str, until: float, open_once: _Open) -> Opened:
+def _open_with_retries(uri: str, ends: _Ends, open_once: _Open) -> Opened:
     """Return the connection; a login that is dropped before it is authenticated is repeated, at growing and random intervals."""
     parts = urllib.parse.urlsplit(uri)
     if not parts.scheme.endswith("+ssh"):
         return open_once(uri)
-    pause = _FIRST_PAUSE_SECONDS
+    pause, until = _FIRST_PAUSE_SECONDS, ends.normal
     while True:
         try:
             with _LOGINS[parts.netloc]:
                 return open_once(uri)
         except libvirt_binding().libvirtError as error:
-            if not _DROPPED_LOGIN.search(str(error.get_error_message() or "")) or time.monotonic() + pause + _LAST_TRY_SECONDS > until:
+            text = str(error.get_error_message() or "")
+            if not _DROPPED_LOGIN.search(text):
                 raise
+            if not _has_time(pause, until):
+                if not (_has_time(pause, ends.busy) and _is_dropped_by_host(uri, text)):
+                    raise
+                until = ends.busy
         time.sleep(pause * _RANDOM.uniform(0.5, 1.5))
         pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+
+
+def _has_time(pause_seconds: float, until: float) -> bool:
+    return time.monotonic() + pause_seconds + _LAST_TRY_SECONDS <= until
+
+
+def _is_dropped_by_host(uri: str, text: str) -> bool:
+    """Whether the host itself has dropped the login, so that it is up: the SSH server that did may also be that of a jump host."""
+    return bool(re.search(DROPPED_LOGIN, text)) and _accepts_connections(uri)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 import typing as t
 
 import pytest
@@ -151,6 +152,40 @@ def test_an_ssh_server_that_drops_every_login_is_unreachable_in_time(answer: t.C
     answer(drop)
     with pytest.raises(Unreachable, match="kex_exchange_identification"):
         connection.open_connection("qemu+ssh://kvm2/system", timeout_seconds=2.0)
+
+
+BROKEN = "Cannot recv data: Broken pipe"
+
+
+@pytest.mark.parametrize(
+    ("is_on", "text", "given_seconds", "is_opened"),
+    [(True, DROPPED, None, True), (False, DROPPED, None, False), (True, BROKEN, None, False), (True, DROPPED, 1.0, False)],
+    ids=["busy host", "port refuses", "cause not known", "limit given"],
+)
+def test_a_busy_host_that_drops_logins_has_the_time_of_one_that_is_slow(
+    answer: t.Callable[..., None], monkeypatch: pytest.MonkeyPatch, is_on: bool, text: str, given_seconds: t.Optional[float], is_opened: bool
+) -> None:
+    """A dropped login is an answer of the host itself only if its port accepts connections: the SSH server may be that of a jump host."""
+    for name, seconds in {"OPEN_TIMEOUT_SECONDS": 1.0, "BUSY_OPEN_TIMEOUT_SECONDS": 30.0, "_LAST_TRY_SECONDS": 0.5, "_FIRST_PAUSE_SECONDS": 0.1}.items():
+        monkeypatch.setattr(connection, name, seconds)
+    began = time.monotonic()
+
+    def drop_for_a_while(uri: str) -> Connection:
+        if time.monotonic() - began < 2:
+            raise LibvirtError(38, text)
+        return Connection()
+
+    answer(drop_for_a_while)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        uri = f"qemu+ssh://127.0.0.1:{listener.getsockname()[1]}/system"
+        if not is_on:
+            listener.close()
+        if is_opened:
+            assert connection.open_connection(uri, given_seconds).keepalive == (5, 3)
+        else:
+            with pytest.raises(Unreachable, match="Cannot recv data"):
+                connection.open_connection(uri, given_seconds)
+            assert time.monotonic() - began < 2
 
 
 def test_concurrent_logins_to_one_host_are_limited(answer: t.Callable[..., None]) -> None:
