@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 import typing as t
 import uuid as uuid_module
 
@@ -52,7 +53,7 @@ def is_grant(grant: Json) -> bool:
 
 def judge_grant(grant: Grant) -> t.Tuple[int, str]:
     """Return L(CONFIRMED), L(REVOKED) or L(UNREADABLE), and why. One tombstone revokes; every folder has to be read before a grant is confirmed."""
-    findings = {folder: _read_tombstone(grant, folder) for folder in sorted(grant["folders"])}
+    findings = _read_tombstones(grant)
     for folder, (is_revoked, _problem) in findings.items():
         if is_revoked:
             return REVOKED, f"the clean-shutdown token was revoked while this host was off (tombstone in {folder})"
@@ -78,6 +79,21 @@ def main(arguments: t.Sequence[str]) -> int:
     code, why = judge_grant(grant) if is_grant(grant) else (UNREADABLE, "the grant names no shared storage")
     sys.stdout.write(f"{why}\n")
     return code
+
+
+def _read_tombstones(grant: Grant) -> t.Dict[str, t.Tuple[bool, str]]:
+    """Return by folder what L(_read_tombstone) returns. The folders are read side by side: after a boot, each file system may take long to answer."""
+    findings = dict.fromkeys(sorted(grant["folders"]), (False, "it was not read"))
+
+    def read(folder: str) -> None:
+        findings[folder] = _read_tombstone(grant, folder)
+
+    readers = [threading.Thread(target=read, args=(folder,), daemon=True) for folder in findings]
+    for reader in readers:
+        reader.start()
+    for reader in readers:
+        reader.join()
+    return findings
 
 
 def _read_tombstone(grant: Grant, folder: str) -> t.Tuple[bool, str]:
