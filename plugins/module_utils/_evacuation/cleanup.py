@@ -17,7 +17,7 @@ from .._facts.own_moves import list_remembered
 from .._host_identity import check_ledger_id, read_host_id
 from .._libvirt.host import open_host
 from .._libvirt.interface import Host
-from .._model.cleanup import CleanupDone, CleanupPlan, CleanupQuestion, DiskVerdict, KeptDisk, QuarantinedDisk, QuarantinedFile
+from .._model.cleanup import CleanupDone, CleanupPlan, CleanupQuestion, DiskVerdict, FleetReading, KeptDisk, QuarantinedDisk, QuarantinedFile
 from .._model.codec import Json, decode, encode
 from .._model.errors import Conflict, Internal, KvmfleetError, Unsafe
 from .._module import Phase, Result, require_local, require_root
@@ -51,6 +51,8 @@ class _CleanCopy(t.TypedDict):
     uris: t.Mapping[str, str]
     domains: t.Sequence[Json]
     storage: str
+    fleet: Json
+    uuids: t.Sequence[str]
 
 
 class _ListPutAside(t.TypedDict):
@@ -81,25 +83,31 @@ def identify_host(uri: str, work: _Identify) -> Result:
 
 @limit_questions
 def survey_copies(uri: str, work: _SurveyCopies) -> Result:
-    """Return C(plans), the permitted cleanup of each domain. Changes nothing.
+    """Return C(plans), the permitted cleanup of each domain, and C(fleet), what the other hosts have answered. Changes nothing.
 
     :arg work: C(host_id) that this host has to have; C(uris) of the others; C(domains), see L(CleanupQuestion).
     """
     with _open_survey(uri, work["host_id"], work["uris"]) as (_host, look):
-        return {"changed": False, "plans": encode(look.plan_cleanups(_read_questions(work["domains"])))}
+        plans = look.plan_cleanups(_read_questions(work["domains"]))
+        return {"changed": False, "plans": encode(plans), "fleet": encode(look.reading)}
 
 
 def clean_copy(uri: str, work: _CleanCopy) -> Result:
     """Survey one domain again, and remove its copy. Returns C(plan), and, if it is C(clean), C(done): C(quarantined), C(kept), C(restore), C(undefined).
 
-    :arg work: as of L(survey_copies), with one domain; C(storage).
+    Also returns C(fleet), what all other hosts have answered; null if they did not have to be asked again.
+
+    :arg work: as of L(survey_copies), with one domain; C(storage); C(fleet), what they answered before, or null; C(uuids) to ask them about.
     """
     with _open_survey(uri, work["host_id"], work["uris"]) as (host, look):
-        (plan,) = look.plan_cleanups(_read_questions(work["domains"]))
+        earlier = decode(FleetReading, work["fleet"], "fleet") if work["fleet"] else None
+        (question,) = _read_questions(work["domains"])
+        plan = look.plan_again(question, earlier, work["uuids"])
+        found = {"plan": encode(plan), "fleet": encode(look.reading)}
         if plan.kind != CLEAN:
-            return {"changed": False, "plan": encode(plan)}
+            return {"changed": False, **found}
         done = encode(CopyCleaner(host, work["host_id"], Quarantine(plan.record)).remove_copy(plan, work["storage"]))
-        return {"changed": done.pop("changed"), "plan": encode(plan), "done": done}
+        return {"changed": done.pop("changed"), "done": done, **found}
 
 
 def list_put_aside(_uri: str, work: _ListPutAside) -> Result:

@@ -19,7 +19,8 @@ from .._facts.storage_queries import STORAGE_SECONDS
 from .._libvirt.interface import Host
 from .._libvirt.reading import parse_domain_xml
 from .._migration.shared_storage import Finding, compare_folders
-from .._model.cleanup import CleanupPlan, CleanupQuestion, DiskVerdict
+from .._model.cleanup import CleanupPlan, CleanupQuestion, DiskVerdict, FleetReading
+from .._model.clock import boot_moment
 from .._model.definition_files import SEPARATE, SHARED, UNPROVED, has_deletable_tpm
 from .._model.errors import KvmfleetError, NotFound
 from .._model.references import HostAnswer, HostRef, host_of
@@ -28,7 +29,7 @@ from .._model.saved_domains import SavedDisk
 from .._time_limits import answer_within
 from .cleanup_verdicts import CLEAN, CopyVerdict, DiskFacts, LocalCopy, OtherCopies, judge_copy, judge_disk
 from .images import ImageLocator
-from .peers import ask_fleet
+from .peers import ANSWERS_VALID_SECONDS, ask_fleet
 from .qemu_locks import LOCKED, probe_lock
 
 
@@ -96,7 +97,7 @@ class OwnCopy:
 
 
 class CleanupSurvey:
-    """One survey of the domains of a task. Changes nothing.
+    """One survey of the domains of a task. Changes nothing. C(reading) is what all other hosts have answered to it; null if they were not asked.
 
     :arg uris: name of each other host of the fleet to its URI.
     :arg open_host: opens one of these hosts.
@@ -114,27 +115,61 @@ class CleanupSurvey:
         self._save_folder = save_folder
         self._images = ImageLocator()
         self._pools = host.read_surroundings().pools or ()
+        self.reading: t.Optional[FleetReading] = None
 
     def plan_cleanups(self, domains: t.Sequence[CleanupQuestion]) -> t.List[CleanupPlan]:
         """Return the permitted cleanup of each domain's copy."""
         answers = self._ask_others([domain.uuid for domain in domains])
         return [self._plan_cleanup(domain, answers) for domain in domains]
 
+    def plan_again(self, domain: CleanupQuestion, earlier: t.Optional[FleetReading], uuids: t.Sequence[str]) -> CleanupPlan:
+        """Return the permitted cleanup of one domain that an earlier survey has planned.
+
+        :arg earlier: what all other hosts have answered before. It counts for 120 s, and only if the host that has the domain says now that it still does.
+        :arg uuids: the domains to ask all other hosts about if it does not count.
+        """
+        plan = self._plan_by_earlier(domain, earlier) if earlier is not None and self._is_valid(earlier, domain) else None
+        return plan or self._plan_cleanup(domain, self._ask_others(uuids))
+
+    def _is_valid(self, earlier: FleetReading, domain: CleanupQuestion) -> bool:
+        age = boot_moment().seconds_since(earlier.moment)
+        is_recent = age is not None and 0 <= age < ANSWERS_VALID_SECONDS
+        return is_recent and domain.uuid in earlier.uuids and set(earlier.answers) == set(self._uris)
+
+    def _plan_by_earlier(self, domain: CleanupQuestion, earlier: FleetReading) -> t.Optional[CleanupPlan]:
+        """Return the plan by earlier answers and a new one of the host that has the domain; null unless both permit the removal, and the former still count."""
+        where = self._judge_copy(domain, self._find_copy(domain.uuid, self._put_aside(domain.record)), self._list_others(earlier.answers)).where
+        if where is None:
+            return None
+        again = ask_fleet({where: self._uris[where]}, self._open, [domain.uuid])
+        plan = self._plan_cleanup(domain, self._list_others({**earlier.answers, **again}))
+        # That host, or the storage of the disks, may have been slow.
+        return plan if plan.kind == CLEAN and plan.where == where and self._is_valid(earlier, domain) else None
+
     def _ask_others(self, uuids: t.Sequence[str]) -> t.Dict[str, HostAnswer]:
-        """Query all other hosts. A host with two names, or this host itself, counts once."""
+        """Query all other hosts."""
+        asked_at = boot_moment()
+        self.reading = FleetReading(ask_fleet(self._uris, self._open, uuids), tuple(uuids), asked_at)
+        return self._list_others(self.reading.answers)
+
+    def _list_others(self, given: t.Mapping[str, HostAnswer]) -> t.Dict[str, HostAnswer]:
+        """Return the answers of the other hosts. A host with two names, or this host itself, counts once."""
         answers, seen = {}, [HostRef(None, self._host_id, self._host.host_uuid())]
-        for name, answer in sorted(ask_fleet(self._uris, self._open, uuids).items()):
+        for name, answer in sorted(given.items()):
             who = answer.as_host()
             if not any(who.is_same_answer(other) for other in seen):
                 answers[name] = answer
                 seen.append(who)
         return answers
 
+    def _judge_copy(self, domain: CleanupQuestion, own: OwnCopy, answers: t.Mapping[str, HostAnswer]) -> CopyVerdict:
+        others = _summarize_others(domain, answers)
+        return judge_copy(own.copy, others, domain.defined, domain.came_back, bool(domain.fenced), bool(domain.missing))
+
     def _plan_cleanup(self, domain: CleanupQuestion, answers: t.Mapping[str, HostAnswer]) -> CleanupPlan:
         gone = self._put_aside(domain.record)
         own = self._find_copy(domain.uuid, gone)
-        others = _summarize_others(domain, answers)
-        verdict = judge_copy(own.copy, others, domain.defined, domain.came_back, bool(domain.fenced), bool(domain.missing))
+        verdict = self._judge_copy(domain, own, answers)
         disks = [disk for disk in own.disks or domain.saved if disk.path and disk.path not in gone]
         return CleanupPlan(
             domain.uuid,

@@ -12,8 +12,9 @@ import os
 import typing as t
 
 from .._dataclass import dataclass
+from .clock import BootMoment
 from .codec import ABSENT, Absent, JsonObject, ShapeError
-from .references import DomainRef
+from .references import DomainRef, HostAnswer
 from .saved_domains import SavedDisk
 
 
@@ -39,6 +40,20 @@ class CleanupQuestion:
     saved: t.Tuple[SavedDisk, ...]
     fenced: t.Union[bool, Absent] = ABSENT
     missing: t.Union[bool, Absent] = ABSENT
+
+
+@dataclass(frozen=True)
+class FleetReading:
+    """The answers of all other hosts about domains whose copies are to be removed.
+
+    :arg answers: by the name of each host.
+    :arg uuids: the domains that the hosts were asked about.
+    :arg moment: when they were asked.
+    """
+
+    answers: t.Mapping[str, HostAnswer]
+    uuids: t.Tuple[str, ...]
+    moment: BootMoment
 
 
 @dataclass(frozen=True)

@@ -114,17 +114,34 @@ RunPhase = t.Callable[[str, JsonObject], JsonObject]
 @dataclass(frozen=True)
 class _SurveyAnswer:
     plans: tuple[CleanupPlan, ...]
+    fleet: Maybe[JsonObject] = ABSENT
     extra: JsonObject = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class _CleanAnswer:
-    """What the host has found of one domain, and what it has done."""
+    """What the host has found of one domain, and what it has done.
+
+    :arg fleet: what all other hosts have answered, if they had to be asked again.
+    """
 
     changed: bool
     plan: CleanupPlan
     done: Maybe[JsonObject] = ABSENT
+    fleet: Maybe[JsonObject | None] = ABSENT
     extra: JsonObject = field(default_factory=dict)
+
+
+@dataclass
+class _KnownFleet:
+    """What all other hosts have answered last.
+
+    :arg uuids: the domains that are still to be cleaned.
+    :arg reading: as the host returned it, which also judges whether it still counts (FleetReading).
+    """
+
+    uuids: list[str]
+    reading: JsonObject | None = None
 
 
 class DoubleRunAlarm(Unsafe):
@@ -194,11 +211,12 @@ class HostCleanup:
         for begun in [begun for begun in find_begun(self.ledger, self.cleaned_host.host_id) if begun.uuid not in listed]:
             self._is_busy(begun, outcome)
         lost = [LostTombstone(one) for one in self.left if one.domain.uuid not in listed]
-        plans = self._survey_domains([*waiting, *lost])
+        plans, reading = self._survey_domains([*waiting, *lost])
         self._add_lost(lost, plans, outcome)
         self._raise_alarm([plan for tombstone in waiting if (plan := plans[tombstone.record.record_id]).kind == ALARM])
         if self.storage == STORAGE_DELETE:
             self._delete_expired(outcome)
+        known = _KnownFleet([tombstone.uuid for tombstone in waiting], reading)
         for tombstone in waiting:
             plan = plans[tombstone.record.record_id]
             if plan.kind == REFUSE:
@@ -206,7 +224,8 @@ class HostCleanup:
             elif self.check:
                 _add_predicted(tombstone, plan, self.storage, outcome)
             else:
-                self._clean_locked(tombstone, outcome)
+                self._clean_locked(tombstone, known, outcome)
+            known.uuids.remove(tombstone.uuid)
 
     def _is_busy(self, tombstone: Tombstone, outcome: CleanupOutcome) -> bool:
         """Whether an unsettled record may bring the domain to this host, or is not newer than the tombstone: then it may show that this copy is needed."""
@@ -260,13 +279,14 @@ class HostCleanup:
         outcome.refused.append(tombstone.list_uncleaned(reason))
         self.ledger.witness.report_event(tombstone.record, "cleanup.refused", self.by, reason)
 
-    def _survey_domains(self, waiting: Sequence[Tombstone | LostTombstone]) -> dict[str, CleanupPlan]:
+    def _survey_domains(self, waiting: Sequence[Tombstone | LostTombstone]) -> tuple[dict[str, CleanupPlan], JsonObject | None]:
+        """Return the plans by record, and what all other hosts have answered."""
         if not waiting:
-            return {}
+            return {}, None
         questions = [encode(build_question(tombstone, self.ledger, self.cleaned_host)) for tombstone in waiting]
         answer = self.phase("survey", {"host_id": self.cleaned_host.host_id, "uris": dict(self.uris), "domains": questions})
-        plans = decode(_SurveyAnswer, answer).plans
-        return {plan.record: plan for plan in plans}
+        found = decode(_SurveyAnswer, answer)
+        return {plan.record: plan for plan in found.plans}, found.fleet or None
 
     def _raise_alarm(self, plans: list[CleanupPlan]) -> None:
         if plans:
@@ -293,12 +313,12 @@ class HostCleanup:
             kept += expired.kept
         outcome.kept += [KeptImage(entry.uuid or None, entry.name or None, entry.record, None, None, True, entry.reason, entry.paths) for entry in kept]
 
-    def _clean_locked(self, tombstone: Tombstone, outcome: CleanupOutcome) -> None:
+    def _clean_locked(self, tombstone: Tombstone, known: _KnownFleet, outcome: CleanupOutcome) -> None:
         """Clean up one domain while no move to this host can be reserved; the failure of one domain does not stop the others."""
         try:
             with self.ledger.hold_lock(host_lock_name(self.cleaned_host)):
                 if self._is_still_open(tombstone) and not self._is_busy(tombstone, outcome):
-                    self._clean_domain(tombstone, outcome)
+                    self._clean_domain(tombstone, known, outcome)
         except DoubleRunAlarm:
             raise
         except KvmfleetError as error:
@@ -313,12 +333,12 @@ class HostCleanup:
         record, host_id = self.ledger.read_record(tombstone.record.record_id).record, str(self.cleaned_host.host_id)
         return record.status == tombstone.record.status and (is_done_from(record, host_id) or is_given_up_on(record, host_id))
 
-    def _clean_domain(self, tombstone: Tombstone, outcome: CleanupOutcome) -> None:
+    def _clean_domain(self, tombstone: Tombstone, known: _KnownFleet, outcome: CleanupOutcome) -> None:
         question = encode(build_question(tombstone, self.ledger, self.cleaned_host))
         self.ledger.witness.report_event(tombstone.record, "cleanup.started", self.by)
-        work = {"host_id": self.cleaned_host.host_id, "uris": dict(self.uris), "domains": [question], "storage": self.storage}
-        answer = decode(_CleanAnswer, self.phase("clean", work))
-        plan = answer.plan
+        fleet = {"uris": dict(self.uris), "fleet": known.reading, "uuids": list(known.uuids)}
+        answer = decode(_CleanAnswer, self.phase("clean", {"host_id": self.cleaned_host.host_id, "domains": [question], "storage": self.storage, **fleet}))
+        plan, known.reading = answer.plan, answer.fleet or known.reading
         if plan.kind == ALARM:
             self._raise_alarm([plan])
         elif plan.kind == REFUSE:

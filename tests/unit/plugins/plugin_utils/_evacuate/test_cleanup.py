@@ -124,6 +124,26 @@ def test_a_record_is_completed_after_the_host_was_cleaned(scene: Scene) -> None:
     assert scene.run().as_result() == CleanupOutcome().as_result()
 
 
+def test_the_host_gets_what_the_fleet_has_answered_last_and_about_what_to_ask_it_again(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    domains = [str(uuid.UUID(int=64 + place)) for place in range(3)]
+    for domain in domains:
+        scene.evacuation(domain)
+    works, phase, again = list[Body](), scene.host.phase, iter([None, {"asked": "again"}, None])
+
+    def answer(name: str, work: Body) -> Body:
+        if name == "survey":
+            return {**phase(name, work), "fleet": {"asked": "at first"}}
+        works.append(work)
+        return {**phase(name, work), "fleet": next(again)}
+
+    monkeypatch.setattr(scene.host, "phase", answer)
+    assert len(scene.run().cleaned) == 3
+    assert [work["fleet"]["asked"] for work in works] == ["at first", "at first", "again"]
+    left = [sorted(work["uuids"]) for work in works]
+    cleaned = [work["domains"][0]["uuid"] for work in works]
+    assert left == [sorted(domains), sorted(set(domains) - {cleaned[0]}), [cleaned[2]]]
+
+
 @pytest.mark.parametrize(
     "end", [KVM2, HostRef("kvm1", None, KVM1.host_uuid), HostRef("kvm1", str(uuid.UUID(int=99)), KVM1.host_uuid), HostRef("kvm1", None, None)]
 )
