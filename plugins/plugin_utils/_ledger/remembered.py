@@ -125,7 +125,7 @@ class _Comparison:
         try:
             document = self._ledger.read_domain(move.domain.uuid)
             # Older records of a domain can be in an archive, but not its newest one.
-            newest = (document.domain.generation or 0) if document else self._find_newest(move.domain.uuid)
+            newest = (document.domain.generation or 0) if document else _find_newest(self._ledger, move.domain.uuid)
             if (document and document.domain.last_record == move.id) or move.generation < newest:
                 return False
             return self.status_of(move) in BEFORE_A_HOST_KNOWS if move.generation == newest else self._is_unknown(move.id)
@@ -145,9 +145,6 @@ class _Comparison:
         """Return the status that the ledger has of the same move, if it is unsettled there."""
         record = self._unsettled_records.get(move.id)
         return record.status if record and record.generation == move.generation else None
-
-    def _find_newest(self, domain_uuid: str) -> int:
-        return max((record.generation for record in self._ledger.list_records(domain=domain_uuid)), default=0)
 
     def _is_unknown(self, record_id: str) -> bool:
         try:
@@ -233,13 +230,18 @@ def restore_record(recalled: JsonObject, status: str, host: str, statement: str,
     return before, before.advance(status, by, f"Settled by a person: {statement}", reason)
 
 
-def write_restored(ledger: Ledger, stored: t.Optional[Stored], before: MoveRecord, after: MoveRecord) -> MoveRecord:
+def write_restored(ledger: Ledger, stored: t.Optional[Stored], before: MoveRecord, after: MoveRecord, check: bool = False) -> MoveRecord:
     """Write the record that L(restore_record) returned. It replaces the ledger's version, if there is one.
 
     Raises L(Conflict) if another record holds the domain, or a later move of it is known.
+
+    :arg check: write nothing.
     """
     if stored is None:
         _check_newest(ledger, before)
+    if check:
+        return after
+    if stored is None:
         stored = ledger.open_record(before)
     else:
         stored = ledger.update_record(stored, before.raise_generation(stored.record.generation))
@@ -248,9 +250,18 @@ def write_restored(ledger: Ledger, stored: t.Optional[Stored], before: MoveRecor
 
 
 def _check_newest(ledger: Ledger, record: MoveRecord) -> None:
-    document = ledger.read_domain(record.domain.uuid)
-    if document is not None and record.generation <= (document.domain.generation or 0):
+    if record.generation <= max(_read_generation(ledger, record.domain.uuid), _find_newest(ledger, record.domain.uuid)):
         raise Conflict(
             f"The ledger has a later move of domain {record.domain.name} than the record {record.id}, which shows where the domain is.",
             f"There is nothing to settle; {record.source.host} may have a copy of it that is no longer needed. Nothing was changed.",
         )
+
+
+def _read_generation(ledger: Ledger, domain_uuid: str) -> int:
+    document = ledger.read_domain(domain_uuid)
+    return (document.domain.generation or 0) if document else 0
+
+
+def _find_newest(ledger: Ledger, domain_uuid: str) -> int:
+    """Return the generation of the newest record of a domain. Older ones can be in an archive, but not that one."""
+    return max((record.generation for record in ledger.list_records(domain=domain_uuid)), default=0)

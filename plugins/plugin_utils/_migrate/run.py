@@ -219,7 +219,7 @@ class RecordDecision:
             recalled = self.phase("recall", {"id": self.record_id})["told"]
             if isinstance(recalled, t.Mapping):
                 before, after = restore_record(recalled, status, self.name, self.reason, by)
-                return stored, after if self.check else write_restored(ledger, stored, before, after)
+                return stored, write_restored(ledger, stored, before, after, self.check)
         if stored is None:
             raise NotFound(
                 f"There is no record {self.record_id}, neither in the ledger nor in what {self.name} remembers.", "Run the task on the host that remembers it."

@@ -580,6 +580,17 @@ def test_a_remembered_move_that_the_ledger_lost_is_settled(fleet: Deciding) -> N
     assert "seen" in record.last_detail
 
 
+@pytest.mark.parametrize("check", [False, True])
+def test_a_remembered_move_is_not_settled_if_a_newer_one_is_known(fleet: Deciding, check: bool) -> None:
+    told = remembered_move()
+    told["record"]["generation"] = 1
+    fleet.ledger.open_record(new_record(s.LIVE_MIGRATION, DomainRef(WEB, "web"), HERE, OTHER, {}, "me"))
+    fleet.host = Remembering(told)
+    fleet.check_mode = check
+    with pytest.raises(Conflict, match="a later move of domain web"):
+        fleet.task(settle={"id": told["record"]["id"], "status": "completed"}, reason="seen")
+
+
 @pytest.mark.parametrize(("kind", "wrong", "right"), [(s.EVACUATION, "failed", "done"), (s.LIVE_MIGRATION, "completed", "failed")])
 def test_a_settlement_that_denies_a_running_domain_on_the_host_is_refused(fleet: Deciding, kind: str, wrong: str, right: str) -> None:
     """A survivor remembers its evacuations, and a source its moves. A typo would let the ledger lose the domain."""

@@ -10,6 +10,7 @@ import pathlib
 import shutil
 import typing as t
 import uuid
+from collections.abc import Callable
 
 import pytest
 
@@ -19,6 +20,9 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument, InvalidState
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord, new_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef, host_of
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.archiving import archive_ledger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.archive import ArchiveFolder
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.remembered import (
     RememberedMove,
@@ -29,6 +33,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.remembe
     write_restored,
 )
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate import follow
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.stores import Store
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._migrate.control import Control
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._migrate.situations import run_one_move
 
@@ -194,3 +199,23 @@ def test_a_remembered_move_cannot_be_settled_as_done(fleet: Fleet) -> None:
     record = fleet.task().record
     with pytest.raises(InvalidArgument, match="cannot become 'done'"):
         restore_record({"record": encode(record), "watched": False}, s.DONE, "kvm1", "seen", "x")
+
+
+def move_three_times(ledger: Ledger, new_move: Callable[..., MoveRecord], advance_record: Callable[..., t.Any]) -> list[MoveRecord]:
+    """Return three moves of one domain, from the oldest on."""
+    domain = str(uuid.uuid4())
+    moves = (ledger.open_record(new_move("web1", domain)) for _ in range(3))
+    return [advance_record(ledger, stored, s.SCHEDULED, s.RUNNING, s.COMPLETED).record for stored in moves]
+
+
+def test_an_archived_move_is_not_restored_over_a_newer_one(
+    store: Store, ledger: Ledger, new_move: Callable[..., MoveRecord], advance_record: Callable[..., t.Any], tmp_path: pathlib.Path
+) -> None:
+    """The document of the domain is damaged, so that its newest record alone tells its generation."""
+    first, _second, last = move_three_times(ledger, new_move, advance_record)
+    archive_ledger(ledger, ArchiveFolder(str(tmp_path / "archive")), "2999-01-01T00:00:00.000Z", "a person")
+    store.write(f"domains/{first.domain.uuid}.json", b"torn")
+    told = {"record": t.cast(t.Any, encode(first)), "watched": False}
+    with pytest.raises(Conflict, match="a later move"):
+        write_restored(store.open(), None, *restore_record(told, s.COMPLETED, "kvm1", "seen", "x"))
+    assert [record.id for record in store.open().list_records()] == [last.id]
