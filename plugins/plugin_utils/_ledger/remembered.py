@@ -124,9 +124,12 @@ class _Comparison:
         """Whether the ledger lacks the move, or has an older state than a crash can explain."""
         try:
             document = self._ledger.read_domain(move.domain.uuid)
-            # Older records of a domain can be in an archive, but not its newest one.
-            newest = (document.domain.generation or 0) if document else _find_newest(self._ledger, move.domain.uuid)
-            if (document and document.domain.last_record == move.id) or move.generation < newest:
+            known = (document.domain.generation or 0) if document else 0
+            if (document and document.domain.last_record == move.id) or move.generation < known:
+                return False
+            # Its document can be lost, or of an old backup.
+            newest = max(known, _find_newest(self._ledger, move.domain.uuid)) if move.generation > known else known
+            if move.generation < newest:
                 return False
             return self.status_of(move) in BEFORE_A_HOST_KNOWS if move.generation == newest else self._is_unknown(move.id)
         except NotSupported:

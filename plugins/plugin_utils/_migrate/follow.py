@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 import typing as t
@@ -24,6 +25,8 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
     InvalidState,
     KvmfleetError,
     MigrationFailed,
+    NotFound,
+    NotSupported,
     TimedOut,
     Unreachable,
 )
@@ -300,9 +303,10 @@ def find_arrival(context: RunContext, survey: Survey, job: MoveJob, decision: d.
         )
     document = context.ledger.read_domain(decision.uuid)
     last = document.domain.last_record if document else None
-    if last:
-        record = context.ledger.read_record(last).record
-        if record.status == s.COMPLETED and record.destination.host == decision.host:
+    # It can be archived, or of a later version.
+    with contextlib.suppress(NotFound, NotSupported):
+        record = context.ledger.read_record(last).record if last else None
+        if record and record.status == s.COMPLETED and record.destination.host == decision.host:
             return record
     there = survey.destinations[job.request.uris[decision.host]].host
     record = new_record(

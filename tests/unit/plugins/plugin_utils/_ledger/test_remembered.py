@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 import shutil
 import typing as t
@@ -201,9 +202,11 @@ def test_a_remembered_move_cannot_be_settled_as_done(fleet: Fleet) -> None:
         restore_record({"record": encode(record), "watched": False}, s.DONE, "kvm1", "seen", "x")
 
 
-def move_three_times(ledger: Ledger, new_move: Callable[..., MoveRecord], advance_record: Callable[..., t.Any]) -> list[MoveRecord]:
+def move_three_times(
+    ledger: Ledger, new_move: Callable[..., MoveRecord], advance_record: Callable[..., t.Any], domain_uuid: t.Optional[str] = None
+) -> list[MoveRecord]:
     """Return three moves of one domain, from the oldest on."""
-    domain = str(uuid.uuid4())
+    domain = domain_uuid or str(uuid.uuid4())
     moves = (ledger.open_record(new_move("web1", domain)) for _ in range(3))
     return [advance_record(ledger, stored, s.SCHEDULED, s.RUNNING, s.COMPLETED).record for stored in moves]
 
@@ -219,3 +222,29 @@ def test_an_archived_move_is_not_restored_over_a_newer_one(
     with pytest.raises(Conflict, match="a later move"):
         write_restored(store.open(), None, *restore_record(told, s.COMPLETED, "kvm1", "seen", "x"))
     assert [record.id for record in store.open().list_records()] == [last.id]
+
+
+def test_archived_moves_are_not_missing_if_the_document_of_the_domain_is_of_an_old_backup(
+    store: Store, ledger: Ledger, new_move: Callable[..., MoveRecord], advance_record: Callable[..., t.Any], tmp_path: pathlib.Path
+) -> None:
+    stored = ledger.open_record(new_move("web1", str(uuid.uuid4())))
+    backup = store.read(name := f"domains/{stored.record.domain.uuid}.json")
+    advance_record(ledger, stored, s.SCHEDULED, s.RUNNING, s.COMPLETED)
+    moves = move_three_times(ledger, new_move, advance_record, stored.record.domain.uuid)
+    told = [{**t.cast(t.Any, encode(one)), "ledger_id": ledger.ledger_id} for one in moves]
+    archive_ledger(ledger, ArchiveFolder(str(tmp_path / "archive")), "2999-01-01T00:00:00.000Z", "a person")
+    store.write(name, t.cast(bytes, backup))
+    assert find_missing_records(store.open(), [("kvm1", told)]) == []
+    lost = [{**told[-1], "id": str(uuid.uuid4()), "generation": moves[-1].generation + 1}]
+    assert [one.id for one in find_missing_records(store.open(), [("kvm1", lost)])] == [lost[0]["id"]]
+
+
+def test_a_domain_that_is_at_the_destination_is_reported_although_its_record_is_archived(fleet: Fleet) -> None:
+    fleet.task()
+    document = fleet.ledger.read_domain(fleet.uuid)
+    assert document is not None
+    # A document of a backup names a record that was archived since.
+    fleet.ledger.put_domain(dataclasses.replace(document.domain, last_record=str(uuid.uuid4())), document.version)
+    job = fleet.task()
+    assert job.error is None
+    assert (job.record.id, job.record.status) == (None, s.COMPLETED)
