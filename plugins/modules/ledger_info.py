@@ -105,11 +105,16 @@ archive_of:
 archives:
   description:
     - Where M(kvmfleet.migration.ledger_archive) has moved records of this ledger (C(to)), when it did so last (C(at)), who ran it (C(by)), and until which time
-      they had been closed (C(until)).
+      they had been closed (C(until)). The C(id) is that of the archive.
   returned: success, or when it is not intact
   type: list
   elements: dict
-  sample: [{to: /srv/kvmfleet-archive, until: "2026-05-23T02:00:00.000Z", at: "2026-08-21T02:00:00.000Z", by: root@control pid 4711}]
+  sample:
+    - id: 5f0b6a8e-3f0c-4a52-9d0e-6a1b8f4e2c77
+      to: /srv/kvmfleet-archive
+      until: "2026-05-23T02:00:00.000Z"
+      at: "2026-08-21T02:00:00.000Z"
+      by: root@control pid 4711
 counts:
   description: Number of documents.
   returned: success, or when it is not intact

@@ -13,20 +13,17 @@ from __future__ import annotations
 
 import typing as t
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidState, NotSupported
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 
+from .archive_notes import check_noted, note_archive
 from .audit import ChainPart
 from .contents import LedgerContents, RawDocument
 from .copying import COPY_LOCK, COPY_LOCK_SECONDS, Step, no_step, split_batches
 from .host_entries import displacing_since
 from .ledger import Ledger
-from .override import decided_settings
 from .rules import CLOSED, DocumentPath
 
 if t.TYPE_CHECKING:
@@ -94,16 +91,16 @@ def archive_ledger(ledger: Ledger, archive: ArchiveFolder, until: str, by: str, 
     :arg check: change nothing, and return the expected result.
     :arg step: called after each step with its name; for tests.
 
-    Raises L(InvalidArgument) if there is something else at the archive, L(InvalidState) or L(NotSupported) while documents of hosts or open records cannot be
-    read, because they may need what would be archived.
+    Raises L(InvalidArgument) if there is something else at the archive, L(InvalidState) if it is not there but should be, L(InvalidState) or L(NotSupported)
+    while documents of hosts or open records cannot be read, because they may need what would be archived.
     """
-    archive.read_identity(ledger.identity)
+    check_noted(ledger, archive.name, archive.read_identity(ledger.identity))
     if check:
         return _Run(ledger, None, until, step).archive()
     with ledger.hold_lock(COPY_LOCK, COPY_LOCK_SECONDS):
-        archive.open_archive(ledger.identity, ledger.name, until, by)
+        opened = archive.open_archive(ledger.identity, ledger.name, until, by)
         step("opened")
-        _note_archive(ledger, archive.name, until, by)
+        note_archive(ledger, archive.name, opened, by)
         step("noted")
         return _Run(ledger, archive, until, step).archive()
 
@@ -240,14 +237,3 @@ def _find_needed(ledger: Ledger) -> NeededRecords:
     last = frozenset(str(document.domain.last_record).lower() for document in ledger.list_domains())
     domains = frozenset(record.domain.uuid.lower() for record in ledger.list_records(statuses=sorted(s.UNSETTLED | s.TOMBSTONE)))
     return NeededRecords(last, domains, displacing_since(document.host for document in hosts.documents))
-
-
-def _note_archive(ledger: Ledger, archive: str, until: str, by: str) -> None:
-    """Keep in the settings of the ledger where its archives are. Damaged settings are left to a person."""
-    found = ledger.read_settings()
-    settings = decided_settings(ledger, found)
-    if found is None and settings.reason:
-        return
-    others = [one for one in settings.archives or () if one.get("to") != archive]
-    note: JsonObject = {"to": archive, "until": until, "at": utc_now(), "by": by}
-    ledger.put_settings(replace(settings, archives=(*others, note)), found.version if found else None)

@@ -272,7 +272,7 @@ class LedgerSettings:
     :arg ledger_id: the key of the document.
     :arg override_policy_allowed: whether tasks may use C(override_policy).
     :arg by: who decided that, at C(at), with C(reason); C(decisions) are all decisions so far.
-    :arg archives: where closed records and audit lines were moved (C(to)), last C(at), C(by) whom, C(until) which time they had been closed.
+    :arg archives: the archives of closed records and audit lines by C(id), the path of each (C(to)), and of its last run C(at), C(by) and C(until).
     """
 
     IS_LENIENT: t.ClassVar[bool] = True

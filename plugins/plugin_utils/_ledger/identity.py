@@ -78,6 +78,7 @@ class ArchiveOrigin:
     """What an archive is of: the ledger from which closed records and audit lines were moved to it, last C(at), by whom.
 
     :arg until: the records that were moved last had been closed before it.
+    :arg id: a UUID of the archive, wherever its folder is.
     """
 
     KEYS: t.ClassVar[t.Mapping[str, str]] = {"source": "of"}
@@ -86,6 +87,7 @@ class ArchiveOrigin:
     until: str
     at: Maybe[str] = ABSENT
     by: Maybe[str] = ABSENT
+    id: Maybe[str] = ABSENT
     extra: JsonObject = field(default_factory=dict)
 
 
@@ -153,6 +155,11 @@ class LedgerIdentity:
         """The name of the ledger that this is an archive of; None for a ledger."""
         return self.content.archive.source if self.content.archive else None
 
+    @property
+    def archive_id(self) -> t.Optional[str]:
+        """The ID of the archive; None for a ledger."""
+        return (self.content.archive.id or None) if self.content.archive else None
+
     def begin_move(self, to: str, by: str) -> LedgerIdentity:
         """Return the document that closes the ledger while it is copied elsewhere."""
         return self._replace_content(replace(self.content, moved=MovedLedger(to, False, utc_now(), by)))
@@ -183,7 +190,7 @@ class LedgerIdentity:
             before.content.created_at if before else at,
             moved=MovedLedger(source, True, at, by),
             copied=CopiedLedger(_NO_HOME, seal, source, at, by),
-            archive=ArchiveOrigin(source, until, at, by),
+            archive=ArchiveOrigin(source, until, at, by, (before and before.archive_id) or str(uuid.uuid4())),
         )
         return _make_identity(content, before.version + 1 if before else 1)
 

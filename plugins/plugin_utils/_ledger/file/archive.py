@@ -50,8 +50,10 @@ class ArchiveFolder:
             raise InvalidArgument(f"{self.name} is an archive of another ledger, {archive_of}. Nothing was changed.", other)
         return seen.identity
 
-    def open_archive(self, ledger: LedgerIdentity, name: str, until: str, by: str) -> None:
-        """Begin the archive of a ledger, or continue it. Raises as L(read_identity), and L(InvalidState) if its audit chains were changed.
+    def open_archive(self, ledger: LedgerIdentity, name: str, until: str, by: str) -> LedgerIdentity:
+        """Begin the archive of a ledger, or continue it, and return its identity.
+
+        Raises as L(read_identity), and L(InvalidState) if its audit chains were changed.
 
         :arg name: of the ledger; C(until) and C(by) as L(ArchiveOrigin) has them.
         """
@@ -62,9 +64,11 @@ class ArchiveFolder:
                 os.fchmod(root.fd, 0o700)
                 self._chains = _read_chains(root, before)
                 newest = max(until, before.content.archive.until) if before and before.content.archive else until
-                self._write_identity(root, ledger.make_archive(name, newest, by, compute_seal(self._chains.values()), before))
+                after = ledger.make_archive(name, newest, by, compute_seal(self._chains.values()), before)
+                self._write_identity(root, after)
                 if DomainIndex(root).read_begin() is None:
                     DomainIndex(root).write_begin(FROM_THE_FIRST)
+                return after
 
     def add_documents(self, entries: Sequence[RawDocument]) -> None:
         """Write closed records durably, and read them back. Raises L(InvalidState) if the archive has another record in the place of one."""

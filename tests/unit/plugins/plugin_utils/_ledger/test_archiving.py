@@ -17,12 +17,12 @@ from collections.abc import Callable
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, JsonObject, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument, InvalidState, NotFound, NotSupported
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger import archiving as m
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger import copying
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.contents import find_problems
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.contents import find_problems, list_archives
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.document_bytes import decode_document, encode_document
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Stored
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd import chains
@@ -309,6 +309,47 @@ def test_nothing_else_is_taken_for_the_archive(
     with pytest.raises(InvalidArgument, match=why):
         archive(ledger, folder, check=check)
     assert (list_contents(store), FileStore(pathlib.Path(folder)).names()) == (before, there)
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_an_archive_that_is_not_mounted_is_not_begun_again(ledger: Ledger, moves: list[MoveRecord], folder: str, check: bool) -> None:
+    archive(ledger, folder, str(moves[3].updated_at))
+    os.rename(folder, f"{folder}-disk")
+    before = list_ids(ledger)
+    for change in (os.mkdir, os.rmdir):
+        change(folder)
+        with pytest.raises(InvalidState, match="its disk may not be mounted"):
+            archive(ledger, folder, check=check)
+        assert list_ids(ledger) == before
+    os.rename(f"{folder}-disk", folder)
+    assert archive(ledger, folder, check=check).records == 2
+
+
+def test_archives_of_two_control_nodes_at_the_same_path_are_both_listed(
+    ledger: Ledger, moves: list[MoveRecord], folder: str, new_move: NewMove, advance_record: AdvanceRecord
+) -> None:
+    archive(ledger, folder, str(moves[3].updated_at))
+    archive(ledger, f"{folder}-2", str(moves[4].updated_at))
+    os.rename(folder, f"{folder}-of-another-node")
+    os.rename(f"{folder}-2", folder)
+    archive(ledger, folder)
+    notes = ledger.examine_contents(list_archives)
+    assert [note["to"] for note in notes] == [folder, folder]
+    assert [note["id"] for note in notes] == [read_archive(where).identity.archive_id for where in (f"{folder}-of-another-node", folder)]
+
+
+def test_an_archive_and_its_note_without_an_id_are_continued(store: Store, ledger: Ledger, moves: list[MoveRecord], folder: str) -> None:
+    archive(ledger, folder, str(moves[3].updated_at))
+    found = ledger.read_settings()
+    assert found is not None
+    (note,) = found.settings.archives or ()
+    ledger.put_settings(dataclasses.replace(found.settings, archives=({key: note[key] for key in ("to", "until", "at", "by")},)), found.version)
+    content = read_archive(folder).identity.content
+    assert content.archive
+    pathlib.Path(folder, "ledger.json").write_bytes(encode_document(dataclasses.replace(content, archive=dataclasses.replace(content.archive, id=ABSENT)), 9))
+    archive(ledger, folder)
+    (note,) = ledger.examine_contents(list_archives)
+    assert note["id"] == read_archive(folder).identity.archive_id
 
 
 def test_the_ledger_itself_is_no_archive(store: Store, ledger: Ledger, moves: list[MoveRecord]) -> None:

@@ -1,0 +1,56 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""The notes in the settings of a ledger on where its archives are. An archive that is not what its note says is not continued."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import replace
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidState
+
+from .identity import LedgerIdentity
+from .ledger import Ledger
+from .override import decided_settings
+
+
+def check_noted(ledger: Ledger, to: str, archive: t.Optional[LedgerIdentity]) -> None:
+    """Raise L(InvalidState) if the ledger has a note on an archive that is no longer there.
+
+    :arg to: the folder of the archive.
+    :arg archive: its identity; None for a folder that is missing or empty.
+    """
+    settings = decided_settings(ledger, ledger.read_settings())
+    note = next((one for one in settings.archives or () if _is_on(one, archive, to)), None)
+    if archive is None and note is not None:
+        raise InvalidState(
+            f"{to} is missing or empty, but records were archived there at {note.get('at')}: its disk may not be mounted. Nothing was archived.",
+            "Mount that disk, or restore the archive from a backup. If it is lost, or on another control node, name another folder with 'to'.",
+        )
+
+
+def note_archive(ledger: Ledger, to: str, archive: LedgerIdentity, by: str) -> None:
+    """Keep in the settings of the ledger where the archive is. Damaged settings are left to a person.
+
+    :arg by: who archives, as records name it.
+    """
+    found = ledger.read_settings()
+    settings = decided_settings(ledger, found)
+    if found is None and settings.reason:
+        return
+    others = [one for one in settings.archives or () if not _is_on(one, archive, to)]
+    until = archive.content.archive.until if archive.content.archive else None
+    note: JsonObject = {"id": archive.archive_id, "to": to, "until": until, "at": utc_now(), "by": by}
+    ledger.put_settings(replace(settings, archives=(*others, note)), found.version if found else None)
+
+
+def _is_on(note: JsonObject, archive: t.Optional[LedgerIdentity], to: str) -> bool:
+    """Whether the note is on that archive: two control nodes can have archives at the same path. Earlier notes and archives have no ID."""
+    if archive and archive.archive_id and note.get("id"):
+        return note["id"] == archive.archive_id
+    return note.get("to") == to
