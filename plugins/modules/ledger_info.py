@@ -105,7 +105,7 @@ archive_of:
 archives:
   description:
     - Where M(kvmfleet.migration.ledger_archive) has moved records of this ledger (C(to)), when it did so last (C(at)), who ran it (C(by)), and until which time
-      they had been closed (C(until)). The C(id) is that of the archive.
+      they had been closed (C(until)). The C(id) is that of the archive, and its C(version) rises with each run.
   returned: success, or when it is not intact
   type: list
   elements: dict
@@ -115,6 +115,7 @@ archives:
       until: "2026-05-23T02:00:00.000Z"
       at: "2026-08-21T02:00:00.000Z"
       by: root@control pid 4711
+      version: 14
 counts:
   description: Number of documents.
   returned: success, or when it is not intact

@@ -20,7 +20,7 @@ from .override import decided_settings
 
 
 def check_noted(ledger: Ledger, to: str, archive: t.Optional[LedgerIdentity]) -> None:
-    """Raise L(InvalidState) if the ledger has a note on an archive that is no longer there.
+    """Raise L(InvalidState) if the archive is not there, or is older, although the ledger has a note on it.
 
     :arg to: the folder of the archive.
     :arg archive: its identity; None for a folder that is missing or empty.
@@ -31,6 +31,12 @@ def check_noted(ledger: Ledger, to: str, archive: t.Optional[LedgerIdentity]) ->
         raise InvalidState(
             f"{to} is missing or empty, but records were archived there at {note.get('at')}: its disk may not be mounted. Nothing was archived.",
             "Mount that disk, or restore the archive from a backup. If it is lost, or on another control node, name another folder with 'to'.",
+        )
+    noted = note.get("version") if note else None
+    if archive and note and isinstance(noted, int) and archive.version < noted:
+        raise InvalidState(
+            f"{to} is an old copy of the archive, and lacks what was archived since. Its last run was at {note.get('at')}. Nothing was archived.",
+            "Restore the archive from its newest backup, or name a new folder with 'to'.",
         )
 
 
@@ -45,7 +51,7 @@ def note_archive(ledger: Ledger, to: str, archive: LedgerIdentity, by: str) -> N
         return
     others = [one for one in settings.archives or () if not _is_on(one, archive, to)]
     until = archive.content.archive.until if archive.content.archive else None
-    note: JsonObject = {"id": archive.archive_id, "to": to, "until": until, "at": utc_now(), "by": by}
+    note: JsonObject = {"id": archive.archive_id, "to": to, "until": until, "at": utc_now(), "by": by, "version": archive.version}
     ledger.put_settings(replace(settings, archives=(*others, note)), found.version if found else None)
 
 

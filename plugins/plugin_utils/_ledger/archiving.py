@@ -91,8 +91,8 @@ def archive_ledger(ledger: Ledger, archive: ArchiveFolder, until: str, by: str, 
     :arg check: change nothing, and return the expected result.
     :arg step: called after each step with its name; for tests.
 
-    Raises L(InvalidArgument) if there is something else at the archive, L(InvalidState) if it is not there but should be, L(InvalidState) or L(NotSupported)
-    while documents of hosts or open records cannot be read, because they may need what would be archived.
+    Raises L(InvalidArgument) if there is something else at the archive, L(InvalidState) if the archive is missing or of an old backup, and L(InvalidState) or
+    L(NotSupported) while documents of hosts or open records cannot be read, because they may need what would be archived.
     """
     check_noted(ledger, archive.name, archive.read_identity(ledger.identity))
     if check:
@@ -102,7 +102,9 @@ def archive_ledger(ledger: Ledger, archive: ArchiveFolder, until: str, by: str, 
         step("opened")
         note_archive(ledger, archive.name, opened, by)
         step("noted")
-        return _Run(ledger, archive, until, step).archive()
+        done = _Run(ledger, archive, until, step).archive()
+        note_archive(ledger, archive.name, archive.finish_run(), by)
+        return done
 
 
 def find_newest(records: Iterable[ClosedRecord]) -> frozenset[str]:

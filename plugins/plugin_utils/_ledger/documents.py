@@ -272,7 +272,8 @@ class LedgerSettings:
     :arg ledger_id: the key of the document.
     :arg override_policy_allowed: whether tasks may use C(override_policy).
     :arg by: who decided that, at C(at), with C(reason); C(decisions) are all decisions so far.
-    :arg archives: the archives of closed records and audit lines by C(id), the path of each (C(to)), and of its last run C(at), C(by) and C(until).
+    :arg archives: the archives of closed records and audit lines, by C(id): the path (C(to)), the C(version) of the identity, and C(at), C(by) and C(until)
+        of the last run.
     """
 
     IS_LENIENT: t.ClassVar[bool] = True

@@ -64,8 +64,7 @@ class ArchiveFolder:
                 os.fchmod(root.fd, 0o700)
                 self._chains = _read_chains(root, before)
                 newest = max(until, before.content.archive.until) if before and before.content.archive else until
-                after = ledger.make_archive(name, newest, by, compute_seal(self._chains.values()), before)
-                self._write_identity(root, after)
+                after = self._write_identity(root, ledger.make_archive(name, newest, by, compute_seal(self._chains.values()), before))
                 if DomainIndex(root).read_begin() is None:
                     DomainIndex(root).write_begin(FROM_THE_FIRST)
                 return after
@@ -99,6 +98,11 @@ class ArchiveFolder:
             before = t.cast(LedgerIdentity, self._identity)
             self._write_identity(root, before.reseal_archive(compute_seal(self._chains.values())))
 
+    def finish_run(self) -> LedgerIdentity:
+        """Return the identity of the archive after all writes of a run: its version is higher than that of any backup from before."""
+        with self._hold_archive() as root:
+            return self._write_identity(root, t.cast(LedgerIdentity, self._identity).reseal_archive(compute_seal(self._chains.values())))
+
     def _find_free_name(self, name: str) -> str:
         names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
         return next(one for one in names if one not in self._chains)
@@ -110,9 +114,10 @@ class ArchiveFolder:
                 raise Conflict(f"The archive {self.name} was changed by another process meanwhile.", "Let it end, then run the task again.")
             yield root
 
-    def _write_identity(self, root: Folder, identity: LedgerIdentity) -> None:
+    def _write_identity(self, root: Folder, identity: LedgerIdentity) -> LedgerIdentity:
         root.write_file(IDENTITY_NAME, identity.data)
         self._identity = identity
+        return identity
 
     def _make_comparison_error(self, path: Sequence[str]) -> Internal:
         return Internal(f"The data read back from {os.path.join(self.name, *path)} differ from the ledger. They stay in the ledger.", "Check that disk.")

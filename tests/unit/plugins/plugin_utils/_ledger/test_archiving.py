@@ -10,6 +10,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import shutil
 import typing as t
 import uuid
 from collections.abc import Callable
@@ -323,6 +324,22 @@ def test_an_archive_that_is_not_mounted_is_not_begun_again(ledger: Ledger, moves
         assert list_ids(ledger) == before
     os.rename(f"{folder}-disk", folder)
     assert archive(ledger, folder, check=check).records == 2
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_an_archive_of_an_old_backup_is_not_continued(ledger: Ledger, moves: list[MoveRecord], folder: str, check: bool) -> None:
+    archive(ledger, folder, str(moves[3].updated_at))
+    shutil.copytree(folder, f"{folder}-backup")
+    archive(ledger, folder, str(moves[4].updated_at))
+    os.rename(folder, f"{folder}-newest")
+    os.rename(f"{folder}-backup", folder)
+    before = list_ids(ledger)
+    with pytest.raises(InvalidState, match="lacks what was archived since"):
+        archive(ledger, folder, check=check)
+    assert list_ids(ledger) == before
+    shutil.rmtree(folder)
+    os.rename(f"{folder}-newest", folder)
+    assert archive(ledger, folder, check=check).records == 1
 
 
 def test_archives_of_two_control_nodes_at_the_same_path_are_both_listed(
