@@ -73,9 +73,10 @@ class ArchiveFolder:
         """Write closed records durably, and read them back. Raises L(InvalidState) if the archive has another record in the place of one."""
         with self._hold_archive() as root:
             for entry in entries:
-                _check_place(root, entry)
+                is_there = _has_document(root, entry)
                 index_document(root, entry)
-                write_parts(root, entry.path, [entry.data], closed_at(entry))
+                if not is_there:
+                    _write_document(root, entry)
             folder.sync_file_system(root)
             wrong = next((entry for entry in entries if _read_document(root, entry) != entry.data), None)
             if wrong is not None:
@@ -153,11 +154,21 @@ def _read_document(root: Folder, entry: RawDocument) -> t.Optional[bytes]:
         return None
 
 
-def _check_place(root: Folder, entry: RawDocument) -> None:
-    """Raise L(InvalidState) if the archive has another record there; what a run that died has left there may be torn."""
+def _has_document(root: Folder, entry: RawDocument) -> bool:
+    """Whether the archive has the record. Raises L(InvalidState) if it has another one there; what a crash of the control node has left may be torn."""
     there = _read_document(root, entry)
     if there is not None and there != entry.data and RawDocument(entry.path, there).record is not None:
         raise InvalidState(
             f"{os.path.join(root.path, *entry.path)} is another record than the ledger has. The one in the ledger was not removed.",
             "Compare the two; name a new folder with 'to' if both are right.",
         )
+    return there == entry.data
+
+
+def _write_document(root: Folder, entry: RawDocument) -> None:
+    """Write a record, not synced. Readers hold no lock, so that they must not meet a part of it."""
+    *parents, name = entry.path
+    temporary = f".{name}.tmp"
+    write_parts(root, (*parents, temporary), [entry.data], closed_at(entry))
+    with root.open_folder(*parents) as parent:
+        os.rename(temporary, name, src_dir_fd=parent.fd, dst_dir_fd=parent.fd)

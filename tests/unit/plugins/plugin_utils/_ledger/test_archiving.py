@@ -28,12 +28,14 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documen
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Stored
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd import chains
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.chains import chain_of_domain
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file import copying as file_copying
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.archive import ArchiveFolder
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.folder import Folder
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.index import DomainIndex
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.index import DomainIndex, closed_records_of
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.remembered import find_missing_records
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.selection import make_selection
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.conftest import KVM1, KVM2
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import host_entry
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.stores import EtcdStore, FileStore, Store
@@ -196,6 +198,32 @@ def test_a_torn_record_of_a_run_that_died_is_written_again(ledger: Ledger, moves
     torn.write_bytes(b'{"schema"')
     archive(ledger, folder)
     assert read_archive(folder).read_record(str(moves[0].id)).record == moves[0]
+
+
+def test_a_reader_never_meets_a_record_that_is_being_written(ledger: Ledger, moves: list[MoveRecord], folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive(ledger, folder, str(moves[3].updated_at))
+    write, seen = file_copying.write_all, list[str]()
+
+    def read_then_write(fd: int, data: bytes) -> None:
+        # A reader of closed records holds no lock.
+        list(closed_records_of(folder, make_selection(), seen.append))
+        write(fd, data)
+
+    monkeypatch.setattr(file_copying, "write_all", read_then_write)
+    assert archive(ledger, folder).records == 2
+    assert seen == []
+
+
+def test_a_record_that_the_archive_has_is_not_written_again(store: Store, ledger: Ledger, moves: list[MoveRecord], folder: str) -> None:
+    """As after a run that died before it removed the record."""
+    name = f"migrations/closed/{moves[0].updated_at[:4]}/{moves[0].updated_at[5:7]}/{moves[0].id}.json"
+    before = t.cast(bytes, store.read(name))
+    archive(ledger, folder, str(moves[3].updated_at))
+    file = pathlib.Path(folder, name)
+    known = file.stat().st_ino
+    store.write(name, before)
+    archive(ledger, folder)
+    assert (file.stat().st_ino, file.read_bytes(), store.read(name)) == (known, before, None)
 
 
 def test_a_run_that_died_while_it_began_the_archive_is_repeated(ledger: Ledger, moves: list[MoveRecord], folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
