@@ -14,18 +14,19 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidState
 
+from .documents import LedgerSettings
 from .identity import LedgerIdentity
 from .ledger import Ledger
 from .override import decided_settings
 
 
 def check_noted(ledger: Ledger, to: str, archive: t.Optional[LedgerIdentity]) -> None:
-    """Raise L(InvalidState) if the archive is not there, or is older, although the ledger has a note on it.
+    """Raise L(InvalidState) if the archive is not there, or is older, although the ledger has a note on it, or if the notes were damaged.
 
     :arg to: the folder of the archive.
     :arg archive: its identity; None for a folder that is missing or empty.
     """
-    settings = decided_settings(ledger, ledger.read_settings())
+    settings, _version = _read_settings(ledger)
     note = next((one for one in settings.archives or () if _is_on(one, archive, to)), None)
     if archive is None and note is not None:
         raise InvalidState(
@@ -41,18 +42,27 @@ def check_noted(ledger: Ledger, to: str, archive: t.Optional[LedgerIdentity]) ->
 
 
 def note_archive(ledger: Ledger, to: str, archive: LedgerIdentity, by: str) -> None:
-    """Keep in the settings of the ledger where the archive is. Damaged settings are left to a person.
+    """Keep in the settings of the ledger where the archive is.
 
     :arg by: who archives, as records name it.
     """
-    found = ledger.read_settings()
-    settings = decided_settings(ledger, found)
-    if found is None and settings.reason:
-        return
+    settings, version = _read_settings(ledger)
     others = [one for one in settings.archives or () if not _is_on(one, archive, to)]
     until = archive.content.archive.until if archive.content.archive else None
     note: JsonObject = {"id": archive.archive_id, "to": to, "until": until, "at": utc_now(), "by": by, "version": archive.version}
-    ledger.put_settings(replace(settings, archives=(*others, note)), found.version if found else None)
+    ledger.put_settings(replace(settings, archives=(*others, note)), version)
+
+
+def _read_settings(ledger: Ledger) -> tuple[LedgerSettings, t.Optional[int]]:
+    """Return the settings and their version; None if there are none yet. Raises L(InvalidState) if they were damaged."""
+    found = ledger.read_settings()
+    if found is None and ledger.has_damaged_settings():
+        raise InvalidState(
+            f"The settings of the ledger {ledger.name}, which say where its archives are, were damaged and set aside. Nothing was archived.",
+            f"Restore settings/{ledger.ledger_id}.json from a backup. Otherwise decide again with kvmfleet.migration.ledger_settings: from then on, an archive "
+            "is listed with its next run.",
+        )
+    return decided_settings(ledger, found), found.version if found else None
 
 
 def _is_on(note: JsonObject, archive: t.Optional[LedgerIdentity], to: str) -> bool:

@@ -34,6 +34,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.fo
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.index import DomainIndex, closed_records_of
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.override import decide_override
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.remembered import find_missing_records
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.selection import make_selection
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.conftest import KVM1, KVM2
@@ -526,11 +527,19 @@ def test_another_run_that_has_the_archive_is_noticed(ledger: Ledger, moves: list
         ours.add_documents([])
 
 
-def test_damaged_settings_stay_damaged(store: Store, ledger: Ledger, moves: list[MoveRecord], folder: str) -> None:
+@pytest.mark.parametrize("check", [False, True])
+def test_nothing_is_archived_while_the_settings_are_damaged(store: Store, ledger: Ledger, moves: list[MoveRecord], folder: str, check: bool) -> None:
+    """They say where the archives are, and no other document does."""
+    archive(ledger, folder, str(moves[3].updated_at))
     store.write(f"settings/{ledger.ledger_id}.json", b"torn")
-    archive(ledger, folder)
-    assert ledger.read_settings() is None
-    assert ledger.has_damaged_settings()
+    before = list_ids(ledger)
+    for _ in range(2):
+        with pytest.raises(InvalidState, match="ledger_settings"):
+            archive(store.open(), folder, check=check)
+        assert (list_ids(ledger), ledger.has_damaged_settings(), ledger.read_settings()) == (before, True, None)
+    decide_override(ledger, True, "as before", BY)
+    assert archive(store.open(), folder, check=check).records == 2
+    assert [note["to"] for note in ledger.examine_contents(list_archives)] == ([] if check else [folder])
 
 
 def test_what_administrators_have_decided_stays(store: Store, ledger: Ledger, moves: list[MoveRecord], folder: str) -> None:
