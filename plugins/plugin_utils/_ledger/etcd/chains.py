@@ -166,12 +166,14 @@ def _decode_head(found: t.Optional[KeyValue]) -> t.Optional[ChainHead]:
 
 
 def _guess_head(snapshot: Snapshot, chain: str, genesis: str) -> ChainHead:
-    """Return a head for a chain that lost its head, computed from the existing lines."""
-    number, last = 0, _first_hash(genesis, chain)
+    """Return a head for a chain that lost its head, computed from the existing lines. What is missing before the first one counts as archived."""
+    head = ChainHead(0, _first_hash(genesis, chain))
     for key, found in snapshot.each_key(f"{LINES}/{chain}/", counts=False):
-        link = read_link(found.value)
-        number, last = _line_number(key, number), link.own if link else last
-    return ChainHead(number, last, (number,))
+        link, number = read_link(found.value), _line_number(key, head.lines)
+        if link and not head.lines and number > 1:
+            head = head._replace(archived=number - 1, first=link.previous)
+        head = head._replace(lines=number, last=link.own if link else head.last)
+    return head._replace(lost=(head.lines,))
 
 
 def _line_number(key: str, before: int) -> int:

@@ -470,6 +470,11 @@ def test_a_lost_end_is_found_again_from_the_line_that_stays(etcd: EtcdStore, new
     make_move(ledger, new_move, advance_record, WEB)
     numbers = [name.rpartition("/")[2] for name in etcd.names("audit") if f"/{chain_of_domain(WEB)}/" in name]
     assert numbers == [f"{number:012d}" for number in range(4, 9)]
+    lost = f"Audit chain {chain_of_domain(WEB)}: After line 4 its end was lost: further lines may be missing there."
+    assert ledger.verify_audit() == [lost]
+    done = archive(ledger, folder)
+    assert (done.lines, done.problems, ledger.verify_audit()) == (4, (), [lost])
+    check_intact(read_archive(folder))
 
 
 @pytest.mark.parametrize("what", ["changed", "removed", "added"])
