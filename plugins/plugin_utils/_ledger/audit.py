@@ -227,7 +227,7 @@ def require_readable(chains: t.Mapping[str, t.Optional[ArchivedChain]]) -> Itera
     for name, chain in chains.items():
         if chain is None:
             raise InvalidState(
-                f"The audit chain {name} cannot be copied: the document with its start and end is damaged.", "Restore that document from a backup."
+                f"The audit chain {name} cannot be read: the document with its start and end is damaged.", "Restore that document from a backup."
             )
         yield chain
 
@@ -237,11 +237,18 @@ def compute_seal(chains: Iterable[ArchivedChain]) -> str:
     return compute_digest(*(canonical_json(list(chain)) for chain in sorted(chains)))
 
 
-def verify_archive(chains: t.Mapping[str, t.Optional[ArchivedChain]], lines: t.Callable[[str], Iterator[bytes]], seal: t.Optional[str]) -> list[str]:
-    """Return what is wrong with the archived chains.
+_ARCHIVE_DIFFERS = "The audit chains differ from those that were archived: one was changed, removed or added."
+_COPY_DIFFERS = "Audit chains of former locations: They differ from those that were copied with the ledger: one was changed, removed or added."
+
+
+def verify_archive(
+    chains: t.Mapping[str, t.Optional[ArchivedChain]], lines: t.Callable[[str], Iterator[bytes]], seal: t.Optional[str], is_archive: bool = False
+) -> list[str]:
+    """Return what is wrong with the chains that have ended.
 
     :arg chains: by name; None if the document with its start and end is damaged.
-    :arg seal: their digest when the ledger was copied; None if it never was.
+    :arg seal: their digest when the ledger was copied, or when they were archived; None if it never was.
+    :arg is_archive: whether they are those of an archive.
     """
     problems = []
     for name, chain in chains.items():
@@ -250,7 +257,7 @@ def verify_archive(chains: t.Mapping[str, t.Optional[ArchivedChain]], lines: t.C
         else:
             problems += [f"Audit chain {name}: {problem}" for problem in _verify_chain(chain, lines(name))]
     if compute_seal(chain for chain in chains.values() if chain) != (seal or compute_seal([])):
-        problems.append("Audit chains of former locations: They differ from those that were copied with the ledger: one was changed, removed or added.")
+        problems.append(_ARCHIVE_DIFFERS if is_archive else _COPY_DIFFERS)
     return problems
 
 

@@ -66,7 +66,7 @@ class FileContents(LedgerContents):
         own = verify_lines(read_lines(self._root, AuditFile.NAME), self._identity.genesis_hash, link.own if link else None)
         return [
             *(f"{self.describe_location((AuditFile.NAME,))}: {problem}" for problem in own),
-            *audit.verify_archive(self._read_archive(), self._read_archived_lines, self._identity.seal),
+            *audit.verify_archive(self._read_archive(), self._read_archived_lines, self._identity.seal, self._identity.archive_of is not None),
         ]
 
     def index_problems(self) -> Iterator[str]:

@@ -339,6 +339,14 @@ def check_unchanged(root: Folder, identity: LedgerIdentity) -> None:
         raise replaced_error(now, identity_source(root.path))
 
 
+def reread_identity(root: Folder, identity: LedgerIdentity) -> LedgerIdentity:
+    """Return the identity of an archive as it is now: a run may have added to the archive. Raises L(InvalidState) if it is another one, or none any more."""
+    now = _read_identity(root)
+    if now is None or now.archive_of is None or now.ledger_id != identity.ledger_id:
+        raise replaced_error(None, identity_source(root.path))
+    return now
+
+
 def _read_identity(root: Folder) -> t.Optional[LedgerIdentity]:
     document = read_if_present(root)
     if document is None:

@@ -301,7 +301,8 @@ class FileLedger(Ledger):
 
     def examine_contents(self, act: Callable[[LedgerContents], _T]) -> _T:
         with self._open_transaction(exclusive=False) as transaction:
-            return act(FileContents(transaction.root, self._identity))
+            is_archive = self._identity.archive_of is not None
+            return act(FileContents(transaction.root, folder.reread_identity(transaction.root, self._identity) if is_archive else self._identity))
 
     def begin_move(self, to: str, by: str) -> None:
         with self._open_transaction(exclusive=True) as transaction:

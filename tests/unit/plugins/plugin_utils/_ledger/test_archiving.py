@@ -524,6 +524,31 @@ def test_lines_of_a_ledger_that_was_set_back_are_archived_beside_the_others(
     check_intact(read_archive(folder), restored)
 
 
+def test_an_archive_can_be_verified_beside_a_run(etcd: EtcdStore, new_move: NewMove, advance_record: AdvanceRecord, folder: str) -> None:
+    ledger = etcd.open()
+    moves = [make_move(ledger, new_move, advance_record, WEB) for _ in range(3)]
+    archive(ledger, folder, str(moves[2].created_at))
+    reader = read_archive(folder)
+    archive(ledger, folder)
+    check_intact(reader)
+    pathlib.Path(folder, "ledger.json").write_bytes(ledger.identity.data)
+    with pytest.raises(InvalidState, match="replaced by another one"):
+        reader.verify_audit()
+
+
+def test_changed_lines_of_an_archive_are_not_said_to_be_of_a_copy(etcd: EtcdStore, new_move: NewMove, advance_record: AdvanceRecord, folder: str) -> None:
+    ledger = etcd.open()
+    make_move(ledger, new_move, advance_record, WEB)
+    archive(ledger, folder)
+    (ends,) = pathlib.Path(folder, "audit.archive").glob("*.json")
+    ends.write_bytes(b"torn")
+    problems = read_archive(folder).verify_audit()
+    with pytest.raises(InvalidState) as caught:
+        archive(ledger, folder)
+    assert "The audit chains differ from those that were archived: one was changed, removed or added." in problems
+    assert not any(word in text for text in (*problems, str(caught.value)) for word in ("copied", "former"))
+
+
 def test_another_run_that_has_the_archive_is_noticed(ledger: Ledger, moves: list[MoveRecord], folder: str) -> None:
     ours = ArchiveFolder(folder)
     ours.open_archive(ledger.identity, ledger.name, LATER, BY)
