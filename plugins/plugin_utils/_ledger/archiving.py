@@ -236,6 +236,11 @@ def _find_needed(ledger: Ledger) -> NeededRecords:
         )
     if newer:
         raise NotSupported(f"A later version wrote the open record {newer[0]}. Nothing was archived.", "Update the collection on this control node.")
+    if damaged := ledger.list_damaged_records():
+        raise InvalidState(
+            f"The record {damaged[0]} was damaged and set aside, and may have been open: what its domain needs is not known. Nothing was archived.",
+            f"Restore it from a backup, or find out where its domain is. Then remove migrations-{damaged[0]}-* from set_aside in the ledger.",
+        )
     last = frozenset(str(document.domain.last_record).lower() for document in ledger.list_domains())
     domains = frozenset(record.domain.uuid.lower() for record in ledger.list_records(statuses=sorted(s.UNSETTLED | s.TOMBSTONE)))
     return NeededRecords(last, domains, displacing_since(document.host for document in hosts.documents))

@@ -150,6 +150,18 @@ def list_newer(transaction: Transaction, folder: DocumentPath) -> list[JsonObjec
     return [body for path, body in transaction.unreadable.items() if path[:-1] == folder and body is not None]
 
 
+_RECORD_ASIDE = re.compile(r"migrations-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-.*")
+
+
+def list_damaged_records(transaction: Transaction) -> list[str]:
+    """Return the IDs of the records that were damaged and set aside, and not restored since. Closed ones count as well."""
+    for _document in transaction.read_all(OPEN):
+        pass
+    aside = {match[1] for match in map(_RECORD_ASIDE.fullmatch, transaction.aside_names()) if match}
+    now = {document_key(path) for path, body in transaction.unreadable.items() if path[:-1] == OPEN and body is None}
+    return sorted(key for key in {*aside, *filter(is_uuid, now)} if transaction.find_record(key) is None)
+
+
 class LedgerDomains(t.NamedTuple):
     """All domains of a ledger.
 

@@ -179,6 +179,10 @@ class Ledger(abc.ABC):
         newer = self._run_reading(lambda transaction: changes.list_newer(transaction, OPEN))
         return sorted(str(body.get("id")) for body in newer)
 
+    def list_damaged_records(self) -> list[str]:
+        """Return the IDs of the records that were damaged, and not restored since: whether they are closed, and which domains they are about, is not known."""
+        return self._run_reading(changes.list_damaged_records)
+
     def list_records_written_after(self, revision: int) -> list[MoveRecord]:
         """Return the records that were written after that revision of etcd, in no particular order; all records of a store without revisions."""
         return list(self.list_records())

@@ -421,6 +421,27 @@ def test_nothing_is_archived_while_an_open_record_is_of_a_later_version(store: S
     assert list_ids(ledger) == before
 
 
+@pytest.mark.parametrize("is_restored", [False, True])
+def test_nothing_is_archived_while_an_open_record_is_damaged(
+    store: Store, ledger: Ledger, moves: list[MoveRecord], folder: str, new_move: NewMove, is_restored: bool
+) -> None:
+    """It may be of any domain, so that any record may have to stay."""
+    key = str(ledger.open_record(new_move()).record.id)
+    name = f"migrations/open/{key}.json"
+    before, data = list_ids(ledger) - {key}, t.cast(bytes, store.read(name))
+    store.write(name, b"torn")
+    for check in (True, False, False):
+        with pytest.raises(InvalidState, match=f"{key}.*damaged and set aside.*Nothing was archived"):
+            archive(store.open(), folder, check=check)
+        assert list_ids(ledger) == before
+    if is_restored:
+        store.write(name, data)
+    else:
+        (aside,) = store.names("set_aside")
+        store.remove(aside)
+    assert archive(store.open(), folder).records == 3
+
+
 def test_a_closed_record_that_cannot_be_read_is_left(store: Store, ledger: Ledger, moves: list[MoveRecord], folder: str) -> None:
     name = f"migrations/closed/2024/02/{uuid.uuid4()}.json"
     store.write(name, b"torn")
