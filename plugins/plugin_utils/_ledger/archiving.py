@@ -98,13 +98,39 @@ def archive_ledger(ledger: Ledger, archive: ArchiveFolder, until: str, by: str, 
     if check:
         return _Run(ledger, None, until, step).archive()
     with ledger.hold_lock(COPY_LOCK, COPY_LOCK_SECONDS):
-        opened = archive.open_archive(ledger.identity, ledger.name, until, by)
-        step("opened")
-        note_archive(ledger, archive.name, opened, by)
-        step("noted")
-        done = _Run(ledger, archive, until, step).archive()
-        note_archive(ledger, archive.name, archive.finish_run(), by)
+        # Another run may have had the lock until now.
+        check_noted(ledger, archive.name, archive.read_identity(ledger.identity))
+        target = _Target(ledger, archive, until, by, step)
+        done = _Run(ledger, target, until, step).archive()
+        target.finish_run()
         return done
+
+
+class _Target:
+    """The archive to which a run moves something. It is begun when there is something to move: a run without that changes nothing."""
+
+    def __init__(self, ledger: Ledger, archive: ArchiveFolder, until: str, by: str, step: Step) -> None:
+        self._ledger = ledger
+        self._archive = archive
+        self._until = until
+        self._by = by
+        self._step = step
+        self._is_open = False
+
+    def open_archive(self) -> ArchiveFolder:
+        """Return the archive, which the ledger has a note on."""
+        if not self._is_open:
+            identity = self._archive.open_archive(self._ledger.identity, self._ledger.name, self._until, self._by)
+            self._step("opened")
+            note_archive(self._ledger, self._archive.name, identity, self._by)
+            self._step("noted")
+            self._is_open = True
+        return self._archive
+
+    def finish_run(self) -> None:
+        """Note how far the archive is."""
+        if self._is_open:
+            note_archive(self._ledger, self._archive.name, self._archive.finish_run(), self._by)
 
 
 def find_newest(records: Iterable[ClosedRecord]) -> frozenset[str]:
@@ -136,11 +162,11 @@ def find_reason(record: ClosedRecord, needed: NeededRecords, newest: frozenset[s
 
 
 class _Run:
-    """:arg archive: None to change nothing."""
+    """:arg target: None to change nothing."""
 
-    def __init__(self, ledger: Ledger, archive: t.Optional[ArchiveFolder], until: str, step: Step) -> None:
+    def __init__(self, ledger: Ledger, target: t.Optional[_Target], until: str, step: Step) -> None:
         self._ledger = ledger
-        self._archive = archive
+        self._target = target
         self._until = until
         self._step = step
         self._records = self._bytes = 0
@@ -184,9 +210,9 @@ class _Run:
     def _move_batch(self, entries: Sequence[RawDocument]) -> None:
         self._records += len(entries)
         self._bytes += sum(len(entry.data) for entry in entries)
-        if self._archive is None or not entries:
+        if self._target is None or not entries:
             return
-        self._archive.add_documents(entries)
+        self._target.open_archive().add_documents(entries)
         self._step("records written")
         for batch in split_batches(entries, lambda entry: len(entry.data)):
             self._ledger.remove_closed(batch)
@@ -205,11 +231,11 @@ class _Run:
                 self._problems.append(f"Audit chain {chain}: {problem} The lines from there on stay in the ledger. Run ledger_info with verify.")
             if not part or problem:
                 return moved
-            after = part if self._archive is None else None
+            after = part if self._target is None else None
 
     def _move_part(self, part: ChainPart) -> None:
-        if self._archive is not None:
-            self._archive.add_chain(part.as_archived(self._ledger.identity.home), part.lines)
+        if self._target is not None:
+            self._target.open_archive().add_chain(part.as_archived(self._ledger.identity.home), part.lines)
             self._step("lines written")
             self._ledger.remove_part(part)
             self._step("lines removed")

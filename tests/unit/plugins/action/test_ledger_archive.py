@@ -73,6 +73,13 @@ def test_what_is_older_than_ninety_days_is_moved_once(node: Node) -> None:
     assert second["msg"].startswith(f"Nothing from before {second['until']} had to be moved from the ledger {node.store.folder}")
 
 
+def test_an_archive_is_begun_when_there_is_something_to_move(node: Node) -> None:
+    node.put_moves(1)
+    assert not node.task(to=node.to)["changed"]
+    assert not pathlib.Path(node.to).exists()
+    assert node.task(ledger_info.ActionModule)["archives"] == []
+
+
 def test_the_age_can_be_set(node: Node) -> None:
     node.put_moves(200, 91, 60, 31, 29)
     assert node.task(to=node.to, older_than_days=30)["records"] == 3

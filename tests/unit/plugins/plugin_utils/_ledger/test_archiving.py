@@ -151,6 +151,29 @@ def test_what_is_younger_stays(store: Store, ledger: Ledger, moves: list[MoveRec
     assert old.id in there.list_closed_ids() - there.list_closed_since("2024-02-20")
 
 
+def test_a_run_that_moves_nothing_changes_nothing(store: Store, ledger: Ledger, moves: list[MoveRecord], folder: str) -> None:
+    with ledger.hold_lock(copying.COPY_LOCK):
+        before = list_contents(store)
+    assert archive(ledger, folder, "2024-01-01T00:00:00.000Z")[:3] == (0, 0, 0)
+    assert not os.path.exists(folder)
+    assert list_contents(store) == before
+    archive(ledger, folder)
+    before, there = list_contents(store), list_contents(FileStore(pathlib.Path(folder)))
+    archive(ledger, folder)
+    assert (list_contents(store), list_contents(FileStore(pathlib.Path(folder)))) == (before, there)
+
+
+def test_the_time_until_which_records_are_archived_does_not_go_back(store: Store, ledger: Ledger, moves: list[MoveRecord], folder: str) -> None:
+    archive(ledger, folder)
+    for day in (1, 2):
+        store.put_closed(dataclasses.replace(moves[0], id=str(uuid.uuid4())), f"2024-02-{day:02d}T00:00:00.000Z")
+    assert archive(ledger, folder, "2024-03-01T00:00:00.000Z").records == 1
+    (note,) = ledger.examine_contents(list_archives)
+    content = read_archive(folder).identity.content
+    assert content.archive
+    assert (note["until"], content.archive.until) == (LATER, LATER)
+
+
 def test_check_mode_predicts_and_writes_nothing(store: Store, ledger: Ledger, moves: list[MoveRecord], folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chains, "_MAX_PART_LINES", 3)
     before = list_contents(store)
@@ -192,13 +215,13 @@ def test_a_run_that_died_at_any_step_is_completed_by_the_same_task(
 
 
 def test_a_torn_record_of_a_run_that_died_is_written_again(ledger: Ledger, moves: list[MoveRecord], folder: str) -> None:
-    archive(ledger, folder, "2024-01-01T00:00:00.000Z")
-    at = moves[0].updated_at
-    torn = pathlib.Path(folder, "migrations", "closed", at[:4], at[5:7], f"{moves[0].id}.json")
-    torn.parent.mkdir(parents=True)
+    archive(ledger, folder, str(moves[3].updated_at))
+    at = moves[1].updated_at
+    torn = pathlib.Path(folder, "migrations", "closed", at[:4], at[5:7], f"{moves[1].id}.json")
+    torn.parent.mkdir(parents=True, exist_ok=True)
     torn.write_bytes(b'{"schema"')
     archive(ledger, folder)
-    assert read_archive(folder).read_record(str(moves[0].id)).record == moves[0]
+    assert read_archive(folder).read_record(str(moves[1].id)).record == moves[1]
 
 
 def test_a_reader_never_meets_a_record_that_is_being_written(ledger: Ledger, moves: list[MoveRecord], folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,14 +269,14 @@ def test_a_run_that_died_while_it_began_the_archive_is_repeated(ledger: Ledger, 
 
 
 def test_another_record_in_the_archive_is_not_overwritten(ledger: Ledger, moves: list[MoveRecord], folder: str) -> None:
-    archive(ledger, folder, "2024-01-01T00:00:00.000Z")
-    other = dataclasses.replace(moves[0], reason="operator")
-    kept = FileStore(pathlib.Path(folder)).put_closed(other, str(moves[0].updated_at))
+    archive(ledger, folder, str(moves[3].updated_at))
+    other = dataclasses.replace(moves[1], reason="operator")
+    kept = FileStore(pathlib.Path(folder)).put_closed(other, str(moves[1].updated_at))
     before = list_ids(ledger)
     with pytest.raises(InvalidState, match="is another record than the ledger has"):
         archive(ledger, folder)
     assert list_ids(ledger) == before
-    assert read_archive(folder).read_record(str(moves[0].id)).record == kept
+    assert read_archive(folder).read_record(str(moves[1].id)).record == kept
 
 
 def test_a_record_with_other_bytes_is_not_removed(store: Store, ledger: Ledger, moves: list[MoveRecord]) -> None:
@@ -518,6 +541,7 @@ def test_audit_lines_of_the_archive_are_sealed(
             else:
                 file.with_name(f"{kept}{number + 10:012d}{end}").write_bytes(file.read_bytes())
     assert read_archive(folder).verify_audit() != []
+    make_move(ledger, new_move, advance_record, WEB)
     if what != "changed":
         with pytest.raises(InvalidState, match="are not those that were archived"):
             archive(ledger, folder)
@@ -563,6 +587,7 @@ def test_changed_lines_of_an_archive_are_not_said_to_be_of_a_copy(etcd: EtcdStor
     archive(ledger, folder)
     (ends,) = pathlib.Path(folder, "audit.archive").glob("*.json")
     ends.write_bytes(b"torn")
+    make_move(ledger, new_move, advance_record, WEB)
     problems = read_archive(folder).verify_audit()
     with pytest.raises(InvalidState) as caught:
         archive(ledger, folder)
@@ -594,7 +619,7 @@ def test_nothing_is_archived_while_the_settings_are_damaged(store: Store, ledger
 
 
 def test_what_administrators_have_decided_stays(store: Store, ledger: Ledger, moves: list[MoveRecord], folder: str) -> None:
-    m.archive_ledger(ledger, ArchiveFolder(folder), "2024-01-01T00:00:00.000Z", BY)
+    m.archive_ledger(ledger, ArchiveFolder(folder), str(moves[3].updated_at), BY)
     assert ledger.read_settings().settings.override_policy_allowed  # type: ignore[union-attr]
     archive(ledger, f"{folder}-2")
     found = decode_document(t.cast(bytes, store.read(f"settings/{ledger.ledger_id}.json"))).body
