@@ -147,8 +147,10 @@ def copy_ledger(source: Ledger, target: CopyTarget, by: str, force: bool = False
     :arg step: called after each step with its name; for tests.
 
     Raises L(Conflict) for unsettled records, L(InvalidArgument) for a target that is not empty, L(InvalidState) for a damaged ledger and for one that was moved
-    elsewhere.
+    elsewhere or is an archive.
     """
+    if source.identity.archive_of is not None:
+        refuse_moved(source.identity, source.name)
     if check:
         return _plan_copy(source, target, force)[0]
     try:

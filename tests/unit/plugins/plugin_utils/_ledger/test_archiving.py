@@ -311,6 +311,16 @@ def test_an_archive_is_read_and_not_used_as_a_ledger(ledger: Ledger, moves: list
         copying.copy_ledger(ledger, FileStore(pathlib.Path(folder)).target(), BY)
 
 
+@pytest.mark.parametrize("check", [False, True])
+def test_an_archive_is_not_copied(store: Store, ledger: Ledger, moves: list[MoveRecord], folder: str, check: bool) -> None:
+    archive(ledger, folder)
+    before = FileStore(pathlib.Path(folder)).names()
+    for target in (store.target(), FileStore(pathlib.Path(f"{folder}-2")).target()):
+        with pytest.raises(InvalidState, match="is an archive of the ledger"):
+            copying.copy_ledger(read_archive(folder), target, BY, check=check)
+    assert FileStore(pathlib.Path(folder)).names() == before
+
+
 def test_a_ledger_can_be_copied_afterwards(
     store: Store, other_store: Store, ledger: Ledger, moves: list[MoveRecord], folder: str, new_move: NewMove, advance_record: AdvanceRecord
 ) -> None:
