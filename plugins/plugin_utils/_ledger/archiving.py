@@ -73,7 +73,7 @@ class ArchiveOutcome(t.NamedTuple):
 
     :arg bytes: of records and lines.
     :arg kept: the number of records of the same age that stay, by reason.
-    :arg problems: sentences about audit lines that were left because their chain does not verify.
+    :arg problems: sentences about audit lines that were left because of a line before them.
     """
 
     records: int
@@ -228,7 +228,7 @@ class _Run:
                 self._bytes += sum(map(len, part.lines))
                 self._move_part(part)
             if problem:
-                self._problems.append(f"Audit chain {chain}: {problem} The lines from there on stay in the ledger. Run ledger_info with verify.")
+                self._problems.append(f"Audit chain {chain}: {problem}")
             if not part or problem:
                 return moved
             after = part if self._target is None else None

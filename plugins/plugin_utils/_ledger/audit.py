@@ -10,11 +10,13 @@ When a ledger is copied, its chains end. They are kept line by line under a seal
 
 from __future__ import annotations
 
+import datetime
 import json
 import typing as t
 from collections.abc import Iterable, Iterator
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import format_time
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import ForeignAct
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Internal, InvalidState
@@ -160,6 +162,10 @@ def archived_name(home: int, chain: str) -> str:
     return f"{home}{_HOME_SEPARATOR}{chain}"
 
 
+# How far the clocks of control nodes differ at most.
+_CLOCK_TOLERANCE = datetime.timedelta(days=1)
+
+
 class ChainPart(t.NamedTuple):
     """Lines with which a chain begins, and which can be archived.
 
@@ -196,13 +202,21 @@ def cut_part(chain: str, numbered: Iterable[tuple[int, bytes]], first: str, unti
     for number, line in numbered:
         link = read_link(line)
         if link is None or not link.intact or link.previous != last or (found and number != end + 1):
-            problem = f"Line {number} was changed, or lines before it are missing."
+            problem = f"Line {number} was changed, or lines before it are missing. The lines from there on stay in the ledger. Run ledger_info with verify."
             break
         if link.at >= until:
+            problem = _describe_future(number, link.at)
             break
         begin, end, last = begin or number, number, link.own
         found.append(line)
     return ChainPart(chain, begin, end, first, last, tuple(found)) if found else None, problem
+
+
+def _describe_future(number: int, at: str) -> t.Optional[str]:
+    """Return what is wrong with a line from the future, which keeps older lines after it in the ledger; None for any other line."""
+    if at <= format_time(datetime.datetime.now(datetime.UTC) + _CLOCK_TOLERANCE):
+        return None
+    return f"Line {number} has a time in the future, {at}: a clock was wrong. The lines from there on stay in the ledger until then."
 
 
 def is_archived(chain: str) -> bool:

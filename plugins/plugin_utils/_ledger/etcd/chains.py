@@ -89,7 +89,7 @@ def read_part(snapshot: Snapshot, chain: str, until: str, genesis: str, after: t
     """
     head = _decode_head(snapshot.get_key(head_key(chain)))
     if head is None:
-        return None, "The key with its end is missing or damaged."
+        return None, "The key with its end is missing or damaged. Its lines stay in the ledger. Run ledger_info with verify."
     begin, first = (after.end, after.last) if after else (head.archived, head.first or _first_hash(genesis, chain))
     keys = snapshot.each_key(line_key(chain, begin + 1), line_key(chain, min(head.lines, begin + 1 + _MAX_PART_LINES)), counts=False)
     return cut_part(chain, ((_line_number(key, 0), found.value) for key, found in keys), first, until)

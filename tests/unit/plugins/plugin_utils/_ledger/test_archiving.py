@@ -497,6 +497,21 @@ def test_lines_after_a_changed_one_stay(etcd: EtcdStore, new_move: NewMove, adva
     check_intact(read_archive(folder))
 
 
+def test_a_line_from_the_future_that_keeps_others_in_the_ledger_is_a_problem(
+    etcd: EtcdStore, new_move: NewMove, advance_record: AdvanceRecord, folder: str
+) -> None:
+    ledger = etcd.open()
+    stored = ledger.open_record(new_move("web1", WEB))
+    ahead = dataclasses.replace(stored.record.advance(s.SCHEDULED, BY), updated_at="2099-01-01T00:00:00.000Z")
+    advance_record(ledger, ledger.update_record(stored, ahead), s.RUNNING, s.COMPLETED)
+    for check in (True, False):
+        done = archive(ledger, folder, "2098-01-01T00:00:00.000Z", check=check)
+        assert done.lines == 1
+        (problem,) = done.problems
+        assert problem.startswith(f"Audit chain {chain_of_domain(WEB)}: Line 2 has a time in the future, 2099-01-01T00:00:00.000Z")
+    check_intact(ledger, read_archive(folder))
+
+
 def test_a_line_that_was_removed_is_noticed_beside_archived_ones(etcd: EtcdStore, new_move: NewMove, advance_record: AdvanceRecord, folder: str) -> None:
     ledger = etcd.open()
     make_move(ledger, new_move, advance_record, WEB)
