@@ -20,7 +20,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger import 
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.contents import find_problems, join_problems
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.query import Conditions, check_conditions, read_conditions, read_term
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.query import Conditions, check_conditions, find_archived, read_conditions, read_term
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,8 @@ class ActionModule(FleetAction):
         text = printable_text(" ".join([summary, *([str(verdict["msg"])] if verdict else [])]))
         identity: Result = {**contents.describe_identity(ledger.identity, ledger.name), "archives": ledger.examine_contents(contents.list_archives)}
         result: Result = {"changed": False, **identity, "counts": encode(counts), **listed, **verdict, "msg": text}
-        return {**result, "warnings": ledger.problems} if ledger.problems else result
+        warnings = [*ledger.problems, *filter(None, [find_archived(ledger, terms, wanted)])]
+        return {**result, "warnings": warnings} if warnings else result
 
 
 def _read_conditions(task: _InfoTask) -> tuple[Sequence[str], Conditions]:

@@ -86,7 +86,7 @@ def _read_ledger(location: LedgerLocation, scope: Scope, drains: JsonObject | No
     except NotFound as error:
         return gather_records(None, scope, drains), [f"{error.message} It is read as an empty one."]
     found = gather_records(ledger, scope, drains)
-    return dataclasses.replace(found, run_findings=_list_run_findings(ledger, found)), ledger.problems
+    return dataclasses.replace(found, run_findings=_list_run_findings(ledger, found)), [*ledger.problems, *filter(None, [found.archived])]
 
 
 def _list_run_findings(ledger: Ledger, found: ReportData) -> list[str]:

@@ -115,7 +115,14 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError, NotFound, printable_line
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_for_reading
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.query import Conditions, check_conditions, read_conditions, read_term, to_plain
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.query import (
+    Conditions,
+    check_conditions,
+    find_archived,
+    read_conditions,
+    read_term,
+    to_plain,
+)
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.options import read_options
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import TaskSettings
 
@@ -147,6 +154,7 @@ class LookupModule(LookupBase):
             display.warning(printable_line(f"{error.message} It is read as an empty one."))
             return [[] for _term in terms]
         found = [read_term(ledger, term, wanted) for term in terms]
-        for problem in ledger.problems:
-            display.warning(printable_line(problem))
+        for problem in (*ledger.problems, find_archived(ledger, terms, wanted)):
+            if problem:
+                display.warning(printable_line(problem))
         return found

@@ -3,7 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""The notes in the settings of a ledger on where its archives are. An archive that is not what its note says is not continued."""
+"""The notes in the settings of a ledger on where its archives are.
+
+An archive that is not what its note says is not continued. Lists and reports that may lack archived records say so.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidState
 
+from .contents import list_archives
 from .documents import LedgerSettings
 from .identity import LedgerIdentity
 from .ledger import Ledger
@@ -51,6 +55,19 @@ def note_archive(ledger: Ledger, to: str, archive: LedgerIdentity, by: str) -> N
     until = archive.content.archive.until if archive.content.archive else None
     note: JsonObject = {"id": archive.archive_id, "to": to, "until": until, "at": utc_now(), "by": by, "version": archive.version}
     ledger.put_settings(replace(settings, archives=(*others, note)), version)
+
+
+def describe_archived(ledger: Ledger, since: t.Optional[str]) -> t.Optional[str]:
+    """Return a sentence if records from that time on may be in archives; None otherwise.
+
+    :arg since: in the form of records; None for all records.
+    """
+    notes = ledger.examine_contents(list_archives)
+    newest = max((str(note.get("until")) for note in notes), default=None)
+    if newest is None or (since is not None and since >= newest):
+        return None
+    paths = ", ".join(sorted({str(note.get("to")) for note in notes}))
+    return f"Records from before {newest} may be in an archive, which is not read here: {paths}. Set 'ledger' to an archive to read it."
 
 
 def _read_settings(ledger: Ledger) -> tuple[LedgerSettings, t.Optional[int]]:

@@ -16,6 +16,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, NotSupported
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 
+from .archive_notes import describe_archived
 from .documents import Document, DomainEntry, HostEntry, pause_collector
 from .host_parts import ProtectTime
 from .ledger import Ledger
@@ -140,6 +141,12 @@ def read_term(ledger: Ledger, term: str, conditions: Conditions) -> list[Json]:
     if selected is None:
         return []
     return selected if isinstance(selected, list) else [selected]
+
+
+def find_archived(ledger: Ledger, terms: Sequence[str], conditions: Conditions) -> t.Optional[str]:
+    """Return a sentence if records that meet the conditions may be in archives; None otherwise. Evacuations are never archived."""
+    selection = make_selection(statuses=conditions.status, since=conditions.since)
+    return describe_archived(ledger, selection.since) if "migrations" in terms and selection.reads_closed else None
 
 
 def read_records(ledger: Ledger, term: str, conditions: Conditions) -> list[MoveRecord]:

@@ -27,7 +27,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.referenc
 
 from ..._ledger.documents import DomainEntry, HostEntry
 from ..._ledger.ledger import Ledger
-from ..._ledger.query import Conditions, check_conditions, matches_host, read_records
+from ..._ledger.query import Conditions, check_conditions, find_archived, matches_host, read_records
 from ..._ledger.unreadable_hosts import STATE_UNKNOWN, LedgerHosts, UnreadableHost
 from ..checked_fleet import CheckedFleet, attention_line, read_check
 from ..unstarted import UnstartedDomain, list_unstarted, unstarted_lines, was_off
@@ -83,6 +83,8 @@ class ReportData:
     :arg arrivals: the last move of each domain that was moved or evacuated since the plan of the first drain, whatever the report is about.
     :arg unstarted: the domains of the report that run on no host since the evacuation of theirs.
     :arg run_findings: a line on each of its maintenance runs that need a person.
+    :arg is_archive: whether the data are of an archive, which has nothing but records of live migrations.
+    :arg archived: a sentence if records of the report may be in archives of the ledger.
     """
 
     records: Sequence[MoveRecord] = ()
@@ -98,6 +100,8 @@ class ReportData:
     runs: Sequence[MaintenanceRun] = ()
     run_findings: Sequence[str] = ()
     balances: Sequence[BalanceRun] = ()
+    is_archive: bool = False
+    archived: t.Optional[str] = None
 
 
 def gather_records(ledger: t.Optional[Ledger], scope: Scope, drains: t.Optional[JsonObject] = None) -> ReportData:
@@ -118,6 +122,7 @@ def gather_records(ledger: t.Optional[Ledger], scope: Scope, drains: t.Optional[
     if scope.host is not None:
         drain_results = {host: drain_results[host] for host in (scope.host, *(entry.name for entry in hosts)) if host in drain_results}
     is_whole, reported = scope.domain is None and scope.ids is None, {record.domain.uuid for record in records}
+    is_archive = ledger.identity.archive_of is not None
     wanted = [domain for domain in domains if is_whole or scope.domain in (domain.uuid, domain.name) or domain.uuid in reported]
     return ReportData(
         records=sorted(records, key=lambda record: (record.created_at, record.record_id)),
@@ -130,9 +135,11 @@ def gather_records(ledger: t.Optional[Ledger], scope: Scope, drains: t.Optional[
         domains=domains,
         drains=drain_results,
         # It is about the whole fleet.
-        check=read_check(ledger.ledger_id) if scope.host is None and is_whole else None,
+        check=read_check(ledger.ledger_id) if scope.host is None and is_whole and not is_archive else None,
         runs=select_runs(ledger, scope.since, scope.until, scope.host) if is_whole else (),
         balances=select_balances(ledger, scope.since, scope.until, scope.host) if is_whole else (),
+        is_archive=is_archive,
+        archived=find_archived(ledger, _TERMS, scope.wanted) if scope.ids is None else None,
     )
 
 
@@ -319,6 +326,7 @@ def _may_run(domain: DomainEntry, host: HostRef) -> bool:
 
 SCHEMA = 1
 DEFAULT_TITLE = "Migration report"
+_ARCHIVE_COVERAGE = "This is a report of an archive: it has live migrations only, and no verdicts about hosts."
 
 
 @dataclass(frozen=True)
@@ -330,6 +338,7 @@ class Report:
     :arg attention: what needs a person now, each with what to do; absent if there is nothing.
     :arg fleet_check: the last fleet check on this control node; absent in a report about a part of the fleet.
     :arg maintenance_runs: absent if there are none; so are C(balance_runs).
+    :arg coverage: a sentence on what the report lacks because of archives.
     """
 
     schema: int
@@ -346,10 +355,11 @@ class Report:
     fleet_check: t.Union[CheckedFleet, Absent] = ABSENT
     maintenance_runs: t.Union[tuple[ReportedRun, ...], Absent] = ABSENT
     balance_runs: t.Union[tuple[ReportedBalance, ...], Absent] = ABSENT
+    coverage: t.Union[str, Absent] = ABSENT
 
     def as_json(self) -> dict[str, Json]:
         """Return it as JSON."""
-        optional = ("attention", "fleet_check", "maintenance_runs", "balance_runs")
+        optional = ("attention", "fleet_check", "maintenance_runs", "balance_runs", "coverage")
         plain = {key: value for key, value in vars(self).items() if key not in optional}
         more = {key: encode(value) for key in optional if (value := getattr(self, key))}
         return {**plain, "downtimes": encode(self.downtimes), "hosts": encode(self.hosts), "moves": [move.as_json() for move in self.moves], **more}
@@ -370,12 +380,13 @@ def build_document(found: ReportData, scope: Scope, made_at: str, title: t.Optio
         last_at=max((move.updated_at for move in moves), default=None),
         counts=count_outcomes(moves),
         downtimes=summarize_downtimes(moves),
-        hosts=describe_hosts(moves, found),
+        hosts=() if found.is_archive else describe_hosts(moves, found),
         moves=moves,
         attention=tuple(map(printable_line, _find_attention(found))) or ABSENT,
         fleet_check=found.check or ABSENT,
         maintenance_runs=tuple(map(describe_run, found.runs)) or ABSENT,
         balance_runs=tuple(map(describe_balance, found.balances)) or ABSENT,
+        coverage=_ARCHIVE_COVERAGE if found.is_archive else found.archived or ABSENT,
     )
 
 

@@ -97,10 +97,11 @@ def as_markdown(report: Report, most_moves: t.Optional[int] = None) -> str:
     """Return the whole report; with a limit, at most that number of moves and a line that states this."""
     moves = report.moves
     shown = moves if most_moves is None else moves[:most_moves]
+    coverage = f"{_escape_markup(report.coverage)} " if report.coverage else ""
     parts = [
         (
             f"# {_escape_markup(report.title)}\n\n{_escape_markup(summary_text(report))} About {_escape_markup(scope_text(report))}. "
-            f"Made at {format_time(report.made_at)}. All times are UTC."
+            f"{coverage}Made at {format_time(report.made_at)}. All times are UTC."
         ),
         _format_list("Needs a person", report.attention or ()),
         _format_section("Hosts", ("Host", "Left", "Arrived", "Not moved", "Under way", "State", "Safe to reboot", "Why"), map(_host_row, report.hosts)),

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 import pathlib
 import types
 import typing as t
@@ -23,6 +24,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.checked_fleet import CheckedFleet, keep_check
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.task import task_vars
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.stores import FileStore
 
@@ -133,6 +135,52 @@ def test_the_ledger_lists_its_archives(node: Node) -> None:
     node.task(to=node.to)
     (archive,) = node.task(ledger_info.ActionModule)["archives"]
     assert archive["to"] == node.to
+
+
+def test_a_list_that_may_be_incomplete_says_so(node: Node) -> None:
+    node.put_moves(200, 150, 120, 1)
+    node.task(to=node.to)
+    until = node.task(ledger_info.ActionModule)["archives"][0]["until"]
+    for options in ({}, {"since": "2020-01-01"}, {"domain": "web1", "status": ["completed"]}):
+        (warning,) = node.task(ledger_info.ActionModule, list=["migrations"], **options)["warnings"]
+        assert warning == f"Records from before {until} may be in an archive, which is not read here: {node.to}. Set 'ledger' to an archive to read it."
+    complete: tuple[dict[str, t.Any], ...] = (
+        {"since": until},
+        {"since": days_ago(10)},
+        {"status": ["running"]},
+        {"list": ["evacuations"]},
+        {"ledger": node.to},
+    )
+    for options in complete:
+        assert "warnings" not in node.task(ledger_info.ActionModule, **{"list": ["migrations"], **options}), options
+
+
+def test_a_report_that_may_be_incomplete_says_so(node: Node) -> None:
+    node.put_moves(200, 150, 120, 1)
+    options = {"dest": str(node.folder / "report"), "formats": ["json", "markdown", "html"]}
+    assert "warnings" not in node.task(report.ActionModule, **options)
+    node.task(to=node.to)
+    (warning,) = node.task(report.ActionModule, **options)["warnings"]
+    assert "may be in an archive" in warning
+    written = {path.suffix: path.read_text() for path in (node.folder / "report").iterdir()}
+    assert json.loads(written[".json"])["coverage"] == warning
+    assert "may be in an archive" in written[".md"]
+    assert "may be in an archive" in written[".html"]
+    assert "warnings" not in node.task(report.ActionModule, since=days_ago(10), **options)
+    known = node.ledger.list_closed_ids()
+    assert "warnings" not in node.task(report.ActionModule, ids=sorted(known), **options)
+
+
+def test_a_report_of_an_archive_has_no_verdicts(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    node.put_moves(200, 150, 1)
+    node.task(to=node.to)
+    monkeypatch.setenv("XDG_STATE_HOME", str(node.folder / "state"))
+    keep_check(CheckedFleet(1, node.ledger.ledger_id, "2026-11-21T00:59:00.000Z", False, 1, {}, {}, {}, (), ()))
+    result = node.task(report.ActionModule, ledger=node.to, dest=str(node.folder / "report"), formats=["json"])
+    assert (result["safe_to_reboot"], "warnings" in result) == ({}, False)
+    written = json.loads((node.folder / "report" / "report.json").read_text())
+    assert (written["hosts"], "fleet_check" in written, len(written["moves"])) == ([], False, 1)
+    assert written["coverage"] == "This is a report of an archive: it has live migrations only, and no verdicts about hosts."
 
 
 def test_a_ledger_that_was_moved_is_still_not_reported(node: Node) -> None:

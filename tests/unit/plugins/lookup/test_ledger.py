@@ -19,6 +19,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model import s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import new_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import LedgerSettings
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
 
 LOOKUP = "kvmfleet.migration.ledger"
@@ -104,6 +105,16 @@ def test_a_damaged_file_is_a_warning(tmp_path: Path, moves: list[dict[str, t.Any
     got, output = shown(tmp_path, {"all": f"lookup('{LOOKUP}', 'migrations', ledger='{tmp_path}/ledger')"}, {})
     assert got["all"] == moves[:1]
     assert "It was moved to" in output
+
+
+def test_a_list_that_may_be_incomplete_is_a_warning(tmp_path: Path, moves: list[dict[str, t.Any]]) -> None:
+    ledger = open_ledger(str(tmp_path / "ledger"))
+    note = {"to": "/srv/archive", "until": "2026-01-01T00:00:00.000Z"}
+    ledger.put_settings(LedgerSettings(ledger.ledger_id, True, archives=(note,)), None)
+    _got, output = shown(tmp_path, {"all": f"lookup('{LOOKUP}', 'migrations', ledger='{tmp_path}/ledger')"}, {})
+    assert "Records from before 2026-01-01T00:00:00.000Z may be in an archive, which is not read here: /srv/archive." in " ".join(output.split())
+    _got, output = shown(tmp_path, {"new": f"lookup('{LOOKUP}', 'migrations', since='2026-01-01', ledger='{tmp_path}/ledger')"}, {})
+    assert "may be in an archive" not in output
 
 
 def test_errors_of_the_lookup_are_clear_messages(tmp_path: Path) -> None:

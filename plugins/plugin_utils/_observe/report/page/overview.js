@@ -28,7 +28,8 @@ function showOverview() {
 
 function scopeWords() {
   const span = report.first_at ? ` Records from ${at(report.first_at)} to ${at(report.last_at)}.` : '';
-  return `About ${report.about}.${span} Made at ${at(report.made_at)}.`;
+  const coverage = report.coverage ? ` ${report.coverage}` : '';
+  return `About ${report.about}.${span}${coverage} Made at ${at(report.made_at)}.`;
 }
 
 function showAttention() {
