@@ -19,12 +19,14 @@ description:
     live migrations that an evacuation has superseded, and of cold migrations; those of a domain that has a record which is not closed; and those from after
     the time at which a host was fenced or set to maintenance, as long as it is in that state.
   - What is moved is written to the archive, read back and compared before it is removed from the ledger. If the task is interrupted, run it again. Moves,
-    drains and evacuations can run meanwhile.
+    drains and evacuations can run meanwhile. If there is nothing to move, nothing is changed.
   - To free space in etcd, its database must also be compacted, and defragmented if it was nearly full.
 options:
   to:
     description:
       - The folder of the archive, on the control node. It must be missing, empty, or an archive of the same ledger, which is then continued.
+      - A folder to which records of the ledger were archived before is refused if it is missing or empty, as when its disk is not mounted, and if it is older
+        than at the end of the last run, as after it was restored from a backup.
       - Use a disk that is kept and backed up. The file system of an execution environment is gone after its job.
     type: str
     required: true
