@@ -144,6 +144,18 @@ def test_no_move_to_a_host_is_aborted_by_a_play_in_check_mode(tmp_path: pathlib.
     assert done.calls_of("migration_abort") == []
 
 
+def test_no_move_to_a_host_is_aborted_or_waited_for_when_a_saved_plan_is_only_checked(tmp_path: pathlib.Path) -> None:
+    stage = Stage(build_collection(tmp_path / "collections", "host", "host_facts", "drain_plan", "drain_verify", "migration_abort"), tmp_path)
+    share = {"kvm1": {"shutdowns": [], "cold_moves": [], "moves": [], "predicted": {}, "ends": []}}
+    stage.answers["host"] = {"kvm1": {"_drain": {**READ, "arriving": [{"uuid": UUID, "name": "web1", "source": "kvm2"}], "check_mode": True}}}
+    stage.answers["drain_plan"] = {"kvm1": {"plan": {}, "shares": share, "_answered": {}}}
+    stage.answers["drain_verify"] = {"kvm1": {"result": {}, "problems": {}}}
+    variables = {"drain_host_plan_apply": True, "drain_host_plan_file": "kvm1.json", "drain_host_incoming": "abort"}
+    done = stage.play("drain", "--check", target="kvm1", **variables)
+    assert done.code == 0, done.text
+    assert done.calls_of("migration_abort") == []
+
+
 def test_a_host_that_fails_its_checks_is_not_released(tmp_path: pathlib.Path) -> None:
     stage = Stage(build_collection(tmp_path / "collections", *RECOVERY), tmp_path)
     chosen, entry = {"start_mode": "autostart"}, {"host": {"host": {"name": "kvm1", "host_id": "h1"}}}
