@@ -80,6 +80,23 @@ def test_a_drain_without_a_target_is_refused_before_any_host_is_asked(stage: Sta
     assert "Gather the facts of the host" not in done.text
 
 
+@pytest.mark.parametrize("playbook", ["drain", "recover", "protect", "rolling_maintenance", "drill"])
+def test_a_target_of_the_inventory_is_refused_before_anything_is_changed(tmp_path: pathlib.Path, playbook: str) -> None:
+    """Ansible chooses the hosts of a play without the variables of hosts: it would be all hosts."""
+    stage = Stage(build_collection(tmp_path / "collections", "host_facts"), tmp_path)
+    stage.answers["host_facts"] = {}
+    (tmp_path / "group_vars").mkdir()
+    (tmp_path / "group_vars/all.yml").write_text("target: kvm1\n")
+    tasks = tmp_path / "maintain.yml"
+    tasks.write_text("[]")
+    done = stage.play(playbook, rolling_maintenance_tasks=str(tasks))
+    assert done.code != 0
+    assert "The target kvm1 is a variable of the inventory, which does not choose the hosts of a play." in " ".join(done.text.split()), done.text
+    assert "as an extra variable, for example -e target=" in done.text
+    assert {module for module, _host, _args in done.calls} <= {"host_facts"}
+    assert not stage.ledger.exists()
+
+
 @pytest.mark.parametrize("playbook", ["abort", "force_complete"])
 def test_an_id_is_enough_and_no_host_is_asked(stage: Stage, playbook: str) -> None:
     record = write_record(stage, s.RUNNING)
