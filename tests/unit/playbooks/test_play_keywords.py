@@ -112,6 +112,21 @@ def test_a_host_that_cannot_be_put_into_maintenance_is_not_drained_and_keeps_no_
     assert "It is rebooted." not in done.text
 
 
+@pytest.mark.parametrize("role", ["drain_host", "evacuate_host", "recover_host"])
+def test_a_role_that_fails_before_it_begins_keeps_no_earlier_result(tmp_path: pathlib.Path, role: str) -> None:
+    stage = Stage(build_collection(tmp_path / "collections", "host", "evacuate_plan", "recover_plan"), tmp_path)
+    for module in ("host", "evacuate_plan", "recover_plan"):
+        stage.answers[module] = {"kvm1": NO_ANSWER}
+    earlier = {"ansible.builtin.set_fact": {f"{role}_result": {"kvm1": {"safe_to_reboot": True}}}}
+    again = {"ansible.builtin.include_role": {"name": f"kvmfleet.migration.{role}"}, "vars": {"evacuate_host_source": "kvm9"}}
+    failed = {"block": [again], "rescue": [{"ansible.builtin.debug": {"msg": f"Known is {{{{ {role}_result }}}}."}}]}
+    path = tmp_path / "play.yml"
+    path.write_text(json.dumps([{"hosts": "kvm1", "gather_facts": False, "tasks": [earlier, failed]}]))
+    done = stage.play(str(path))
+    assert len(done.calls) == 1
+    assert "Known is {}." in done.text
+
+
 def test_a_drain_goes_on_without_a_host_of_the_fleet_that_hangs(tmp_path: pathlib.Path) -> None:
     stage = Stage(build_collection(tmp_path / "collections", "host", "host_facts"), tmp_path)
     verdict = {"result": {"kvm1": {"safe_to_reboot": True}}, "problems": {}}
