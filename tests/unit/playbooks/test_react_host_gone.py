@@ -101,6 +101,14 @@ def test_a_host_that_comes_back_while_a_person_is_asked_is_not_evacuated(control
     assert control.slots() == []
 
 
+def test_consent_needs_no_rights_that_hosts_need(control: Control) -> None:
+    """The user of the control node may not become root there."""
+    (control.folder / "group_vars").mkdir()
+    (control.folder / "group_vars/all.yml").write_text("ansible_become: true\nansible_become_user: nobody\nansible_become_exe: /bin/false\n")
+    code, text = react_to_silence(control, ["touch", str(control.folder / "asked")])
+    assert ((control.folder / "asked").exists(), code != 0) == (True, True), text
+
+
 def react_to_silence(control: Control, consent: t.Sequence[str] = (), **changes: t.Any) -> tuple[int, str]:
     """Run the playbook for kvm4, whose entry gets these changes, and which SSH does not reach. A new leader reports each host that is gone once more."""
     ledger, ssh = open_ledger(str(control.ledger)), control.folder / "ssh"
