@@ -69,6 +69,30 @@ def test_no_host_is_fenced_by_the_tasks_of_the_user_in_a_play_in_check_mode(tmp_
     assert len(done.calls_of("evacuate")) == 1
 
 
+def test_the_evidence_about_one_host_is_not_used_for_another(tmp_path: pathlib.Path) -> None:
+    stage = Stage(build_collection(tmp_path / "collections", "evacuate_plan", "evacuate_verify", "evacuate", "host", "host_facts"), tmp_path)
+    survivors = {"survivors": ["kvm1"], "excluded": {}}
+    checked = {"assess_first": False, "_check_mode": False}
+    nothing = {"source": {"host": "kvm9"}, "domains": []}
+    stage.answers["evacuate_plan"] = {"kvm1": [checked, {"first_round": {}}, survivors, nothing] * 3}
+    stage.answers.update(evacuate_verify={"kvm1": {"result": {}, "problem": ""}}, evacuate={}, host={}, host_facts={})
+    evidence = {"host": "kvm8", "action": "off", "status": "off", "at": "2026-11-29T08:00:00Z"}
+    (tmp_path / "fence.yml").write_text(json.dumps([{"name": "Report it", "ansible.builtin.set_fact": {"evacuate_host_evidence": evidence}}]))
+    (tmp_path / "forget.yml").write_text(json.dumps([{"name": "Report nothing", "ansible.builtin.debug": {"msg": "The power strip is slow."}}]))
+    options = [
+        {"evacuate_host_source": "kvm8", "evacuate_host_fence_tasks": str(tmp_path / "fence.yml")},
+        {"evacuate_host_source": "kvm9", "evacuate_host_fence_tasks": str(tmp_path / "forget.yml")},
+        {"evacuate_host_source": "kvm9"},
+    ]
+    tasks = [{"ansible.builtin.include_role": {"name": "kvmfleet.migration.evacuate_host"}, "vars": variables} for variables in options]
+    path = tmp_path / "play.yml"
+    path.write_text(json.dumps([{"hosts": "kvm1", "gather_facts": False, "tasks": tasks}]))
+    done = stage.play(str(path))
+    assert done.code == 0, done.text
+    proofs = [args["_work"]["evidence"] for _host, args in done.calls_of("evacuate_plan") if args["step"] == "prove"]
+    assert proofs == [evidence, "", ""]
+
+
 def test_a_host_that_hangs_keeps_no_other_host_from_being_protected(tmp_path: pathlib.Path) -> None:
     stage = Stage(build_collection(tmp_path / "collections", "protect", "host"), tmp_path)
     stage.answers.update(protect={"kvm1": {"hangs_seconds": 30}}, host={})
