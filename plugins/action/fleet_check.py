@@ -139,7 +139,8 @@ class ActionModule(FleetAction):
         ]
         question = LossQuestion(hosts_lost, tuple(dict.fromkeys(task.lost)))
         verdict = judge_fleet(view, question, {host: one.answers for host, one in answered.items() if one.answers}, others, task.ignore)
-        return self._describe(verdict, None if task.lost else known.ledger, known.ledger.problems if known.ledger else ())
+        is_whole = not task.lost and not set(settings.fleet()) - set(fleet)
+        return self._describe(verdict, known.ledger if is_whole else None, known.ledger.problems if known.ledger else ())
 
     def _ask_host(self, questions: JsonObject, uri: str, task_vars: Result) -> JsonObject:
         """Return the answers of the host, how many seconds its clock is ahead of that of the control node, and what is wrong with its fence devices."""

@@ -20,8 +20,8 @@ description:
   - Computes the CPU that all hosts can give a guest, and names the guests that use more than that.
   - Reports what differs between hosts (MTUs, VLANs, bridges, clocks), hosts that did not answer, hosts whose protection is old or missing, and fence
     devices that would fail.
-  - It changes nothing. The result is kept on the control node for M(kvmfleet.migration.fleet_status), M(kvmfleet.migration.report) and
-    M(kvmfleet.migration.metrics).
+  - It changes nothing. The result of a check of the whole fleet is kept on the control node for M(kvmfleet.migration.fleet_status),
+    M(kvmfleet.migration.report) and M(kvmfleet.migration.metrics).
 options:
   fleet:
     description: Inventory names of the hosts to check; if empty, the group C(kvmfleet_hosts), or all hosts if there is no such group.

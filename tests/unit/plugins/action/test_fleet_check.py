@@ -209,6 +209,15 @@ def test_the_result_is_kept_for_this_ledger_unless_in_check_mode(desk: Desk) -> 
     assert read_check("another") is None
 
 
+def test_a_check_of_a_part_of_the_fleet_does_not_replace_that_of_the_whole(desk: Desk) -> None:
+    whole = desk.task()
+    part = desk.task(fleet=["kvm1", "kvm2"])
+    assert list(part["hosts"]) == ["kvm1", "kvm2"]
+    kept = read_check(desk.ledger.ledger_id)
+    assert kept is not None
+    assert (kept.at, list(kept.hosts)) == (whole["at"], ["kvm1", "kvm2", "kvm3"])
+
+
 def test_a_check_that_cannot_be_kept_is_a_warning(desk: Desk, tmp_path: pathlib.Path) -> None:
     (tmp_path / "state").write_text("in the way", encoding="utf-8")
     assert "Status, report and metrics do not show it." in desk.task()["warnings"][0]
