@@ -10,12 +10,13 @@ import pathlib
 import re
 
 import pytest
+import yaml
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord, new_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
-from ansible_collections.kvmfleet.migration.tests.unit.playbooks.stage import ACTING, HOSTS, UUID, Stage, build_collection
+from ansible_collections.kvmfleet.migration.tests.unit.playbooks.stage import ACTING, COLLECTION, HOSTS, UUID, Stage, build_collection
 
 PLAYBOOKS = sorted(ACTING)
 NOWHERE = "2f6d1d3e-93a4-4f6e-8f0e-4f5d0f6f9a10"
@@ -176,6 +177,19 @@ def test_a_host_that_hangs_prevents_no_abort_on_another(stage: Stage) -> None:
     stage.place("kvm2", moving=True)
     done = stage.play("abort", domain="web1", __domain_host_seconds=10)
     assert done.calls_of("migration_abort") == [("kvm2", {"uuid": UUID})], done.text
+
+
+def test_an_abort_waits_for_all_answers_whatever_strategy_the_configuration_has(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANSIBLE_STRATEGY", "free")
+    stage.place("kvm2", moving=True)
+    stage.answers["migration_info"]["kvm3"] = {**stage.missing(), "hangs_seconds": 3}
+    done = stage.play("abort", domain="web1")
+    assert (done.code, done.calls_of("migration_abort")) == (0, [("kvm2", {"uuid": UUID})]), done.text
+
+
+@pytest.mark.parametrize("path", sorted((COLLECTION / "playbooks").glob("*.yml")), ids=lambda path: str(path.name))
+def test_the_hosts_of_each_play_take_each_step_together(path: pathlib.Path) -> None:
+    assert {play["strategy"] for play in yaml.safe_load(path.read_text(encoding="utf-8"))} == {"ansible.builtin.linear"}
 
 
 def test_a_project_imports_the_playbook(stage: Stage) -> None:
