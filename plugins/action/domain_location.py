@@ -15,6 +15,8 @@ import re
 import typing as t
 from collections.abc import Mapping
 
+from ansible.utils.vars import load_extra_vars
+
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import (
     FOR_ABORT,
     FOR_CHECK,
@@ -158,6 +160,8 @@ class ActionModule(FleetAction):
         if task.purpose not in _ABOUT_MOVES:
             # The other playbooks have no such variable, but an inventory may.
             task = dataclasses.replace(task, record_id=None)
+        elif task.record_id and self._is_domain_of_inventory():
+            task = dataclasses.replace(task, domain=None)
         if task.step == LOCATE_CHECK:
             return self._check_request(task, task_vars)
         with readable_results():
@@ -167,6 +171,11 @@ class ActionModule(FleetAction):
         if checked.host is not None:
             return {**_describe(checked.host, domain), "arrived": False}
         return DomainSearch(task.purpose, domain, dict(work.answers or {})).find_host(task.destination)
+
+    def _is_domain_of_inventory(self) -> bool:
+        """Whether the caller has given an ID alone, and the variable C(domain) is, for example, the DNS domain of the hosts."""
+        given: Mapping[str, t.Any] = load_extra_vars(self._loader)
+        return "id" in given and "domain" not in given
 
     def _check_request(self, task: _LocationTask, task_vars: Result) -> JsonObject:
         domain, options = _read_domain(task), _read_given_options(task)

@@ -107,6 +107,16 @@ def test_an_id_is_enough_and_no_host_is_asked(stage: Stage, playbook: str) -> No
     assert done.calls[0][2] == {"uuid": UUID, "id": record.id}
 
 
+def test_an_id_is_enough_in_an_inventory_with_a_variable_domain(stage: Stage) -> None:
+    (stage.folder / "group_vars").mkdir()
+    (stage.folder / "group_vars/all.yml").write_text("domain: example.com\n")
+    record = write_record(stage, s.RUNNING)
+    done = stage.play("abort", id=record.id)
+    assert (done.code, done.calls) == (0, [("migration_abort", "kvm2", {"uuid": UUID, "id": record.id})]), done.text
+    refused = stage.play("abort", id=record.id, domain="db1")
+    assert (refused.code != 0, refused.error_codes, refused.calls) == (True, {"invalid_argument"}, []), refused.text
+
+
 @pytest.mark.parametrize("playbook", ["abort", "force_complete"])
 def test_ids_of_closed_records_and_of_other_ledgers_are_refused(stage: Stage, playbook: str) -> None:
     closed = write_record(stage, s.RUNNING, s.COMPLETED)
