@@ -57,7 +57,8 @@ class ActionModule(FleetAction):
             return {"changed": False, **encode(plan_starts(request, ledger))}
         _ledger, entry = find_host(request, ledger)
         can_check = not self._task.check_mode or entry.host.state == ENABLED
-        return {"changed": False, **encode(plan_return(request, can_check))}
+        # On the command line, the options of the role may be text. Its tasks read them here.
+        return {"changed": False, **encode(plan_return(request, can_check)), "_options": request.options or {}}
 
     def _check_host(self, request: RecoverRequest, ledger: Ledger | None) -> JsonObject:
         """Keep in the ledger which domains were displaced from the host, and refuse it if a domain or image is in use twice, or the user is not root there.

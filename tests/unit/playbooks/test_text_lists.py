@@ -2,10 +2,11 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Lists on the command line (C(-e drain_host_candidates=kvm2,kvm3)): they are texts, as options of modules may be."""
+"""Lists and dictionaries on the command line (C(-e drain_host_candidates=kvm2,kvm3)): they are texts, as options of modules may be."""
 
 from __future__ import annotations
 
+import json
 import pathlib
 
 import pytest
@@ -29,6 +30,24 @@ def test_a_recovery_takes_its_fleet_as_text(tmp_path: pathlib.Path) -> None:
     stage.answers.update(recover_plan={"kvm1": {"failed": True, "msg": "Stop here."}}, recover_verify={})
     done = stage.play("recover", target="kvm1", recover_host_fleet="kvm2,kvm3")
     assert [args["fleet"] for _host, args in done.calls_of("recover_plan")] == [["kvm2", "kvm3", "kvm1"]], done.text
+
+
+RECOVERY = ("recover_plan", "recover_verify", "host", "host_facts", "evacuation_cleanup", "boot_guard", "cold_migrate")
+
+
+def test_a_recovery_takes_the_options_of_its_moves_as_text(tmp_path: pathlib.Path) -> None:
+    """Ansible reads a value behind an equals sign as text, also if it has the form of a dictionary."""
+    stage = Stage(build_collection(tmp_path / "collections", *RECOVERY), tmp_path)
+    options = {"copy_storage": "auto", "transport": "tls", "unsafe": True}
+    moves = {"moves": [{"uuid": "u2", "name": "web2", "source": "kvm2"}], "shares": {"kvm2": [{"uuid": "u2"}]}, "cold_shares": {"kvm3": [{"uuid": "u3"}]}}
+    checked = {"displaced": [{}], "is_protected": False, "_begun": []}
+    stage.answers.update({name: {} for name in RECOVERY}, host={"kvm1": {"host": {"name": "kvm1", "host_id": "h1", "state": "maintenance"}}})
+    stage.answers["recover_plan"] = {"kvm1": [{"start_mode": "none"}, checked, {"start": [], "forget": []}, {**moves, "_options": options}]}
+    stage.answers["boot_guard"] = {"kvm1": {"to_start": [], "guard": {"boot_id": "b"}, "open_records": []}}
+    stage.answers["recover_verify"] = {"kvm1": {"result": {}, "problems": {}}}
+    done = stage.play("recover", "-e", f"recover_host_options={json.dumps(options, separators=(',', ':'))}", target="kvm1", recover_host_bring_home=True)
+    assert [args["copy_storage"] for _host, args in done.calls_of("scheduler_check")] == ["auto"], done.text
+    assert [(args["transport"], args["unsafe"]) for _host, args in done.calls_of("cold_migrate")] == [("tls", True)]
 
 
 @pytest.mark.parametrize("accepted", ["web,db", "web, db", ["web", "db"]])

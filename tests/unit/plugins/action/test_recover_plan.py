@@ -336,7 +336,8 @@ AWAY = {"uuid": uid("web1"), "name": "web1", "possible_hosts": ["kvm2"]}
 def test_displaced_domains_move_back_from_where_they_run_with_the_options(node: Node) -> None:
     node.ledger()
     node.facts["kvm2"] = known("kvm2", guest("web1"))
-    done = node.task("bring_home", displaced=[AWAY], options={"unsafe": True})
+    done = node.task("bring_home", displaced=[AWAY], options='{"unsafe": true}')
+    assert done["_options"] == {"unsafe": True}
     assert done["moves"] == [{"uuid": uid("web1"), "name": "web1", "source": "kvm2"}]
     assert done["shares"] == {"kvm2": [{"uuid": uid("web1"), "destination": "kvm1", "unsafe": True}]}
     node.refused(InvalidArgument, "destination", "bring_home", displaced=[AWAY], options={"destination": "kvm3"})
