@@ -13,9 +13,10 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.tests.unit.playbooks.stage import UUID, Outcome, Stage, build_collection
+from ansible_collections.kvmfleet.migration.tests.unit.playbooks.stage import COLLECTION, UUID, Outcome, Stage, build_collection
 
 NO_ANSWER = {"changed": False, "failed": True, "error_code": "unreachable", "msg": "libvirt does not answer."}
+NOT_ASKED = "It was not asked, because an earlier task of this run has failed there."
 SILENT = {"unreachable": True, "msg": "No route to host"}
 CARELESS = {"ignore_errors": True, "ignore_unreachable": True}
 # The modules by which a recovery changes a host, and all that it calls.
@@ -163,6 +164,36 @@ def test_a_drain_goes_on_without_a_host_of_the_fleet_that_hangs(tmp_path: pathli
     assert [host for host, _args in done.calls_of("host_facts")].count("kvm2") == 2
     ((_host, moved),) = done.calls_of("live_migrate")
     assert [(answer["item"], answer["failed"]) for answer in moved["_work"]["plan"]["_work"]["asked"]] == [("kvm2", True)]
+
+
+def play_after_a_failure(stage: Stage, *tasks: dict[str, t.Any]) -> Outcome:
+    """Run tasks on the hosts of the fleet, one of which has failed in the play before."""
+    path = stage.folder / "play.yml"
+    fails = {"ansible.builtin.fail": {"msg": "A disk fails."}, "when": "inventory_hostname == 'kvm2'"}
+    path.write_text(json.dumps([{"hosts": "kvmfleet_hosts", "gather_facts": False, "tasks": [fails, *tasks]}]))
+    return stage.play(str(path))
+
+
+def test_a_balance_goes_on_without_a_host_that_has_left_the_play(tmp_path: pathlib.Path) -> None:
+    stage = Stage(build_collection(tmp_path / "collections", "host_facts", "balance_plan"), tmp_path)
+    stage.answers["host_facts"] = {}
+    stage.answers["balance_plan"] = {
+        "kvm1": {"plan": {"options": {"parallel": 1}}, "stages": [{"kvm1": {"moves": []}}], "ends": [], "result": {}, "failures": 0}
+    }
+    balance = {"ansible.builtin.include_role": {"name": "kvmfleet.migration.balance"}, "vars": {"balance_mode": "apply"}}
+    done = play_after_a_failure(stage, balance)
+    (_host, planned), (_other, verified) = done.calls_of("balance_plan")
+    assert {host: answer["failed"] for host, answer in planned["_work"]["asked"].items()} == {"kvm1": False, "kvm2": True, "kvm3": False}
+    assert planned["_work"]["asked"]["kvm2"]["msg"] == NOT_ASKED
+    assert (verified["step"], verified["_work"]["moved"]) == ("verify", {"kvm1": [], "kvm2": [], "kvm3": []})
+
+
+def test_a_check_of_the_fleet_goes_on_without_a_host_that_has_left_the_play(tmp_path: pathlib.Path) -> None:
+    stage = Stage(build_collection(tmp_path / "collections", "host_facts", "fleet_check"), tmp_path)
+    stage.answers.update(host_facts={}, fleet_check={"kvm1": {"cpus": [], "baselines": {}, "lines": []}})
+    tasks = str(COLLECTION / "playbooks/tasks/fleet_check.yml")
+    done = play_after_a_failure(stage, {"ansible.builtin.import_tasks": tasks, "vars": {"__fleet_check_hosts": "{{ ansible_play_hosts_all }}"}})
+    assert [args["_work"]["silence"]["kvm2"] for _host, args in done.calls_of("fleet_check") if "silence" in args["_work"]] == [NOT_ASKED] * 2
 
 
 def test_a_check_of_the_fleet_names_a_host_that_hangs(tmp_path: pathlib.Path) -> None:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
 import re
 
@@ -247,6 +248,17 @@ def test_the_screen_of_the_fleet_does_not_wait_for_a_host_that_hangs(stage: Stag
     assert done.code == 0, done.text
     assert "3 hosts, 1 silent." in done.text
     assert re.search("kvm3 .*Timed out after 10 second", done.text)
+
+
+def test_a_host_on_which_an_earlier_task_of_the_run_has_failed_is_named_as_silent(stage: Stage) -> None:
+    stage.answers["migration_info"] = {host: {"changed": False, "migrations": []} for host in HOSTS}
+    fails = {"ansible.builtin.fail": {"msg": "A disk fails."}, "when": "inventory_hostname == 'kvm2'"}
+    site = stage.folder / "site.yml"
+    imports = [{"import_playbook": f"kvmfleet.migration.{name}"} for name in ("status", "abort")]
+    site.write_text(json.dumps([{"hosts": "kvmfleet_hosts", "gather_facts": False, "tasks": [fails]}, *imports]))
+    done = stage.play(str(site), domain="web1")
+    assert "kvm2 does not answer: It was not asked, because an earlier task of this run has failed there." in done.text
+    assert "these hosts do not answer: kvm2: It was not asked, because an earlier task of this run has failed there." in done.text
 
 
 def test_the_screen_of_the_fleet_needs_neither_hosts_nor_a_ledger(stage: Stage) -> None:
