@@ -117,7 +117,8 @@ def _check_reachable(address: EtcdAddress) -> None:
 
 def _list_fleet(host: str, settings: Settings, entries: t.Mapping[str, HostEntry]) -> tuple[tuple[LeasePeer, ...], list[str]]:
     """Return the hosts that have a lease, and a sentence for those that are left out because they were never protected."""
-    wanted = {name: read_lease_settings(value, name) for name in sorted({host, *settings.fleet()}) if (value := settings.of(name, LEASE_VARIABLE)) is not None}
+    given = {name: settings.of(name, LEASE_VARIABLE) for name in sorted({host, *settings.fleet()})}
+    wanted = {name: read_lease_settings(value, name) for name, value in given.items() if value not in (None, "")}
     _check_own_users(wanted)
     fleet = tuple(
         LeasePeer(str(entries[name].host_id), name, _list_addresses(settings, name), own.port, own.relay) for name, own in wanted.items() if name in entries

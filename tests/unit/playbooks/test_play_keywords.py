@@ -123,6 +123,22 @@ def test_no_lease_is_set_up_by_a_play_in_check_mode(tmp_path: pathlib.Path, chec
     assert [host for host, _args in done.calls_of("host_lease")] == ([] if check else ["kvm1"]), done.text
 
 
+@pytest.mark.parametrize("lease", ["null", '""'])
+def test_a_host_whose_lease_is_empty_gets_none(tmp_path: pathlib.Path, lease: str) -> None:
+    """So it opts out of what its group has."""
+    stage = Stage(build_collection(tmp_path / "collections", "protect", "host", "host_lease"), tmp_path)
+    told = ("saved", "unchanged", "missing", "conflicts", "skipped", "unproved", "guard", "watchdog", "notes")
+    own = {key: [] for key in told}
+    stage.answers.update(protect={"kvm1": own, "kvm2": own}, host={"kvm2": {"_check_mode": False}}, host_lease={})
+    stage.answers["host"]["kvm1"] = {"_check_mode": False}
+    for folder, variables in (("group_vars/all.yml", "{user: lease}"), ("host_vars/kvm1.yml", lease)):
+        path = tmp_path / folder
+        path.parent.mkdir()
+        path.write_text(f"kvmfleet_lease: {variables}\n")
+    done = play_role(stage, "protect_host", hosts="kvm1:kvm2", keywords={})
+    assert (done.code, [host for host, _args in done.calls_of("host_lease")]) == (0, ["kvm2"]), done.text
+
+
 def test_a_host_that_cannot_be_put_into_maintenance_is_not_drained_and_keeps_no_earlier_result(tmp_path: pathlib.Path) -> None:
     stage = Stage(build_collection(tmp_path / "collections", "host", "host_facts"), tmp_path)
     verdict = {"result": {"kvm1": {"safe_to_reboot": True}}, "problems": {}}

@@ -96,6 +96,7 @@ def test_a_host_that_lost_its_count_goes_on_above_its_last_renewal(cluster: Clus
 def test_hosts_without_a_lease_or_identity_are_no_peers(cluster: Cluster, ledger: Ledger, variables: Variables) -> None:
     variables["kvm9"] = {"kvmfleet_lease": {**variables["kvm1"]["kvmfleet_lease"], "user": "lease-kvm9"}}
     del variables["kvm3"]["kvmfleet_lease"]
+    variables.update(kvm7={"kvmfleet_lease": None}, kvm8={"kvmfleet_lease": ""})
     made = plan(cluster, ledger, variables)
     assert [peer.name for peer in made.config.fleet] == ["kvm1", "kvm2"]
     assert "kvm9 have kvmfleet_lease, but were never protected" in made.warnings[0]
