@@ -265,6 +265,21 @@ def test_a_recovery_goes_on_without_a_host_of_the_fleet_that_hangs(tmp_path: pat
     assert {answer["item"]: answer["failed"] for answer in checked["_work"]["asked"]} == {"kvm1": False, "kvm2": True, "kvm3": False}
 
 
+def test_the_domains_of_other_hosts_come_home_from_beside_a_host_that_does_not_answer(tmp_path: pathlib.Path) -> None:
+    stage = Stage(build_collection(tmp_path / "collections", *RECOVERY), tmp_path)
+    stage.answers.update({name: {} for name in RECOVERY}, host={"kvm1": {"host": {"name": "kvm1", "host_id": "h1", "state": "maintenance"}}})
+    shares = {"kvm2": [{"uuid": "u2"}], "kvm3": [{"uuid": "u3"}]}
+    moves = [{"uuid": share["uuid"], "name": f"web of {source}", "source": source} for source, (share,) in shares.items()]
+    checked = {"displaced": [{}], "is_protected": False, "_begun": []}
+    returning = {"moves": moves, "shares": shares, "_options": {}}
+    stage.answers["recover_plan"] = {"kvm1": [{"start_mode": "none"}, checked, {"start": [], "forget": []}, returning]}
+    stage.answers["boot_guard"] = {"kvm1": {"to_start": [], "guard": {"boot_id": "b"}, "open_records": []}}
+    stage.answers["recover_verify"] = {"kvm1": {"result": {}, "problems": {}}}
+    stage.answers["scheduler_check"] = {"kvm2": SILENT}
+    done = play_role(stage, "recover_host", hosts="kvm1", keywords={}, recover_host_bring_home=True)
+    assert [(host, args["moves"]) for host, args in done.calls_of("live_migrate")] == [("kvm3", [{"uuid": "u3"}])], done.text
+
+
 def test_a_libvirt_that_hangs_is_waited_for_no_longer_than_one_that_refuses(tmp_path: pathlib.Path) -> None:
     stage = Stage(build_collection(tmp_path / "collections", *RECOVERY), tmp_path)
     stage.answers.update({name: {} for name in RECOVERY}, recover_plan={"kvm1": {"start_mode": "autostart"}})
