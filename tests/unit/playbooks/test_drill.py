@@ -118,6 +118,28 @@ def test_a_drill_passes_only_after_each_guest_was_seen_once(
     assert f"It ends a maintenance with the reason of the drill {RUN_ID}." in done.text
 
 
+def test_an_empty_variable_brings_the_guests_home(recovered: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    stage = Stage(recovered, tmp_path)
+    write_drill_in_its_recovery(stage)
+    facts = {host: f.host(host, domains=[f.domain(name) for name in GUESTS if host == "kvm3"]) for host in HOSTS}
+    stage.answers["host_facts"] = {host: {"changed": False, "ansible_facts": {"kvmfleet_host": known}} for host, known in facts.items()}
+    fencing = {"agent": str(Agent(tmp_path).path), "options": {"plug": "kvm3"}}
+    given = {"drill_run": RUN_ID, "drill_bring_home": "", "kvmfleet_fencing": fencing, "ansible_python_interpreter": "/usr/bin/python3"}
+    done = stage.play("drill", target="kvm3", **given)
+    (document,) = FileLedger(str(stage.ledger)).list_maintenance_runs()
+    assert (done.code, document.body["drill"]["passed"], document.maintenance_run.state) == (0, True, m.FINISHED), done.text
+
+
+def test_a_value_that_is_neither_true_nor_false_is_refused_before_the_cut(tmp_path: pathlib.Path) -> None:
+    stubs = ("host_facts", "fleet_check", "maintenance_run")
+    stage = Stage(build_collection(tmp_path / "collections", *stubs), tmp_path)
+    stage.answers.update({name: {} for name in stubs})
+    stage.answers["maintenance_run"] = {"kvm1": {"unchecked": ["kvm3"], "run": None, "lines": []}}
+    done = stage.play("drill", target="kvm3", drill_bring_home="sometimes")
+    assert (done.code != 0, "'bring_home' must be true or false" in done.text) == (True, True), done.text
+    assert [args["state"] for _host, args in done.calls_of("maintenance_run")] == ["checked"]
+
+
 def test_a_host_whose_power_is_not_cut_is_not_recovered(recovered: pathlib.Path, tmp_path: pathlib.Path) -> None:
     stage = Stage(recovered, tmp_path)
     ledger = FileLedger(str(stage.ledger))
