@@ -220,6 +220,13 @@ def test_check_mode_reaches_the_module_and_nothing_is_changed(stage: Stage) -> N
     assert (done.code, len(done.calls_of("migration_abort"))) == (0, 1), done.text
 
 
+def test_an_exchange_of_keys_with_one_host_is_refused(stage: Stage) -> None:
+    done = stage.play("exchange_keys", "--check", "--limit", "kvm1")
+    assert done.code != 0
+    assert "The play has only kvm1, and keys are exchanged between its hosts." in done.text
+    assert "Create the folder for keys" not in done.text
+
+
 def test_a_limit_leaves_hosts_out(stage: Stage) -> None:
     stage.place("kvm1")
     done = stage.play("abort", "--limit", "kvm2", domain="web1")
