@@ -19,8 +19,10 @@ KEEPALIVE = f"-o {_INTERVAL}=15 -o ServerAliveCountMax=6"
 
 def end_silent_connection(connection: ConnectionBase) -> None:
     """Have the SSH client of this connection end when the host no longer answers. What the inventory or the configuration of Ansible sets is left alone."""
-    if connection.transport != "ssh":
+    try:
+        given = [str(connection.get_option(option) or "") for option in ("ssh_args", "ssh_common_args", _OPTION)]
+    except KeyError:
+        # Another connection plugin than that of Ansible for SSH.
         return
-    given = [str(connection.get_option(option) or "") for option in ("ssh_args", "ssh_common_args", _OPTION)]
     if not any(_INTERVAL.lower() in arguments.lower() for arguments in given):
         connection.set_option(_OPTION, f"{given[-1]} {KEEPALIVE}".strip())

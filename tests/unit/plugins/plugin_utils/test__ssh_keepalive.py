@@ -49,5 +49,10 @@ def test_what_the_inventory_sets_is_left_alone(option: str, name: str) -> None:
     assert not set(keepalive_of(connection)) & set(KEEPALIVE)
 
 
-def test_other_connections_have_no_such_option() -> None:
-    assert act_through("local").transport == "local"
+@pytest.mark.parametrize("transport", ["local", "ssh"])
+def test_another_connection_plugin_is_left_alone(monkeypatch: pytest.MonkeyPatch, transport: str) -> None:
+    """Also one that has the same transport and other options, as that of Mitogen."""
+    monkeypatch.setattr(connection_loader.get("local", PlayContext()).__class__, "transport", transport)
+    connection = act_through("local")
+    with pytest.raises(KeyError):
+        connection.get_option("ssh_extra_args")
