@@ -102,7 +102,7 @@ def test_a_host_that_has_cleared_its_message_runs_again(disks: Disks) -> None:
     disks.write(takes=WAIT)
     disks.sbd.write(disks.sbd.path.read_text().replace("echo off >", "echo on >"))
     with pytest.raises(Unsafe, match="still on"):
-        fence_host(disks.config(timeout_seconds=8, status_timeout_seconds=1), "id-1", BY)
+        fence_host(disks.config(timeout_seconds=8), "id-1", BY)
     assert query_host(disks.config()).devices_in(PowerState.ON)
 
 
