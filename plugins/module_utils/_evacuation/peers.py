@@ -127,8 +127,8 @@ def _read_domains(host: Host, uuids: t.Optional[t.Collection[str]]) -> t.Dict[st
     wanted = sorted(uuids)
     pending = [PendingAnswer(functools.partial(_read_share, host, wanted[first::DOMAINS_AT_ONCE])) for first in range(min(DOMAINS_AT_ONCE, len(wanted)))]
     found: t.Dict[str, bool] = {}
-    for query in pending:
-        share = query.wait(None)
+    # All of them: the caller closes the connection after an error, and none of these threads may be using it then.
+    for share in [query.wait(None) for query in pending]:
         if not isinstance(share, dict):
             raise share or Unreachable("libvirt's answer about some domains could not be read.")
         found.update(share)

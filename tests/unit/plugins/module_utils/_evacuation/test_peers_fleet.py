@@ -93,17 +93,26 @@ def test_a_slow_host_is_queried_about_several_domains_at_once() -> None:
 
 
 def test_a_host_of_which_one_query_fails_is_silent() -> None:
-    """What it has answered about other domains says nothing about this one."""
+    """What it has answered about other domains says nothing about this one. Its connection is closed when no query uses it any more."""
+
+    used_closed: list[bool] = []
+    ended = threading.Event()
 
     class Failing(Host):
         def view_domain(self, uuid: str) -> domain_states.DomainView:
-            if uuid == DB:
+            if uuid == WEB:
                 raise Unreachable("The connection is gone.")
+            time.sleep(0.2)
+            used_closed.append(self.closed)
+            ended.set()
             return super().view_domain(uuid)
 
-    answers = ask_fleet({"kvm1": "a"}, lambda _uri: Failing({WEB: True}), {WEB, DB})
+    host = Failing({DB: True})
+    answers = ask_fleet({"kvm1": "a"}, lambda _uri: host, {WEB, DB})
     assert not answers["kvm1"].answered
     assert answers["kvm1"].msg == "The connection is gone."
+    assert ended.wait(30)
+    assert (host.closed, used_closed) == (True, [False])
 
 
 def test_a_silent_host_differs_from_a_host_without_domains() -> None:
