@@ -19,9 +19,9 @@ settings.load_profile("kvmfleet")
 
 
 @pytest.fixture(scope="session", autouse=True)
-def machine(tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[None]:
+def own_machine(tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[None]:
     """Keep tests from what the collection keeps on this machine: by default, its identity is read and its quarantine is written in a folder of the tests."""
-    folder = tmp_path_factory.mktemp("machine")
+    folder = tmp_path_factory.mktemp("own-machine")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(read_host_id, "__defaults__", (str(folder / "host-id"),))
         dummy, *others = t.cast("tuple[t.Any, ...]", Quarantine.__init__.__defaults__)
