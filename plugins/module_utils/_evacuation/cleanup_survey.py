@@ -29,7 +29,7 @@ from .._model.saved_domains import SavedDisk
 from .._time_limits import answer_within
 from .cleanup_verdicts import CLEAN, CopyVerdict, DiskFacts, LocalCopy, OtherCopies, judge_copy, judge_disk
 from .images import ImageLocator
-from .peers import ANSWERS_VALID_SECONDS, ask_fleet
+from .peers import ask_fleet, is_recent_answer
 from .qemu_locks import LOCKED, probe_lock
 
 
@@ -132,9 +132,7 @@ class CleanupSurvey:
         return plan or self._plan_cleanup(domain, self._ask_others(uuids))
 
     def _is_valid(self, earlier: FleetReading, domain: CleanupQuestion) -> bool:
-        age = boot_moment().seconds_since(earlier.moment)
-        is_recent = age is not None and 0 <= age < ANSWERS_VALID_SECONDS
-        return is_recent and domain.uuid in earlier.uuids and set(earlier.answers) == set(self._uris)
+        return is_recent_answer(earlier.moment, boot_moment()) and domain.uuid in earlier.uuids and set(earlier.answers) == set(self._uris)
 
     def _plan_by_earlier(self, domain: CleanupQuestion, earlier: FleetReading) -> t.Optional[CleanupPlan]:
         """Return the plan by earlier answers and a new one of the host that has the domain; null unless both permit the removal, and the former still count."""

@@ -220,5 +220,10 @@ def are_answers_valid(answers: t.Optional[PeerAnswers], uuids: Uuids, now: BootM
     """Whether answers of an earlier call are still valid for these domains: every host had answered, in this boot and not too long ago."""
     if answers is None or answers.silent or not uuids <= set(answers.uuids):
         return False
-    age = now.seconds_since(answers.moment)
+    return is_recent_answer(answers.moment, now)
+
+
+def is_recent_answer(moment: BootMoment, now: BootMoment) -> bool:
+    """Whether answers to a question that was asked at that moment still count: it was in this boot and not too long ago."""
+    age = now.seconds_since(moment)
     return age is not None and 0 <= age < ANSWERS_VALID_SECONDS

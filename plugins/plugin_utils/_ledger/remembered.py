@@ -24,7 +24,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.referenc
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import may_follow
 
 from .._settings.variables import Settings
-from .documents import Stored
+from .documents import Document, Stored
 from .ledger import Ledger
 from .rules import describe_record
 
@@ -124,7 +124,7 @@ class _Comparison:
         """Whether the ledger lacks the move, or has an older state than a crash can explain."""
         try:
             document = self._ledger.read_domain(move.domain.uuid)
-            known = (document.domain.generation or 0) if document else 0
+            known = _generation_of(document)
             if (document and document.domain.last_record == move.id) or move.generation < known:
                 return False
             # Its document can be lost, or of an old backup.
@@ -253,15 +253,14 @@ def write_restored(ledger: Ledger, stored: t.Optional[Stored], before: MoveRecor
 
 
 def _check_newest(ledger: Ledger, record: MoveRecord) -> None:
-    if record.generation <= max(_read_generation(ledger, record.domain.uuid), _find_newest(ledger, record.domain.uuid)):
+    if record.generation <= max(_generation_of(ledger.read_domain(record.domain.uuid)), _find_newest(ledger, record.domain.uuid)):
         raise Conflict(
             f"The ledger has a later move of domain {record.domain.name} than the record {record.id}, which shows where the domain is.",
             f"There is nothing to settle; {record.source.host} may have a copy of it that is no longer needed. Nothing was changed.",
         )
 
 
-def _read_generation(ledger: Ledger, domain_uuid: str) -> int:
-    document = ledger.read_domain(domain_uuid)
+def _generation_of(document: t.Optional[Document]) -> int:
     return (document.domain.generation or 0) if document else 0
 
 

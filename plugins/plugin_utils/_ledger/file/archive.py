@@ -96,13 +96,12 @@ class ArchiveFolder:
                 if list(read_lines(parent, f"{chain.name}{LINES}")) != list(lines):
                     raise self._make_comparison_error((ARCHIVE, chain.name))
             self._chains[chain.name] = chain
-            before = t.cast(LedgerIdentity, self._identity)
-            self._write_identity(root, before.reseal_archive(compute_seal(self._chains.values())))
+            self._reseal(root)
 
     def finish_run(self) -> LedgerIdentity:
         """Return the identity of the archive after all writes of a run: its version is higher than that of any backup from before."""
         with self._hold_archive() as root:
-            return self._write_identity(root, t.cast(LedgerIdentity, self._identity).reseal_archive(compute_seal(self._chains.values())))
+            return self._reseal(root)
 
     def _find_free_name(self, name: str) -> str:
         names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
@@ -114,6 +113,9 @@ class ArchiveFolder:
             if self._identity is None or folder.read_if_present(root) != self._identity.data:
                 raise Conflict(f"The archive {self.name} was changed by another process meanwhile.", "Let it end, then run the task again.")
             yield root
+
+    def _reseal(self, root: Folder) -> LedgerIdentity:
+        return self._write_identity(root, t.cast(LedgerIdentity, self._identity).reseal_archive(compute_seal(self._chains.values())))
 
     def _write_identity(self, root: Folder, identity: LedgerIdentity) -> LedgerIdentity:
         root.write_file(IDENTITY_NAME, identity.data)
