@@ -1,20 +1,31 @@
 # Copyright (c) 2026, The kvmfleet.migration developers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The control half of C(host_facts): gives the module the URIs of the hosts to which it probes the link, and adds the time at which it received the facts."""
+"""The control half of C(host_facts): gives the module the URIs of the hosts to which it probes the link, and adds the time at which it received the facts.
+
+A loop over C(delegate_to) takes one host after the other. If its items name the hosts of the loop, the first item asks them all, side by side, and the others
+return what their hosts have answered.
+"""
 
 from __future__ import annotations
 
+from ansible.errors import AnsibleError
 from ansible.plugins.action.normal import ActionModule as NormalAction
+from ansible.utils.display import Display
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import MAX_LINKS
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._kept_modules import KeptModuleAction
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import TaskSettings, with_receipt
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._side_by_side import run_side_by_side
 
 Result = dict[str, Json]
 FACTS_KEY = "kvmfleet_host"
+
+_SEVERAL = 2
+# What the hosts of a loop have answered, by all of their names. A process of Ansible runs one task, and a host that is asked again is asked itself.
+_answers: dict[tuple[str, ...], dict[str, Result]] = {}
 
 
 class ActionModule(KeptModuleAction, NormalAction):
@@ -25,6 +36,8 @@ class ActionModule(KeptModuleAction, NormalAction):
 
     def run(self, tmp: str | None = None, task_vars: Result | None = None) -> Result:
         """Run the module, also in the background; an immediate result gets a timestamp."""
+        if answer := self._take_answer(task_vars or {}):
+            return answer
         try:
             self._names = {**self._names, **self._resolve_links(task_vars or {})}
         except KvmfleetError as error:
@@ -34,6 +47,25 @@ class ActionModule(KeptModuleAction, NormalAction):
         if isinstance(facts, dict) and isinstance(facts.get(FACTS_KEY), dict):
             result["ansible_facts"] = {**facts, FACTS_KEY: with_receipt(_with_names(facts[FACTS_KEY], self._names))}
         return result
+
+    def _take_answer(self, task_vars: Result) -> Result | None:
+        """Return what the host has answered beside the others of the loop; None if it has to be asked itself."""
+        hosts = tuple((self._task.args.pop("_work", None) or {}).get("hosts", ()))
+        if len(hosts) < _SEVERAL or self._task.delegate_to not in hosts:
+            return None
+        if hosts not in _answers:
+            # If the time limit of this item ends the queries, the other items ask their own hosts.
+            _answers[hosts] = {}
+            _answers[hosts] = self._ask_all(hosts, task_vars)
+        return _answers[hosts].pop(self._task.delegate_to, None)
+
+    def _ask_all(self, hosts: tuple[str, ...], task_vars: Result) -> dict[str, Result]:
+        """Return what these hosts answer; nothing in a version of Ansible whose inner functions have another form."""
+        try:
+            return run_side_by_side(self, hosts, self._task.args, task_vars)
+        except (AnsibleError, AttributeError, TypeError) as error:
+            Display().warning(f"The hosts are asked one after the other, because they could not be asked side by side ({type(error).__name__}: {error}).")
+            return {}
 
     def _resolve_links(self, task_vars: Result) -> dict[str, str]:
         """Replace the names in C(link_to) by URIs, and return them by these. What is no list, and what is a URI, is left for the module to judge."""

@@ -52,6 +52,7 @@ extends_documentation_fragment:
   - kvmfleet.migration._attributes
   - kvmfleet.migration._attributes.action
   - kvmfleet.migration._attributes.actiongroup
+  - kvmfleet.migration._internal
   - kvmfleet.migration._libvirt
 attributes:
   async:
@@ -462,7 +463,7 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import libvirt_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import internal_spec, libvirt_spec
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.gather import gather_facts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.host import open_reader
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, encode
@@ -498,7 +499,7 @@ def main() -> None:
     """Gather the facts of one host."""
     links = {"type": "list", "elements": "str", "default": []}
     seconds = {"dirty_rate_seconds": {"type": "int", "default": 0}, "load_seconds": {"type": "int", "default": 0}}
-    spec = {**libvirt_spec(), **seconds, "link_to": links}
+    spec = {**libvirt_spec(), **internal_spec(), **seconds, "link_to": links}
     run_module(new_module(AnsibleModule, argument_spec=spec, supports_check_mode=True), host_facts)
 
 

@@ -1,0 +1,123 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
+
+"""Runs a module on many hosts side by side, from within a task whose loop would take one host after the other.
+
+A play of Ansible's own does this, so that the connections, privileges and variables of each host are those that the loop would give it. It has no output:
+neither the screen nor AWX sees it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import time
+import typing as t
+from collections.abc import Iterator, Mapping, Sequence
+
+from ansible import constants as C
+from ansible import context
+from ansible.executor.task_queue_manager import TaskQueueManager
+from ansible.playbook.play import Play
+from ansible.plugins.action import ActionBase
+from ansible.utils.context_objects import CLIArgs
+
+Result = dict[str, t.Any]
+
+# Silent hosts take their time to connect, and each needs a process on the control node.
+MAX_AT_ONCE = 32
+_ANSWER = "__kvmfleet_answer"
+_INHERITED_KEYWORDS = ("become", "become_exe", "become_flags", "become_method", "become_user", "check_mode", "environment", "port", "remote_user")
+# Options of ansible-playbook that choose tasks, and that would leave out the only task of the play or ask a person about it.
+_CHOOSES_ALL_TASKS = {"step": False, "start_at_task": None, "tags": ("all",), "skip_tags": ()}
+_PREFIXES = ("ansible_", "kvmfleet_")
+
+
+def run_side_by_side(action: ActionBase, hosts: Sequence[str], args: Mapping[str, t.Any], task_vars: Result) -> dict[str, Result]:
+    """Return what the module of this task returns on each of these hosts of the inventory, as the loop would register it.
+
+    A host that is not in the inventory is missing. The time limit of the task applies to each host. The process must end with the task: C(--limit), and options
+    that choose tasks, no longer apply in it.
+    """
+    hostvars = task_vars["hostvars"]
+    inventory, variables = hostvars._inventory, hostvars._variable_manager
+    inventory.remove_restriction()
+    inventory.subset(None)
+    context.CLIARGS = CLIArgs({**context.CLIARGS, **_CHOOSES_ALL_TASKS})
+    known = [host for host in hosts if inventory.get_host(host)]
+    if not known:
+        return {}
+    play = Play.load(_describe_play(action, known, args), variable_manager=variables, loader=action._loader)
+    passwords = _find_passwords(action, task_vars)
+    queue = TaskQueueManager(inventory=inventory, variable_manager=variables, loader=action._loader, passwords=passwords, forks=MAX_AT_ONCE)
+    queue.load_callbacks = queue.send_callback = _tell_nobody
+    try:
+        with _suspended_time_limit():
+            queue.run(play)
+    finally:
+        queue.cleanup()
+    answers = {host: hostvars.raw_get(host).get(_ANSWER) for host in known}
+    return {host: dict(answer) for host, answer in answers.items() if answer}
+
+
+def _tell_nobody(*_args: object, **_more: object) -> None:
+    """Take the place of Ansible's callbacks."""
+
+
+@contextlib.contextmanager
+def _suspended_time_limit() -> Iterator[None]:
+    """Suspend the time limit of this task, which the processes of the play would inherit."""
+    begun, left = time.monotonic(), signal.alarm(0)
+    handler = signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGALRM, handler)
+        if left:
+            signal.alarm(max(int(left - (time.monotonic() - begun)), 1))
+
+
+def _describe_play(action: ActionBase, hosts: Sequence[str], args: Mapping[str, t.Any]) -> Result:
+    task, play = action._task, action._task.get_play()
+    own_variables = {name: value for name, value in task.get_vars().items() if name.startswith(_PREFIXES)}
+    inherited = {name: value for name in _INHERITED_KEYWORDS if (value := getattr(task, name)) is not None}
+    # A host whose own connection is local, as the control node's, must not make the others local.
+    connection = {} if str(play.connection).endswith("local") else {"connection": play.connection}
+    query = {
+        task.action: dict(args),
+        "name": task.get_name(),
+        "register": _ANSWER,
+        "vars": own_variables,
+        "timeout": task.timeout,
+        "ignore_errors": True,
+        "ignore_unreachable": True,
+        "debugger": "never",
+        **inherited,
+    }
+    return {
+        "name": task.get_name(),
+        "hosts": list(hosts),
+        "gather_facts": False,
+        **connection,
+        "strategy": "ansible.builtin.linear",
+        "any_errors_fatal": False,
+        "vars": play.get_vars(),
+        "vars_files": play.get_vars_files(),
+        "tasks": [query],
+    }
+
+
+def _find_passwords(action: ActionBase, task_vars: Result) -> dict[str, str]:
+    """Return the passwords of the command line. One that is a variable of the host for which the task runs is not told to other hosts."""
+    play_context = action._play_context
+    own = task_vars["hostvars"].raw_get(task_vars["inventory_hostname"])
+    names = {"conn_pass": C.MAGIC_VARIABLE_MAPPING["password"], "become_pass": (*C.MAGIC_VARIABLE_MAPPING["become_pass"], *_name_become_passwords(action))}
+    given = {"conn_pass": play_context.password, "become_pass": play_context.become_pass}
+    return {kind: value for kind, value in given.items() if value and all(own.get(name) is None for name in names[kind])}
+
+
+def _name_become_passwords(action: ActionBase) -> list[str]:
+    become = action._connection.become
+    return [name for name in C.config.get_plugin_vars("become", become._load_name) if "pass" in name] if become else []

@@ -1,0 +1,177 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The hosts of a loop are asked side by side, as Ansible would ask each of them. The playbooks are run, and the module waits until it runs everywhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.tests.unit.playbooks.stage import COLLECTION, build_collection
+
+HOSTS = ("kvm1", "kvm2", "kvm3", "kvm4")
+# On each host. Where it is not run everywhere at the same time, it fails.
+MODULE = """\
+#!/usr/bin/python
+import os, time
+from ansible.module_utils.basic import AnsibleModule
+
+
+def main():
+    module = AnsibleModule(argument_spec={"_work": {"type": "dict"}, "load_seconds": {"type": "int", "default": 0}}, supports_check_mode=True)
+    folder = os.environ["MEETING"]
+    open(os.path.join(folder, str(os.getpid())), "w").close()
+    end = time.monotonic() + float(os.environ["PATIENCE_SECONDS"])
+    while len(os.listdir(folder)) < int(os.environ["EXPECTED"]):
+        if time.monotonic() > end:
+            module.fail_json(msg="It is alone.")
+        time.sleep(0.05)
+    seen = {"host": os.environ.get("WHO"), "load_seconds": module.params["load_seconds"], "check": module.check_mode, "has_work": bool(module.params["_work"])}
+    module.exit_json(changed=False, ansible_facts={"kvmfleet_host": seen})
+
+
+if __name__ == "__main__":
+    main()
+"""
+PLAY = """\
+- hosts: kvm1
+  gather_facts: false
+  vars:
+    asked: "{{ groups['fleet'] }}"
+  tasks:
+    - kvmfleet.migration.host_facts:
+        load_seconds: 60
+        _work: {hosts: "{{ asked }}"}
+      delegate_to: "{{ item }}"
+      delegate_facts: true
+      run_once: true
+      loop: "{{ asked }}"
+      register: answers
+      timeout: 40
+      ignore_errors: true
+      ignore_unreachable: true
+      tags: [chosen]
+    - become: false
+      ansible.builtin.copy:
+        content: "{{ {'results': answers.results, 'kept': kept} | to_json }}"
+        dest: "{{ outcome }}"
+      vars:
+        kept: "{{ groups['fleet'] | map('extract', hostvars, 'ansible_facts') | map(attribute='kvmfleet_host.host', default='') | select | list }}"
+      check_mode: false
+      tags: [chosen]
+"""
+Outcome = dict[str, t.Any]
+
+
+class Fleet:
+    """Four hosts, all on this machine, and what is written of their answers."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.folder = folder
+        self.collections = build_collection(folder / "collections")
+        modules = self.collections / "ansible_collections/kvmfleet/migration/plugins/modules"
+        modules.unlink()
+        modules.mkdir()
+        for path in (COLLECTION / "plugins/modules").glob("*.py"):
+            (modules / path.name).symlink_to(path)
+        (modules / "host_facts.py").unlink()
+        (modules / "host_facts.py").write_text(MODULE)
+        self.variables = {host: f"ansible_connection=local ansible_python_interpreter={self.add_python(host)}" for host in HOSTS}
+        self.expected = len(HOSTS)
+        self.patience_seconds = 30.0
+        self.text = ""
+
+    def add_python(self, host: str, program: str = sys.executable) -> pathlib.Path:
+        """Return the interpreter of a host, by which a module there knows where it runs."""
+        path = self.folder / f"python-of-{host}"
+        path.write_text(f'#!/bin/sh\nWHO={host} exec {program} "$@"\n')
+        path.chmod(0o755)
+        return path
+
+    def ask(self, *options: str, play: str = PLAY) -> Outcome:
+        """Return what the task with the loop has returned, and which facts the hosts have afterwards."""
+        for name in ("meeting", "home"):
+            (self.folder / name).mkdir(exist_ok=True)
+        for path in (self.folder / "meeting").iterdir():
+            path.unlink()
+        (self.folder / "hosts.ini").write_text("[fleet]\n" + "".join(f"{host} {text}\n" for host, text in self.variables.items()))
+        (self.folder / "play.yml").write_text(play)
+        environment = {
+            **os.environ,
+            "ANSIBLE_COLLECTIONS_PATH": str(self.collections),
+            "ANSIBLE_NOCOLOR": "1",
+            "HOME": str(self.folder / "home"),
+            "MEETING": str(self.folder / "meeting"),
+            "EXPECTED": str(self.expected),
+            "PATIENCE_SECONDS": str(self.patience_seconds),
+        }
+        outcome = self.folder / "outcome"
+        command = ["-m", "ansible", "playbook", "-i", str(self.folder / "hosts.ini"), str(self.folder / "play.yml"), "-e", f"outcome={outcome}", *options]
+        done = subprocess.run([sys.executable, *command], env=environment, cwd=self.folder, capture_output=True, text=True, timeout=300, check=False)
+        self.text = done.stdout + done.stderr
+        assert done.returncode == 0, self.text
+        return t.cast(Outcome, json.loads(outcome.read_text()))
+
+
+@pytest.fixture
+def fleet(tmp_path: pathlib.Path) -> Fleet:
+    return Fleet(tmp_path)
+
+
+def facts_of(outcome: Outcome) -> dict[str, Outcome]:
+    return {one["item"]: one["ansible_facts"]["kvmfleet_host"] for one in outcome["results"] if "kvmfleet_host" in one.get("ansible_facts", {})}
+
+
+@pytest.mark.parametrize("options", [(), ("--limit", "kvm1", "--tags", "chosen", "--check", "--start-at-task", "kvmfleet.migration.host_facts")])
+def test_all_hosts_of_a_loop_are_asked_at_the_same_time(fleet: Fleet, options: tuple[str, ...]) -> None:
+    outcome = fleet.ask(*options)
+    facts = facts_of(outcome)
+    assert list(facts) == outcome["kept"] == list(HOSTS)
+    for host in HOSTS:
+        known = facts[host]
+        told = (known["host"], known["load_seconds"], known["check"], known["has_work"])
+        assert told == (host, 60, "--check" in options, False)
+        assert known["received"]
+    # The queries themselves are not shown, only the items of the loop.
+    assert fleet.text.count("TASK [kvmfleet.migration.host_facts]") == fleet.text.count("(item=kvm2)") == 1
+
+
+def test_a_host_that_cannot_be_reached_and_one_that_fails_do_not_prevent_the_others(fleet: Fleet) -> None:
+    fleet.variables["kvm2"] = "ansible_host=127.0.0.1 ansible_port=1"
+    fleet.variables["kvm3"] += " ansible_python_interpreter=/nonexistent/python"
+    fleet.expected = 2
+    outcome = fleet.ask()
+    assert list(facts_of(outcome)) == ["kvm1", "kvm4"]
+    silent, failed = outcome["results"][1:3]
+    assert (silent["unreachable"], "Failed to connect" in silent["msg"]) == (True, True)
+    assert (failed["failed"], failed.get("unreachable", False)) == (True, False)
+
+
+def test_a_host_that_is_not_in_the_inventory_is_tried_as_in_any_loop(fleet: Fleet) -> None:
+    outcome = fleet.ask("-e", json.dumps({"asked": ["kvm1", "kvm2", "kvm3", "kvm4", "kvm9.invalid"]}))
+    assert list(facts_of(outcome))[:4] == list(HOSTS)
+    assert "[kvm1 -> kvm9.invalid]" in fleet.text
+
+
+def test_a_host_that_hangs_ends_at_the_limit_of_the_task_and_holds_no_other(fleet: Fleet) -> None:
+    fleet.add_python("kvm2", "sleep 300 #")
+    fleet.expected = 3
+    outcome = fleet.ask(play=PLAY.replace("timeout: 40", "timeout: 10"))
+    assert list(facts_of(outcome)) == ["kvm1", "kvm3", "kvm4"]
+    hung = outcome["results"][1]
+    assert (hung["failed"], "10" in hung["msg"]) == (True, True), hung
+
+
+def test_variables_and_rights_of_the_play_apply(fleet: Fleet) -> None:
+    """A play whose user is not root would otherwise ask its hosts without rights."""
+    rights = "  become: true\n  become_user: nobody\n  vars:\n    ansible_become_exe: become-of-the-play\n"
+    outcome = fleet.ask(play=PLAY.replace("  vars:\n", rights, 1))
+    assert ["become-of-the-play" in json.dumps(one) for one in outcome["results"]] == [True] * len(HOSTS)
