@@ -147,9 +147,9 @@ BUSY_OPEN_TIMEOUT_SECONDS = 60.0
 _PORTS = {"tcp": 16509, "tls": 16514}
 _SSH_PORT = 22
 _PORT_SECONDS = 3.0
-# What OpenSSH reports for a login that the server dropped, or libvirt when its SSH program had ended before libvirt could send anything. The latter has
-# other causes too, which the next try shows.
-_DROPPED_LOGIN = re.compile(rf"{DROPPED_LOGIN}|Broken pipe|End of file while reading data")
+# What libvirt reports if its SSH program had ended before libvirt could send anything: this has other causes than a dropped login too, which the next try
+# shows. Libvirt and the C library translate the text ("Broken pipe", "End of file while reading data").
+_ENDED_STREAM = (errno.EPIPE, errno.EIO)
 # The number of simultaneous logins of this process at one host.
 _LOGINS_AT_ONCE = 4
 # No try begins later than this before the limit, so that a failure is reported with its cause.
@@ -259,10 +259,13 @@ def _explain_failure(error: KvmfleetError) -> KvmfleetError:
 
 
 def _is_denied_socket(cause: t.Optional[BaseException]) -> bool:
-    """Whether the permissions of libvirt's socket refused the user: libvirt gives the error number of the system."""
-    if not isinstance(cause, libvirt_binding().libvirtError):
-        return False
-    return bool(cause.get_error_code() == _SYSTEM_ERROR and cause.get_int1() == errno.EACCES)
+    """Whether the permissions of libvirt's socket refused the user."""
+    return isinstance(cause, libvirt_binding().libvirtError) and _has_system_error(cause, errno.EACCES)
+
+
+def _has_system_error(error: libvirt.libvirtError, *numbers: int) -> bool:
+    """Whether an error of libvirt has one of these error numbers of the system."""
+    return error.get_error_code() == _SYSTEM_ERROR and error.get_int1() in numbers
 
 
 def _open_full(uri: str) -> Opened:
@@ -297,7 +300,7 @@ def _open_with_retries(uri: str, ends: _Ends, open_once: _Open) -> Opened:
                 return open_once(uri)
         except libvirt_binding().libvirtError as error:
             text = str(error.get_error_message() or "")
-            if not _DROPPED_LOGIN.search(text):
+            if not re.search(DROPPED_LOGIN, text) and not _has_system_error(error, *_ENDED_STREAM):
                 raise
             if not _has_time(pause, until):
                 if not (_has_time(pause, ends.busy) and _is_dropped_by_host(uri, text)):

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import threading
 import time
@@ -107,10 +108,21 @@ def test_a_missing_libvirt_binding_is_not_supported(monkeypatch: pytest.MonkeyPa
 DROPPED = "Cannot recv data: kex_exchange_identification: read: Connection reset by peer"
 
 
-@pytest.mark.parametrize("text", [DROPPED, "Cannot recv data: Connection closed by 10.0.0.2 port 22: Connection reset by peer"])
-def test_a_login_that_the_ssh_server_drops_is_tried_again(answer: t.Callable[..., None], monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        (DROPPED, errno.ECONNRESET),
+        ("Cannot recv data: Connection closed by 10.0.0.2 port 22: Connection reset by peer", errno.ECONNRESET),
+        ("Cannot write data: Broken pipe", errno.EPIPE),
+        ("End of file while reading data: Input/output error", errno.EIO),
+        ("Kann Daten nicht schreiben: Datenübergabe unterbrochen (broken pipe)", errno.EPIPE),
+        ("Dateiende beim Lesen der Daten: Eingabe-/Ausgabefehler", errno.EIO),
+    ],
+)
+def test_a_login_that_the_ssh_server_drops_is_tried_again(answer: t.Callable[..., None], monkeypatch: pytest.MonkeyPatch, text: str, number: int) -> None:
+    """The client of libvirt and the C library translate their messages."""
     monkeypatch.setattr(connection, "_FIRST_PAUSE_SECONDS", 0.01)
-    refusals = [LibvirtError(38, text)] * 3
+    refusals = [LibvirtError(38, text, 7, number)] * 3
 
     def drop(uri: str) -> Connection:
         if refusals:
@@ -172,7 +184,7 @@ def test_a_busy_host_that_drops_logins_has_the_time_of_one_that_is_slow(
 
     def drop_for_a_while(uri: str) -> Connection:
         if time.monotonic() - began < 2:
-            raise LibvirtError(38, text)
+            raise LibvirtError(38, text, 7, errno.EPIPE if text == BROKEN else errno.ECONNRESET)
         return Connection()
 
     answer(drop_for_a_while)
