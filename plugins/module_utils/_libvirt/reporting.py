@@ -110,8 +110,8 @@ class LibvirtReporter(LibvirtReader):
             self._measured.pop(uuid, None)
             with contextlib.suppress(KvmfleetError), libvirt_errors(f"measure the dirty rate of domain {uuid} on {self.uri}"):
                 domain = self._connection.lookupByUUIDString(uuid)
-                # The call would wait 30 s for a domain with a job (docs/libvirt.md, "A domain with a job").
-                if self._job_of(domain) == domain_states.JOB_NONE:
+                # The call would wait 30 s for a domain with a job (docs/libvirt.md, "A domain with a job"). Bindings before 7.2 do not have it.
+                if hasattr(domain, "startDirtyRateCalc") and self._job_of(domain) == domain_states.JOB_NONE:
                     domain.startDirtyRateCalc(seconds, 0)
                     self._measured[uuid] = domain
         return [uuid for uuid in uuids if uuid in self._measured]

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The kvmfleet.migration developers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What domains have used, from libvirt's statistics."""
+"""What domains have used, and how fast they write, from libvirt's statistics."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.reporting import describe_use
+from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt import connection
+from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.connection import Opened
+from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.reporting import LibvirtReporter, describe_use
 from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.values import DomainUse
 
 STATS: t.Dict[str, t.Union[int, str]] = {
@@ -61,3 +63,32 @@ def test_a_figure_of_another_form_is_unknown(wrong: t.Union[int, str]) -> None:
 
 def test_a_guest_that_has_never_reported_has_no_time() -> None:
     assert describe(**{"balloon__last-update": 0}).reported_at is None
+
+
+UUID = "5f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a11"
+
+
+class OldDriver:
+    """A connection with one running domain, as the bindings before libvirt 7.2 have them."""
+
+    libvirtError = RuntimeError
+
+    def lookupByUUIDString(self, uuid: str) -> OldDriver:
+        return self
+
+    def jobStats(self) -> t.Dict[str, int]:
+        return {"type": 0}
+
+
+class Driver(OldDriver):
+    """With the call of libvirt 7.2."""
+
+    def startDirtyRateCalc(self, seconds: int, flags: int) -> None:
+        assert (seconds, flags) == (1, 0)
+
+
+@pytest.mark.parametrize(("driver", "begun"), [(Driver(), [UUID]), (OldDriver(), [])], ids=["libvirt 7.2", "libvirt 7.0"])
+def test_bindings_that_cannot_measure_dirty_rates_measure_nothing(monkeypatch: pytest.MonkeyPatch, driver: OldDriver, begun: t.List[str]) -> None:
+    """A move of several domains asks for the rates; it must not fail without them."""
+    monkeypatch.setattr(connection, "_libvirt", OldDriver)
+    assert LibvirtReporter("qemu:///system", Opened(t.cast(t.Any, driver))).start_dirty_rates([UUID], 1) == begun
