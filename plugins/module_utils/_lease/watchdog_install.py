@@ -50,6 +50,7 @@ DAEMON = "usr/sbin/watchdog"
 SERVICE = "kvmfleet-watchdog.service"
 UNIT_FILE = f"{UNIT_FOLDER}/{SERVICE}"
 WANTS_LINK = f"{UNIT_FOLDER}/multi-user.target.wants/{SERVICE}"
+_CONFINED = "watchdog_exec_t"
 _ARM_SECONDS = 60.0
 _NOTHING = "Nothing was changed."
 _UNBOUND = ("The watchdog of this host cannot be bound", "It may be bound in part.")
@@ -244,6 +245,12 @@ def _require_usable(device: str, seconds: int, root: str) -> None:
             f"The watchdog daemon /{DAEMON} is not installed on this host.",
             f"Install the package watchdog; nothing is installed by this collection. {_NOTHING}",
         )
+    if _is_confined(root):
+        raise InvalidState(
+            f"SELinux of this host would not let the watchdog daemon run the test of the lease, so {device} would reset the host at once: /{DAEMON} has the"
+            f" label {_CONFINED}.",
+            f"Let the daemon run unconfined: semanage fcontext -a -t bin_t /{DAEMON}; restorecon /{DAEMON}. {_NOTHING}",
+        )
     least, most = (read_attribute(root, device, name) for name in ("min_timeout", "max_timeout"))
     if (least.isdecimal() and seconds < int(least)) or (most.isdecimal() and 0 < int(most) < seconds):
         raise NotSupported(
@@ -260,6 +267,16 @@ def _require_usable(device: str, seconds: int, root: str) -> None:
             f"{device} is in use by process {others[0]} ({_name_of(root, others[0])}), which would ping it without the lease.",
             f"Stop that, such as RuntimeWatchdogSec of systemd or sbd, or name another device. {_NOTHING}",
         )
+
+
+def _is_confined(root: str) -> bool:
+    """Whether systemd would start the daemon in a domain of SELinux that may run tests in the distribution's own folders only (watchdog_selinux(8))."""
+    try:
+        with open(os.path.join(root, "sys/fs/selinux/enforce"), encoding="ascii") as stream:
+            is_enforcing = stream.read().strip() == "1"
+        return is_enforcing and f":{_CONFINED}:".encode() in os.getxattr(os.path.join(root, DAEMON), "security.selinux")
+    except OSError:
+        return False
 
 
 def is_our_daemon(root: str, process: int) -> bool:

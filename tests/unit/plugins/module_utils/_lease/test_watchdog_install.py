@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pathlib
@@ -138,6 +139,39 @@ def test_what_could_not_reset_the_host_is_refused(
     with pytest.raises(error, match=words) as refused:
         tree.install(options)
     assert "Nothing was changed." in str(refused.value)
+    assert tree.list_there() == []
+
+
+@pytest.mark.parametrize(
+    ("enforce", "label", "is_refused"),
+    [
+        ("1", b"system_u:object_r:watchdog_exec_t:s0\0", True),
+        ("0", b"system_u:object_r:watchdog_exec_t:s0\0", False),
+        ("1", b"system_u:object_r:bin_t:s0\0", False),
+        ("1", None, False),
+        (None, None, False),
+    ],
+    ids=["confined", "permissive", "not confined", "without labels", "without SELinux"],
+)
+def test_a_daemon_that_selinux_keeps_from_the_test_is_not_started(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch, enforce: str | None, label: bytes | None, is_refused: bool
+) -> None:
+    """A test that cannot be run counts as one that has failed: the device would reset the host, with its guests, as soon as it is bound."""
+
+    def read_label(path: str, name: str) -> bytes:
+        assert (path, name) == (str(tree.path / watchdog_install.DAEMON), "security.selinux")
+        if label is None:
+            raise OSError(errno.ENODATA, "No data available")
+        return label
+
+    monkeypatch.setattr(os, "getxattr", read_label)
+    if enforce is not None:
+        tree.write("sys/fs/selinux/enforce", enforce)
+    if not is_refused:
+        assert tree.install()
+        return
+    with pytest.raises(InvalidState, match=r"watchdog_exec_t.*semanage fcontext -a -t bin_t /usr/sbin/watchdog.*Nothing was changed\."):
+        tree.install()
     assert tree.list_there() == []
 
 
