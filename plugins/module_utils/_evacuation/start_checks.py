@@ -29,6 +29,9 @@ from .._model.saved_domains import HostTokens, RestartOrder, SavedDisk, SavedFil
 from . import images, qemu_locks
 from .images import VOLUME, ImageLocator, locate_saved_volume
 
+# What earlier releases of Ubuntu, Debian and Fedora called their QEMU in definitions. Their packages still have these names; libvirt no longer lists them.
+_OLDER_EMULATORS = ("/usr/bin/kvm", "/usr/bin/kvm-spice", "/usr/bin/qemu-kvm")
+
 
 def check_definition(order: RestartOrder, emulators: t.Collection[str], list_pools: t.Callable[[], Pools]) -> None:
     """Raise L(Unsafe) unless the definition is one of this domain, with exactly the disks that were proved.
@@ -41,9 +44,9 @@ def check_definition(order: RestartOrder, emulators: t.Collection[str], list_poo
     for what, found, wanted in (("UUID", found_uuid, order.uuid), ("name", found_name, order.name)):
         if found != wanted:
             raise _unusable_definition(order, f"it belongs to a domain with the {what} {found[:80]!r}")
-    emulator = root.findtext("devices/emulator")
-    if emulator is not None and emulator.strip() not in emulators:
-        raise _unusable_definition(order, f"its emulator is {emulator.strip()[:80]!r}, which this host does not have ({', '.join(emulators)})")
+    emulator = (root.findtext("devices/emulator") or "").strip()
+    if root.find("devices/emulator") is not None and not _has_emulator(emulator, emulators):
+        raise _unusable_definition(order, f"its emulator is {emulator[:80]!r}, which this host does not have ({', '.join(emulators)})")
     volumes = {_read_target(disk): source_of(disk.find("source")) for disk in root.findall("devices/disk[@type='volume']")}
     there = sorted((_read_target(disk), source_of(disk.find("source"))) for disk in root.findall("devices/disk"))
     if there != sorted((target, source) for target, source in order.sources):
@@ -56,6 +59,10 @@ def check_definition(order: RestartOrder, emulators: t.Collection[str], list_poo
     others = find_other_volumes(order.disks, volumes, list_pools()) if volumes else {}
     if others:
         raise _unusable_definition(order, "; ".join(f"its {what} is {why}" for what, why in sorted(others.items())))
+
+
+def _has_emulator(path: str, emulators: t.Collection[str]) -> bool:
+    return path in emulators or (path in _OLDER_EMULATORS and os.access(path, os.X_OK))
 
 
 def find_other_volumes(disks: t.Iterable[SavedDisk], volumes: t.Mapping[str, str], pools: Pools) -> t.Dict[str, str]:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 
 import pytest
 
@@ -83,6 +84,17 @@ def test_a_file_that_is_described_as_a_volume_is_refused() -> None:
 
 def test_pools_are_read_only_for_a_volume() -> None:
     check_definition(order(definition()), [EMULATOR], lambda: pytest.fail("not needed"))
+
+
+@pytest.mark.parametrize("emulator", ["/usr/bin/kvm", "/usr/bin/kvm-spice", "/usr/bin/qemu-kvm"])
+def test_an_older_name_of_the_emulator_is_accepted_where_the_host_has_it(monkeypatch: pytest.MonkeyPatch, emulator: str) -> None:
+    """Earlier releases of distributions wrote these names into definitions. Libvirt starts such a guest, and does not list the name."""
+    there = {emulator}
+    monkeypatch.setattr(os, "access", lambda path, mode: path in there and mode == os.X_OK)
+    check_definition(order(definition(emulator=emulator)), [EMULATOR], pools)
+    there.clear()
+    with pytest.raises(Unsafe, match=f"its emulator is '{emulator}', which this host does not have"):
+        check_definition(order(definition(emulator=emulator)), [EMULATOR], pools)
 
 
 @pytest.mark.parametrize(
