@@ -11,11 +11,9 @@ A move in flight has a line on a change of phase, every 10 %, and at least every
 from __future__ import annotations
 
 import contextlib
-import getpass
 import math
 import os
 import re
-import socket
 import time
 import typing as t
 from collections.abc import Iterator
@@ -38,7 +36,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import FINAL
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._kept_modules import COLLECTION, KeptModuleAction
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger, describe_process
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.notices import Notices, open_notices
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.mistyped import find_mistyped, list_options
@@ -225,7 +223,7 @@ def describe_actor(task_vars: t.Mapping[str, Json]) -> str:
 
     E.g. C(root@control pid 4711), or C(root@awx-task pid 17, AWX user ann, job 42).
     """
-    actor = f"{getpass.getuser()}@{socket.gethostname()} pid {os.getpid()}"
+    actor = describe_process()
     user, job = (_read_awx_value(task_vars, name) for name in ("user_name", "job_id"))
     in_awx = ", ".join([*([f"user {user}"] if user else []), *([f"job {job}"] if job else [])])
     return f"{actor}, AWX {in_awx}" if in_awx else actor

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import abc
 import contextlib
+import getpass
+import os
+import socket
 import typing as t
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -67,6 +70,15 @@ class Witness:
     def report_event(self, record: MoveRecord, event: str, by: str, detail: str = "") -> None:
         """Receive an event that is not a line of the record's history, e.g. C(cleanup.started)."""
         return
+
+
+def describe_process() -> str:
+    """Return user, control node and process, e.g. C(root@control pid 4711). In a container, a user may have no name, but a number."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = str(os.geteuid())
+    return f"{user}@{socket.gethostname()} pid {os.getpid()}"
 
 
 _T = t.TypeVar("_T")

@@ -9,10 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import getpass
 import logging
-import os
-import socket
 import time
 import typing as t
 from collections.abc import Callable, Coroutine
@@ -22,6 +19,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.connec
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_before, utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject
 
+from .._ledger.ledger import describe_process
 from .detection import GONE, ISOLATED, SECOND_ADDRESS, SSH, SUSPECT, UP, Change, HostDetection
 from .event_backlog import Backlog
 from .event_options import SourceOptions
@@ -140,7 +138,7 @@ class HostFollower:
         self._services = services or (LedgerServices(options.etcd, options.election, self.note_leases) if options.etcd else None)
         self._leads = False
         self._read_at = self._ticked_at = clock()
-        self._by = f"{getpass.getuser()}@{socket.gethostname()} pid {os.getpid()}"
+        self._by = describe_process()
         self._hosts = [self._make_host(name, uri) for name, uri in options.hosts.items()]
 
     def _make_host(self, name: str, uri: str) -> _FollowedHost:

@@ -11,10 +11,7 @@ Processes get its locks in the order of their requests.
 from __future__ import annotations
 
 import contextlib
-import getpass
-import os
 import random
-import socket
 import threading
 import time
 import typing as t
@@ -27,7 +24,7 @@ from .. import domain_index
 from ..contents import LedgerContents
 from ..documents import Document
 from ..identity import LedgerIdentity, refuse_moved
-from ..ledger import Ledger
+from ..ledger import Ledger, describe_process
 from ..rules import CLOSED, OPEN, DocumentPath, check_lock_key, document_path, refuse_unsettled
 from ..selection import PreFilter, Selection, make_selection
 from . import transaction
@@ -97,7 +94,7 @@ def enter_queue(client: Client, queue: str, key: str, lease: int) -> QueueState:
     """Enter the queue; return the own entry and the first one. The key belongs to this process alone, so this can be sent any number of times."""
     reads = _queue_reads(queue, key)
     try:
-        return _queue_state(client.run_transaction([is_created_at(key, 0)], [put_key(key, _describe_process(), lease), *reads], reads))
+        return _queue_state(client.run_transaction([is_created_at(key, 0)], [put_key(key, describe_process(), lease), *reads], reads))
     except Refused:
         # The lease has ended already, and the entry with it.
         return None, None
@@ -139,14 +136,6 @@ def _queue_reads(queue: str, key: str) -> list[Message]:
     """Read the own entry, and the first one in the queue."""
     first = {"key": encode_bytes(queue), "range_end": encode_bytes(range_end(queue)), "limit": "1", "sort_order": "ASCEND", "sort_target": "CREATE"}
     return [nested_read(key_read(key)), nested_read(first)]
-
-
-def _describe_process() -> str:
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):
-        user = str(os.geteuid())
-    return f"{user}@{socket.gethostname()} pid {os.getpid()}"
 
 
 _T = t.TypeVar("_T")

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import getpass
+import os
 import re
 import types
 import typing as t
@@ -230,3 +232,14 @@ def test_a_failed_phase_keeps_its_migrations_and_whether_it_has_changed_anything
 )
 def test_the_actor_is_the_user_of_the_control_node_and_of_awx(variables: t.Dict[str, t.Any], end: str) -> None:
     assert re.fullmatch(rf"\S+@\S+ {end}", describe_actor(variables))
+
+
+@pytest.mark.parametrize("error", [KeyError("getpwuid(): uid not found: 54321"), OSError("No username set in the environment")])
+def test_the_actor_of_a_container_may_have_no_name(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    """Execution environments run with any user ID. Python 3.13 raises C(OSError), earlier ones C(KeyError)."""
+
+    def fail() -> str:
+        raise error
+
+    monkeypatch.setattr(getpass, "getuser", fail)
+    assert re.fullmatch(rf"{os.geteuid()}@\S+ pid {os.getpid()}", describe_actor({}))
