@@ -189,7 +189,7 @@ ansible_facts:
               architecture other than that of the host. Its C(description) is libvirt's XML of it.
             - C(firmware) is what such a guest can boot with, null for another architecture. C(loaders) are the firmware images that libvirt knows, and
               C(secure_boot) states whether one of them enforces secure boot. C(tpm_backends) has C(emulator) if the programs of an emulated TPM (swtpm) are
-              installed; C(tpm_models) and C(tpm_versions) are those of TPMs that a guest can have.
+              installed; C(tpm_models) and C(tpm_versions) are those of TPMs that a guest can have. All three are missing where libvirt does not report TPMs.
           type: list
           elements: dict
           sample:

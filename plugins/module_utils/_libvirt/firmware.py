@@ -10,6 +10,7 @@ from __future__ import annotations
 import typing as t
 from xml.etree.ElementTree import Element
 
+from .._model.codec import ABSENT
 from .._model.errors import KvmfleetError
 from .._model.facts import FirmwareFacts, Platform
 from .._model.libvirt_formats import parse_libvirt_xml
@@ -36,15 +37,16 @@ def read_firmware(connection: libvirt.virConnect, uri: str, platform: Platform) 
 
 
 def describe_firmware(capabilities: Element) -> FirmwareFacts:
-    """Return the firmware and TPMs in the domain capabilities of a host."""
+    """Return the firmware and TPMs in the domain capabilities of a host. A libvirt of 2021 or before, such as 7.0, reports no TPMs."""
     tpm = capabilities.find("devices/tpm")
+    backends, models, versions = (_list_values(capabilities, "devices/tpm", name) for name in ("backendModel", "model", "backendVersion"))
     has_tpm = tpm is not None and tpm.get("supported") == "yes"
     return FirmwareFacts(
         loaders=tuple((value.text or "").strip() for value in capabilities.findall("os/loader/value")),
         secure_boot="yes" in _list_values(capabilities, "os/loader", "secure"),
-        tpm_backends=_list_values(capabilities, "devices/tpm", "backendModel") if has_tpm else (),
-        tpm_models=_list_values(capabilities, "devices/tpm", "model") if has_tpm else (),
-        tpm_versions=_list_values(capabilities, "devices/tpm", "backendVersion") if has_tpm else (),
+        tpm_backends=ABSENT if tpm is None else backends if has_tpm else (),
+        tpm_models=ABSENT if tpm is None else models if has_tpm else (),
+        tpm_versions=ABSENT if tpm is None else versions if has_tpm else (),
     )
 
 

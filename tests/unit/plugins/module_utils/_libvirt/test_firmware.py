@@ -42,5 +42,7 @@ def test_a_host_without_secure_boot_and_without_tpms_is_described_as_such() -> N
     assert describe(secure="", tpm="no") == FirmwareFacts(LOADERS, False, (), (), ())
 
 
-def test_a_libvirt_that_reports_neither_offers_nothing() -> None:
-    assert describe_firmware(ElementTree.fromstring("<domainCapabilities/>")) == FirmwareFacts((), False, (), (), ())
+def test_what_a_libvirt_does_not_report_of_tpms_is_unknown() -> None:
+    """Libvirt 7.0 of Debian 11 has no such element, also where swtpm is installed: a missing element says nothing (formatdomaincaps)."""
+    old = CAPABILITIES.format(secure="", tpm="yes").replace("tpm", "rng")
+    assert describe_firmware(ElementTree.fromstring(old)) == FirmwareFacts(LOADERS, False)
