@@ -42,6 +42,8 @@ COLLECTION = "kvmfleet.migration."
 PAYLOADS = "kvmfleet-payloads"
 _UNUSED_SECONDS = 30 * 86400
 _PROFILE = "legacy"
+# The variable with which Python does not use the encoding of the locale (PEP 540).
+_UTF8 = "PYTHONUTF8"
 _PAYLOAD = re.compile(rb"^zip_data='([A-Za-z0-9+/=]+)',$", re.MULTILINE)
 _PACKED_FOLDER = "ansible_collections/kvmfleet/migration/"
 _RUN_PARAMETERS = ["json_params", "profile", "module_fqn", "modlib_path", "extensions", "init_globals"]
@@ -129,6 +131,15 @@ class KeptModuleAction(ActionBase):
                 return built, path
             keep_payload(folder, launch.name, payload)
         return internals.built_module(b_module_data=launch.script(params, payload), **parts), launch.path
+
+    def _compute_environment_string(self, raw_environment_out: dict[str, t.Any] | None = None) -> str:
+        """Return the variables that Ansible sets for a module, and that Python names files in UTF-8, as libvirt does, whatever the locale of the host is."""
+        environment: dict[str, t.Any] = {}
+        text = str(super()._compute_environment_string(environment))
+        if raw_environment_out is not None:
+            raw_environment_out.clear()
+            raw_environment_out.update(environment)
+        return text if _UTF8 in environment else f"{text} {self._connection._shell.env_prefix(**{_UTF8: '1'})}".strip()
 
     def _find_launch(self, name: str, task_vars: Result) -> Launch | None:
         """Return the call of the module if it can be kept on the host; None if it is sent as usual."""

@@ -109,6 +109,29 @@ def test_the_inner_functions_of_this_ansible_are_known() -> None:
     assert load_internals() is not None
 
 
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({}, "PYTHONUTF8=1"),
+        ({"LANG": "de_DE.ISO-8859-1"}, "LANG=de_DE.ISO-8859-1 PYTHONUTF8=1"),
+        ({"PYTHONUTF8": "0"}, "PYTHONUTF8=0"),
+    ],
+)
+def test_a_module_names_files_in_utf8_as_libvirt_does(environment: dict[str, str], expected: str) -> None:
+    """In a locale with another encoding, Python would not find the file of a saved memory image whose name is not ASCII."""
+
+    def write_prefix(**variables: str) -> str:
+        return " ".join(f"{name}={value}" for name, value in variables.items())
+
+    action, known = Action([]), {"LEFT": "over"}
+    action._task.environment = [environment]
+    action._connection._shell = types.SimpleNamespace(env_prefix=write_prefix)
+    action._templar = types.SimpleNamespace(template=lambda value: value)
+    assert action._compute_environment_string() == expected
+    action._compute_environment_string(known)
+    assert known == environment
+
+
 def test_a_host_that_has_the_module_gets_its_options_alone() -> None:
     action = Action([{"changed": False}])
     assert action.run() == {"changed": False}
