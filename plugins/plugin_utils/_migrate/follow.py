@@ -230,7 +230,9 @@ _SETTLED_BY_PERSON = {
 }
 
 # libvirt does not always give the cause: for a full disk it may only report that an AppArmor profile cannot be loaded.
-_AFTER_FAILURE = "If this does not show the cause, read libvirt's log on both hosts (journalctl -u libvirtd) and look for a full disk; then run the task again."
+_AFTER_FAILURE = (
+    "If this does not show the cause, read libvirt's log on both hosts (journalctl -u libvirtd -u virtqemud) and look for a full disk; then run the task again."
+)
 
 
 def final_error(record: MoveRecord) -> KvmfleetError | None:

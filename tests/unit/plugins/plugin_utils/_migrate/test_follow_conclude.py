@@ -45,7 +45,9 @@ def test_each_outcome_has_its_error_code_and_message(status: str, reason: t.Opti
 
 
 def test_the_error_of_a_failed_move_names_the_next_step() -> None:
-    assert str(final_error(ended("failed"))).endswith("then run the task again.")
+    told = str(final_error(ended("failed")))
+    assert told.endswith("then run the task again.")
+    assert "journalctl -u libvirtd -u virtqemud" in told, "a host has either daemon"
 
 
 @pytest.mark.parametrize(
