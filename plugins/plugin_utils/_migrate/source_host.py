@@ -17,7 +17,7 @@ import time
 import typing as t
 from dataclasses import field
 
-from ansible.errors import AnsibleConnectionFailure
+from ansible.errors import AnsibleError
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import BootMoment, HostClock, read_moment
@@ -205,7 +205,8 @@ class SourceHost:
         """
         try:
             outcome = self._action._low_level_execute_command(command, in_data=text)
-        except AnsibleConnectionFailure as error:
+        except (AnsibleError, OSError) as error:
+            # Beside a failed connection: this machine has no process, memory or file left for the SSH client now, and the next poll may find one.
             raise Unreachable(f"{self.name} cannot be reached: {error}") from error
         if outcome["rc"] != 0:
             raise Unreachable(f"{self.name} did not run {name}: {outcome.get('stderr') or outcome['stdout']}")

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pathlib
@@ -14,6 +15,7 @@ import threading
 import typing as t
 
 import pytest
+from ansible.errors import AnsibleError
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import errors as e
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import boot_moment
@@ -132,6 +134,21 @@ def test_the_seen_hosts_file_is_read_with_the_state_files(folder: pathlib.Path) 
     host = source(ShellAction())
     assert list(host.poll_states(RUN, 1, {UUID: ME}, None)) == [UUID]
     assert host.seen == {"qemu:///system": {"domains": []}}
+
+
+@pytest.mark.parametrize(
+    "error", [AnsibleError("Unable to execute ssh command line on a controller."), OSError(errno.EAGAIN, "Resource temporarily unavailable")]
+)
+def test_a_poll_for_which_the_control_node_has_no_process_is_repeated(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With any other error than that of a silent host, the task would end, and with its heartbeats all moves that wait."""
+    action = ShellAction()
+
+    def refuse(command: str, in_data: t.Optional[bytes] = None) -> t.NoReturn:
+        raise error
+
+    monkeypatch.setattr(action, "_low_level_execute_command", refuse)
+    with pytest.raises(e.Unreachable, match=r"kvm1 cannot be reached: .*(Unable to execute ssh|temporarily unavailable)"):
+        source(action).poll_states(RUN, 1, {UUID: ME}, None)
 
 
 def test_a_poll_returns_when_a_watcher_ends(folder: pathlib.Path) -> None:
