@@ -80,8 +80,9 @@ class Follower:
         self._links = links
         self._parent = os.getppid()
         self._counter = 0
-        self._answered_at = time.monotonic()
-        self._deadline = None if wait_seconds is None else self._answered_at + wait_seconds
+        # When the first of the polls began that the source has left unanswered since.
+        self._silent_since: float | None = None
+        self._deadline = None if wait_seconds is None else time.monotonic() + wait_seconds
 
     def read_seen_facts(self, watchers: t.Mapping[str, Watcher]) -> t.Mapping[str, JsonObject] | None:
         """Return, by libvirt URI, the facts of hosts that this run's watcher has read at its end; None if it has not, or if another run has moves."""
@@ -168,17 +169,19 @@ class Follower:
 
     def _poll_states(self, watchers: dict[str, Watcher], news: WatcherNews | None = None) -> dict[str, PolledState] | None:
         self._counter += 1
+        began_at = time.monotonic()
         try:
             states = self._source.poll_states(self._run_id, self._counter, watchers, news)
         except Unreachable as error:
-            if time.monotonic() - self._answered_at > UNREACHABLE_SECONDS:
+            self._silent_since = began_at if self._silent_since is None else self._silent_since
+            if time.monotonic() - self._silent_since > UNREACHABLE_SECONDS:
                 raise Unreachable(
                     f"{self._source.name} has not answered for {UNREACHABLE_SECONDS:.0f} s while {len(watchers)} moves were in flight. "
                     f"They are watched on that host and end by their own limits. {error.message}",
                     "Run the same task again when the host can be reached: it follows what is in flight and settles what has ended.",
                 ) from error
             return None
-        self._answered_at = time.monotonic()
+        self._silent_since = None
         return states
 
     def wait_for_answer(self, query: t.Callable[[], T]) -> T:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import types
 import typing as t
 
 import pytest
@@ -22,6 +23,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate import
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.admission import AdmissionQueue
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.follow import ControllerGone, Follower
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.source_host import PolledState
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.clock import FakeClock
 
 WATCHER = Watcher(7, 1)
 RECORD = new_record(s.LIVE_MIGRATION, DomainRef("a", "web"), HostRef("kvm1", None, None), HostRef("kvm2", None, None), {}, "x")
@@ -151,6 +153,17 @@ def test_a_source_that_stays_silent_is_unreachable(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(follow, "UNREACHABLE_SECONDS", -1.0)
     with pytest.raises(Unreachable, match=r"kvm1 has not answered.*2 moves.*the cause.*again"):
         Followed(Unreachable("the cause"), domains="ab")
+
+
+def test_only_polls_without_an_answer_count_as_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the first poll, and between two of them, the hosts are surveyed, records are written, or the ledger is waited for."""
+    clock = FakeClock()
+    monkeypatch.setattr(follow, "time", types.SimpleNamespace(monotonic=clock, sleep=clock.sleep))
+    source = ListedSource(Unreachable("x"), {"a": state(s.RUNNING)}, Unreachable("x"), {"a": state(s.COMPLETED)})
+    queue = AdmissionQueue(t.cast(t.Any, None), "root@control pid 1", 4)
+    monkeypatch.setattr(queue, "admit_moves", lambda: clock.sleep(follow.UNREACHABLE_SECONDS + 1))
+    follower = Follower(t.cast(t.Any, source), queue, "run", lambda record, waits_for: None, clock.sleep)
+    assert follower.follow_moves(t.cast(t.Any, {"a": ListeningMirror("r-a")}), {"a": WATCHER}, {}) == []
 
 
 def test_a_worker_without_its_parent_stops_before_a_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
