@@ -152,9 +152,15 @@ class Ownership:
     """The lock of one domain, held until L(release_lock) or the end of the process."""
 
     def __init__(self, domain_uuid: str, folder: str = RUN_FOLDER) -> None:
-        """Take the lock. Raises L(AlreadyWatched) at once if another process has it."""
+        """Take the lock. Raises L(AlreadyWatched) at once if another process has it, L(Internal) if its file cannot be opened."""
         self._domain_uuid = domain_uuid
-        self._descriptor = os.open(lock_path(domain_uuid, folder), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            self._descriptor = os.open(lock_path(domain_uuid, folder), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise Internal(
+                f"The lock file of domain {domain_uuid} cannot be opened under {folder}: {error.strerror}.",
+                "Nothing was started. Correct this on the host, then run the task again.",
+            ) from error
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:

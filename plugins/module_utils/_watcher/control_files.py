@@ -23,7 +23,7 @@ FRESH_SECONDS = 60.0
 
 
 class Heartbeat:
-    """Reads one run's counter. A clock that jumps does not matter: only a change of the counter counts."""
+    """Reads one run's counter. A clock that jumps does not matter: only a change of the counter counts. One that cannot be read has not changed."""
 
     def __init__(self, run_id: str, clock: t.Callable[[], float], folder: str = RUN_FOLDER) -> None:
         self._path = heartbeat_path(run_id, folder)
@@ -41,14 +41,14 @@ class Heartbeat:
 
     def remove_file(self) -> None:
         """Remove the counter's file at the end of the run."""
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(OSError):
             os.unlink(self._path)
 
     def _read_counter(self) -> t.Optional[str]:
         try:
             with open(self._path, encoding="ascii", errors="replace") as stream:
                 return stream.read(64)
-        except FileNotFoundError:
+        except OSError:
             return None
 
 
@@ -69,10 +69,11 @@ class Admissions:
         self._content: t.Dict[str, Json] = {}
 
     def read_file(self) -> None:
-        """Read the newest content. A torn file changes nothing."""
-        content = read_json(self._path)
-        if isinstance(content, dict):
-            self._content = content
+        """Read the newest content. A file that is torn, or cannot be read now, changes nothing."""
+        with contextlib.suppress(OSError):
+            content = read_json(self._path)
+            if isinstance(content, dict):
+                self._content = content
 
     def admission_of(self, record_id: str) -> t.Optional[str]:
         """Return why that record's move may begin now; None if it has to wait."""
@@ -91,7 +92,7 @@ class Admissions:
 
     def remove_file(self) -> None:
         """Remove the file at the end of the run."""
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(OSError):
             os.unlink(self._path)
 
     def _sentence_of(self, key: str, record_id: str) -> t.Optional[str]:
@@ -149,14 +150,17 @@ def withdraw_intent(domain_uuid: str, intent: Intent, folder: str = RUN_FOLDER) 
 
 
 def take_intents(domain_uuid: str, record: str, generation: int, folder: str = RUN_FOLDER) -> t.List[Intent]:
-    """Return the intents for this move and remove them; those for another record or generation are removed and ignored."""
+    """Return the intents for this move and remove them; those for another record or generation are removed and ignored.
+
+    Those that cannot be read or removed now, e.g. because this process has no file left, stay for a later call: the watching of a guest goes on.
+    """
     found = []
     for path in _list_intents(domain_uuid, folder):
-        intent = _parse_intent(read_json(path))
         try:
+            intent = _parse_intent(read_json(path))
             os.unlink(path)
-        except FileNotFoundError:
-            # The intent was withdrawn in the meantime: the process that removes the file decides, and the requester knows that nothing happens.
+        except OSError:
+            # It may have been withdrawn in the meantime: the process that removes the file decides, and the requester knows that nothing happens.
             continue
         if intent and (intent.record, intent.generation) == (record, generation):
             found.append(intent)
@@ -164,11 +168,11 @@ def take_intents(domain_uuid: str, record: str, generation: int, folder: str = R
 
 
 def _list_intents(domain_uuid: str, folder: str) -> t.List[str]:
-    """Return the paths of all intents of that domain; none if the folder was removed."""
+    """Return the paths of all intents of that domain; none if the folder was removed, or cannot be read now."""
     prefix = _intent_prefix(domain_uuid, folder)
     try:
         names = sorted(os.listdir(folder))
-    except FileNotFoundError:
+    except OSError:
         return []
     return [os.path.join(folder, name) for name in names if name.startswith(prefix) and name.endswith(_SUFFIX)]
 

@@ -120,6 +120,17 @@ def test_a_damaged_lock_file_stops_the_move_and_is_not_overwritten(tmp_path: pat
 
 def test_a_link_in_place_of_the_lock_is_not_followed(tmp_path: pathlib.Path) -> None:
     pathlib.Path(lock_path(UUID, str(tmp_path))).symlink_to(tmp_path / "victim")
-    with pytest.raises(OSError, match="symbolic link"):
+    with pytest.raises(Internal, match="symbolic link"):
         ownership_in(tmp_path)
     assert not (tmp_path / "victim").exists()
+
+
+def test_a_lock_that_cannot_be_opened_is_an_error_about_its_domain(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other domains of the same task go on."""
+
+    def refuse_files(*arguments: t.Any, **options: t.Any) -> t.NoReturn:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(os, "open", refuse_files)
+    with pytest.raises(Internal, match=f"{UUID} cannot be opened under .*: Too many open files. Nothing was started."):
+        ownership_in(tmp_path)

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import pathlib
 import typing as t
@@ -43,3 +44,13 @@ def test_without_news_there_are_no_other_sources_and_the_last_news_hold(tmp_path
 def test_a_number_that_cannot_be_is_ignored(tmp_path: pathlib.Path, wrong: t.Any) -> None:
     assert read(tmp_path, json.dumps({"sources": {TO_3: wrong, "qemu+tcp://kvm4/system": 2}})).sources == {"qemu+tcp://kvm4/system": 2}
     assert read(tmp_path, json.dumps({"sources": wrong})).sources == {}
+
+
+def test_news_that_cannot_be_read_now_change_nothing(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse_files(*arguments: t.Any, **options: t.Any) -> t.NoReturn:
+        raise OSError(errno.ENFILE, "Too many open files in system")
+
+    found = read(tmp_path, json.dumps({"given": {"r1": "It had waited."}}))
+    monkeypatch.setattr("builtins.open", refuse_files)
+    found.read_file()
+    assert found.admission_of("r1") == "It had waited."

@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pathlib
+import typing as t
 
 import pytest
 
@@ -13,6 +15,10 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._run_folder imp
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.control_files import Heartbeat
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.clock import FakeClock
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._watcher.moves import RUN
+
+
+def refuse_files(*arguments: t.Any, **options: t.Any) -> t.NoReturn:
+    raise OSError(errno.ENFILE, "Too many open files in system")
 
 
 class Beating:
@@ -91,5 +97,17 @@ def test_a_deleted_heartbeat_file_is_not_a_heartbeat(run: Beating) -> None:
     run.path.unlink()
     assert run.fresh_after(50)
     assert not run.fresh_after(10.1)
+    run.beat("2")
+    assert run.fresh_after(0)
+
+
+def test_a_heartbeat_that_cannot_be_read_now_ends_no_watcher(run: Beating, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The host has no file left. A watcher that ended for that would leave all its running moves alone."""
+    run.beat("1")
+    assert run.fresh_after(1)
+    with monkeypatch.context() as full:
+        full.setattr("builtins.open", refuse_files)
+        assert run.fresh_after(50)
+        assert not run.fresh_after(10.1)
     run.beat("2")
     assert run.fresh_after(0)

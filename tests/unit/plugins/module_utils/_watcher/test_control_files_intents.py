@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import errno
 import pathlib
 import typing as t
 
@@ -121,3 +122,16 @@ def test_an_intent_withdrawn_while_it_is_read_is_ignored(tmp_path: pathlib.Path,
 def test_a_missing_folder_has_no_intents(tmp_path: pathlib.Path) -> None:
     """The folder in /run may have been removed by hand: this is no error, so the watcher continues."""
     assert take_intents(UUID, "r1", 3, str(tmp_path / "gone")) == []
+
+
+@pytest.mark.parametrize("call", ["builtins.open", "os.listdir", "os.unlink"])
+def test_an_intent_that_cannot_be_taken_now_is_taken_later(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    def refuse_files(*arguments: t.Any, **options: t.Any) -> t.NoReturn:
+        raise OSError(errno.ENFILE, "Too many open files in system")
+
+    left = abort()
+    leave_intent(UUID, left, str(tmp_path))
+    with monkeypatch.context() as full:
+        full.setattr(call, refuse_files)
+        assert take_intents(UUID, "r1", 3, str(tmp_path)) == []
+    assert take_intents(UUID, "r1", 3, str(tmp_path)) == [left]
