@@ -70,8 +70,8 @@ def start_event_loop() -> None:
         binding.registerErrorHandler(lambda context, error: None, None)
         binding.virEventRegisterDefaultImpl()
         loop = threading.Thread(target=_run_loop, args=(binding,), name="libvirt-events", daemon=True)
-        _LOOP.append(loop)
         loop.start()
+        _LOOP.append(loop)
 
 
 def require_no_event_loop() -> None:

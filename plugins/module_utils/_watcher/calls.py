@@ -16,15 +16,30 @@ import threading
 import typing as t
 
 from .._libvirt.connection import DROPPED_LOGIN
-from .._libvirt.interface import Folder, Host
+from .._libvirt.interface import Folder, Host, OpenHost
 from .._migration.flags import check_call
 from .._migration.shared_storage import compare_folders
 from .._model.clock import utc_now
 from .._model.definition_files import SEPARATE
-from .._model.errors import Conflict, KvmfleetError, NotFound, Unsafe
+from .._model.errors import Conflict, Internal, KvmfleetError, NotFound, Unreachable, Unsafe
 from .._model.record_parts import FILL, REPLACE, DiskCopy
 from .._model.records import MoveRecord
 from .._model.watched_moves import StartOrder
+
+
+def open_again(open_host: OpenHost) -> OpenHost:
+    """Return what opens hosts for a watcher. If this host has no process or memory left for a connection, it raises L(Unreachable), and is called again.
+
+    Only who watches a guest must go on then. Elsewhere, that is no silence of the other host, which may count as evidence against it.
+    """
+
+    def open_one(uri: str, timeout_seconds: t.Optional[float] = None) -> Host:
+        try:
+            return open_host(uri, timeout_seconds)
+        except RuntimeError as error:
+            raise Unreachable(f"libvirt at {uri} cannot be asked: {error}.", "Check the number of processes and the free memory of the source host.") from error
+
+    return open_one
 
 
 class MigrateCall(threading.Thread):
@@ -40,6 +55,14 @@ class MigrateCall(threading.Thread):
         self._order = order
         self._flags = order.flags if flags is None else flags
         self._definitions = definitions or {}
+
+    def start(self) -> None:
+        """Begin the call. Raises L(Internal) if this host has no process or memory left for it."""
+        try:
+            super().start()
+        except RuntimeError as error:
+            self._host.close()
+            raise Internal(f"The migrate call cannot begin: {error}.", "Check the number of processes and the free memory of the source host.") from error
 
     def run(self) -> None:
         order = self._order

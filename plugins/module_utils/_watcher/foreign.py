@@ -28,6 +28,7 @@ from .._model.errors import Conflict, KvmfleetError
 from .._model.records import MoveRecord
 from .._model.watched_moves import StateFile, Watcher
 from .._run_folder import RUN_FOLDER, AlreadyWatched, Ownership, is_locked, log_path, prepare_run_folder
+from .calls import open_again
 from .detach import Report, launch_process
 from .follow import Follower
 from .journal import Journal
@@ -73,7 +74,7 @@ class JobForcing:
         self._ownership = _take_lock(order, forcing_folder(folder))
         journal = Journal(order.record, watcher, forcing_folder(folder), by=order.by)
         limits = Limits(SteppedSchedule(((0.0, order.allowed_ms),)), 0, 0)
-        self._follower = Follower(lambda: open_host(order.uri), order.uuid, journal, limits, order.terms, clock)
+        self._follower = Follower(lambda: open_again(open_host)(order.uri), order.uuid, journal, limits, order.terms, clock)
         self._follower.begin_forcing(s.REASON_OPERATOR, order.by)
         journal.write_state()
         journal.require_written()

@@ -27,7 +27,7 @@ from .._model.records import MoveRecord
 from .._model.watched_moves import AUTO_PARALLEL, NO_FORCING, NO_LINK_WAIT, StartOrder, Watcher, read_start_order
 from .._module import Result, require_local, require_root
 from .._run_folder import RUN_FOLDER, Ownership, is_newest, log_path, prepare_run_folder, seen_path, write_json
-from .calls import ArrivalEvents
+from .calls import ArrivalEvents, open_again
 from .control_files import Admissions, Heartbeat
 from .detach import Report, launch_process
 from .dirty_rates import DirtyRates
@@ -83,6 +83,7 @@ def watch_moves(orders: t.Sequence[StartOrder], run_id: str, parallel: int, open
     The report has C(taken) (domain UUID to generation), C(refused) (domain UUID to C(msg) and C(error_code)) and C(watcher) (this process). If this process
     could not leave the login session, L(launch_process) adds C(session_warning).
     """
+    open_host = open_again(open_host)
     arrivals = ArrivalEvents(open_host)
     movers, refused = _take_domains(orders, run_id, open_host, arrivals, folder)
     heartbeat = Heartbeat(run_id, time.monotonic, folder)

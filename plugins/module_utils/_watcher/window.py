@@ -172,8 +172,12 @@ class Window:
             mover = self._pace.choose_next([mover for mover in self._waiting if not (mover.waits or mover.is_held_up)], self._running)
             if mover is None:
                 return
+            try:
+                mover.start()
+            except RuntimeError:
+                # This host has no process or memory left for a thread. The moves that run are watched, and the next tick tries again.
+                return
             self._waiting.remove(mover)
-            mover.start()
             self._running.append(mover)
 
     def _cancel_waiting(self) -> None:

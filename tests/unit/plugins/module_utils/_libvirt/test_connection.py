@@ -8,6 +8,7 @@ import errno
 import socket
 import threading
 import time
+import types
 import typing as t
 
 import pytest
@@ -219,3 +220,34 @@ def test_concurrent_logins_to_one_host_are_limited(answer: t.Callable[..., None]
     for thread in threads:
         thread.join(30)
     assert 1 <= most[0] <= 4
+
+
+def test_a_connection_for_which_this_host_has_no_thread_is_not_the_silence_of_the_other(answer: t.Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Silence counts as evidence when a host is evacuated."""
+
+    def refuse(thread: threading.Thread) -> t.NoReturn:
+        raise RuntimeError("can't start new thread")
+
+    answer(lambda uri: Connection())
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        connection.open_connection("qemu:///system")
+
+
+def test_an_event_loop_that_could_not_be_started_is_started_by_the_next_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: t.List[threading.Thread] = []
+
+    def start_second(thread: threading.Thread) -> None:
+        started.append(thread)
+        if len(started) == 1:
+            raise RuntimeError("can't start new thread")
+
+    binding = types.SimpleNamespace(registerErrorHandler=lambda handler, context: None, virEventRegisterDefaultImpl=lambda: None)
+    monkeypatch.setattr(connection, "_libvirt", binding)
+    monkeypatch.setattr(connection, "_LOOP", [])
+    monkeypatch.setattr(threading.Thread, "start", start_second)
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        connection.start_event_loop()
+    connection.start_event_loop()
+    connection.start_event_loop()
+    assert len(started) == 2

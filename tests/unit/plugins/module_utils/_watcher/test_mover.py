@@ -11,6 +11,7 @@ import errno
 import os
 import pathlib
 import re
+import threading
 import time
 import typing as t
 
@@ -963,3 +964,15 @@ def test_a_job_that_began_in_the_meantime_is_named_and_nothing_is_started(fleet:
     assert state["status"] == s.FAILED
     assert "with job 'a copy of disk vda' on its source host. Nothing was started." in state["history"][-1]["detail"]
     assert fleet.migrations == []
+
+
+def test_a_migrate_call_for_which_the_host_has_no_thread_is_failed(fleet: FakeFleet, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(thread: threading.Thread) -> t.NoReturn:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    add_slow_guest(fleet)
+    record = carry_out(fleet, tmp_path)
+    assert record["status"] == s.FAILED
+    assert "The migrate call cannot begin: can't start new thread." in record["history"][-1]["detail"]
+    assert [host.uri for host in fleet.connections if not host.is_closed] == []

@@ -15,6 +15,7 @@ import typing as t
 
 import pytest
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.interface import Host
 from ansible_collections.kvmfleet.migration.plugins.module_utils._live_watchers import identify_watcher, is_alive
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import BootMoment, boot_moment
@@ -67,6 +68,18 @@ def test_accepted_orders_are_reported_by_domain_and_completed(folder: pathlib.Pa
     assert (sorted(report["taken"]), report["refused"]) == (sorted([UUID, OTHER]), {})
     assert report["watcher"]["pid"] != os.getpid()
     assert [wait_until_ended(folder, uuid)["status"] for uuid in (UUID, OTHER)] == [s.COMPLETED, s.COMPLETED]
+
+
+def test_a_watcher_asks_again_while_the_host_has_no_thread_for_a_connection(folder: pathlib.Path) -> None:
+    fleet, refusals = fleet_after_moves(), ["can't start new thread"] * 3
+
+    def open_one(uri: str, timeout_seconds: t.Optional[float] = None) -> Host:
+        if refusals:
+            raise RuntimeError(refusals.pop())
+        return fleet.open(uri, timeout_seconds)
+
+    start_watcher([adopting_order()], RUN, 4, open_one, str(folder))
+    assert wait_until_ended(folder)["status"] == s.COMPLETED
 
 
 def test_an_adopted_record_gets_a_higher_generation(folder: pathlib.Path) -> None:

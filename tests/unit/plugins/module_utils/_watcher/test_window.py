@@ -363,3 +363,18 @@ def test_no_more_calls_than_libvirt_can_take_are_started() -> None:
 def test_a_number_of_moves_shares_nothing() -> None:
     assert isinstance(make_pace(4, [], KnownRates({}), dict), FixedPace)
     assert isinstance(make_pace(AUTO_PARALLEL, [], KnownRates({}), dict), LinkPace)
+
+
+def test_a_move_for_which_the_host_has_no_thread_begins_later(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The moves that run are watched meanwhile."""
+    start = TimedMove.start
+
+    def start_late(move: TimedMove) -> None:
+        if move.name == "b" and move._clock() < 2:
+            raise RuntimeError("can't start new thread")
+        start(move)
+
+    monkeypatch.setattr(TimedMove, "start", start_late)
+    running = Running(tmp_path, 2, 5.0, 5.0, 5.0)
+    assert running.log == ["start a", "start b", "start c"]
+    assert 2 <= (running.moves[1].started_at or 0) < 2.3
