@@ -32,6 +32,8 @@ ARRIVED_NOTE = "arrived"
 NOT_PAUSED_NOTE = "not_paused"
 
 _MAX_ANSWERS = 20
+# How many lines of history one event may have that a watcher notes again and again. Moves last for days, and etcd stores no document above 1.5 MiB.
+MAX_NOTES = 100
 
 # How long a watcher tries to write the end of its move if there is no space.
 LAST_WRITE_SECONDS = 600.0
@@ -99,12 +101,16 @@ class Journal:
         self.write_state()
 
     def note_event(self, event: str, detail: str = "", at: t.Optional[str] = None, by: t.Optional[str] = None) -> None:
-        """Write a line of history that changes no status.
+        """Write a line of history that changes no status. After C(MAX_NOTES) lines of one event, only those that a person causes are written.
 
         :arg at: the time of the event if it is not now (RFC 3339, UTC).
         :arg by: the person who caused the event.
         """
-        self.record = self.record.note(event, by or self._by, detail, at)
+        noted = sum(line.status == event for line in self.record.history)
+        if by is None and noted >= MAX_NOTES:
+            return
+        is_last = by is None and noted == MAX_NOTES - 1
+        self.record = self.record.note(event, by or self._by, f"{detail} Further events of this kind are not noted.".lstrip() if is_last else detail, at)
         self.write_state()
 
     def write_figures(self, stats: JobStats, elapsed_ms: int, downtime_ms: int) -> None:

@@ -25,7 +25,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_
     record_in,
 )
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher import journal as journal_module
-from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.journal import LAST_WRITE_SECONDS, Journal
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.journal import LAST_WRITE_SECONDS, MAX_NOTES, Journal
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._watcher.moves import RUN, acts, journal_of, order_of, record_of, state_in, statuses
 
 STATS = JobStats(elapsed_ms=2000, downtime_ms=80, setup_ms=5, memory_total_bytes=1000, memory_processed_bytes=900, memory_remaining_bytes=400, iteration=3)
@@ -155,3 +155,22 @@ def test_a_start_order_without_a_valid_record_is_refused() -> None:
     for wrong in ({}, {**encode(record_of()), "schema": 99}, {**encode(record_of()), "domain": {}}):
         with pytest.raises(Internal, match="Not a record"):
             read_start_order({"record": wrong, "source_uri": "", "destination_uri": ""})
+
+
+def test_the_history_of_a_move_of_days_stays_small(journal: Journal, tmp_path: pathlib.Path) -> None:
+    """A connection that breaks every minute for four days would fill a record that etcd refuses to store: the end of its move could never be written."""
+    for number in range(5760):
+        journal.note_event("source_lost", f"The connection broke for the {number}th time.")
+    journal.note_event("bandwidth", "operator; 5 MiB/s", by="ann@control")
+    lines = [line for line in journal.record.history if line.status == "source_lost"]
+    assert len(lines) == MAX_NOTES == 100
+    assert lines[-2].detail == "The connection broke for the 98th time."
+    assert lines[-1].detail == "The connection broke for the 99th time. Further events of this kind are not noted."
+    journal.advance_status(s.PREPARING)
+    assert [line["status"] for line in state_in(tmp_path)["history"][-2:]] == ["bandwidth", s.PREPARING]
+
+
+def test_what_a_person_does_is_always_in_the_history(journal: Journal) -> None:
+    for _number in range(MAX_NOTES + 1):
+        journal.note_event("bandwidth", "operator; 5 MiB/s", by="ann@control")
+    assert [line.detail for line in journal.record.history if line.status == "bandwidth"] == ["operator; 5 MiB/s"] * (MAX_NOTES + 1)
