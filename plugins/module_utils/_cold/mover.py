@@ -81,17 +81,19 @@ class ColdMover:
         return ColdAnswer(self.order.uuid, record, error.error_code if error else None, str(error) if error else "")
 
     def _take_steps(self) -> t.Tuple[str, st.Seen]:
-        deadline = self.clock() + WAIT_SECONDS
+        waits_since: t.Optional[float] = None
         while True:
             seen = self._look()
             step = (managed_steps if self._cold.resumes_as else st).next_step(self._course(), seen)
             if step in st.ENDS:
                 return step, seen
             if step == st.WAIT:
-                if self.clock() > deadline:
+                waits_since = self.clock() if waits_since is None else waits_since
+                if self.clock() - waits_since > WAIT_SECONDS:
                     return st.DOUBT, seen
                 self.sleep(_POLL_SECONDS)
                 continue
+            waits_since = None
             if self._tries.get(step, 0) >= _MAX_TRIES:
                 return st.DOUBT, seen
             self._take_step(step)

@@ -86,6 +86,27 @@ def test_a_job_that_does_not_end_leaves_the_record_to_the_next_run(make: Make, m
     assert (pair.places(), pair.record.acts) == ({"kvm1": ds.RUNNING}, ())
 
 
+def test_a_restore_whose_connection_breaks_is_waited_for_however_long_the_save_took(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The daemon of the destination goes on restoring. To save the memory of a large guest takes hours, and leaves the wait its full time."""
+    pair = make("save")
+    save, restore = FakeHost.save_domain, FakeHost.restore_paused
+
+    def save_for_hours(host: FakeHost, uuid: str, path: str, image_format: str) -> None:
+        pair.fleet.clock.sleep(mover.WAIT_SECONDS + 60)
+        save(host, uuid, path, image_format)
+
+    def restore_and_break(host: FakeHost, path: str, definition: str | None = None) -> None:
+        restore(host, path, definition)
+        pair.at(pair.destination).job = ds.JOB_OTHER  # type: ignore[union-attr]
+        pair.fleet.clock.after(600, lambda: setattr(pair.at(pair.destination), "job", ds.JOB_NONE))
+        raise Unreachable("Failed to restore: the connection broke.")
+
+    monkeypatch.setattr(FakeHost, "save_domain", save_for_hours)
+    monkeypatch.setattr(FakeHost, "restore_paused", restore_and_break)
+    assert run(pair).record.status == s.COMPLETED
+    assert pair.places() == {"kvm2": ds.RUNNING}
+
+
 def test_memory_returns_to_the_source_if_the_destination_is_lost_before_it_could_restore(make: Make) -> None:
     pair = make("save")
     pair.fleet.before_call = lambda machine, call: pair.destination.go_dark() if call == "save" else None
