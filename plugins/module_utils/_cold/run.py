@@ -68,7 +68,9 @@ def carry_out_order(uri: str, order: ColdOrder, open_one: OpenHost = open_host, 
     except (KvmfleetError, OSError) as error:
         return _refuse_order(order, error)
     try:
-        return _read_end(order, folder) or _refuse_late(order, arrived, folder) or _carry_out_locked(uri, order, ownership, open_one, folder)
+        return _read_end(order, folder) or _refuse_late(order, arrived, ownership, folder) or _carry_out_locked(uri, order, ownership, open_one, folder)
+    except KvmfleetError as error:
+        return _refuse_order(order, error)
     finally:
         ownership.release_lock()
 
@@ -95,9 +97,10 @@ def _is_repeated(order: ColdOrder, folder: str) -> bool:
     return not order.adopt and is_newest(order.record.record_id, order.record.generation, order.uuid, folder)
 
 
-def _refuse_late(order: ColdOrder, arrived: BootMoment, folder: str) -> t.Optional[ColdAnswer]:
+def _refuse_late(order: ColdOrder, arrived: BootMoment, ownership: Ownership, folder: str) -> t.Optional[ColdAnswer]:
     """Return the answer to an order that was under way for too long; null if it may begin, or has begun before.
 
+    SSH may have repeated its command: then the same order waits behind others in an earlier process, which has lost its task, and must not begin there later.
     After a boot, this host does not know whether it has begun before.
     """
     if order.adopt or not order.begin_until or _is_repeated(order, folder):
@@ -109,7 +112,8 @@ def _refuse_late(order: ColdOrder, arrived: BootMoment, folder: str) -> t.Option
     if left > 0:
         return None
     late = Conflict(f"The order to move domain {order.name} came too late: it was under way for too long.", "Nothing was started. Run the task again.")
-    return _refuse_order(order, late)
+    record = order.record.raise_generation(ownership.take_over(order.record.record_id, order.record.generation))
+    return ColdAnswer(order.uuid, record.advance(s.FAILED, f"cold mover pid {os.getpid()}", str(late)), late.error_code, str(late))
 
 
 def _refuse_order(order: ColdOrder, error: t.Union[KvmfleetError, OSError]) -> ColdAnswer:

@@ -185,22 +185,32 @@ def test_an_error_in_one_move_does_not_hide_the_answers_of_the_others(pair: Pair
     assert (ended["uuid"], ended["record"]["status"], ended["error_code"]) == (OTHER, s.RUNNING, None)
 
 
-def under_way(pair: Pair, seconds: float, boot_id: str | None = None) -> ColdAnswer:
+def under_way(pair: Pair, seconds: float, boot_id: str | None = None, **changes: t.Any) -> ColdAnswer:
     """Return the answer to an order that may begin for that many seconds from now, and may be of another boot."""
     now = boot_moment()
     until = dataclasses.replace(now, seconds=now.seconds + seconds, boot_id=boot_id or now.boot_id)
-    order = ColdOrder(dataclasses.replace(pair.record, status=s.RUNNING), THERE, adopt=False, begin_until=until)
+    order = ColdOrder(dataclasses.replace(pair.record, **{"status": s.RUNNING, **changes}), THERE, adopt=False, begin_until=until)
     return carry_out_order(LOCAL_URI, order, pair.fleet.open, str(pair.folder / "run"))
 
 
 def test_an_order_that_was_under_way_for_too_long_begins_nothing(pair: Pair) -> None:
-    assert "came too late" in refuses(pair, under_way(pair, -1))
-    assert under_way(pair, 60).record is not None
+    late = under_way(pair, -1)
+    assert late.record is not None
+    assert (late.record.status, late.error_code, pair.places()) == (s.FAILED, "conflict", {"kvm1": ds.SHUTOFF})
+    assert "came too late" in late.msg
+    # The next record of the domain, with the generation that the ledger gives it after this one.
+    assert under_way(pair, 60, generation=late.record.generation + 1).record is not None
     assert pair.places() == {"kvm2": ds.SHUTOFF}
     # The command was repeated: the move has begun, and is followed to its end however long that took.
-    again = under_way(pair, -1).record
+    again = under_way(pair, -1, generation=late.record.generation + 1).record
     assert again is not None
     assert again.status == s.COMPLETED
+
+
+def test_an_order_that_was_refused_as_late_does_not_begin_in_a_process_in_which_it_waits(pair: Pair) -> None:
+    """A connection broke in hour two, and SSH has repeated the command. The first process still works on other domains, and this one is next."""
+    assert under_way(pair, -1).error_code == "conflict"
+    assert "came too late" in refuses(pair, under_way(pair, 60))
 
 
 def test_an_order_that_waits_for_others_of_its_task_is_not_late(pair: Pair) -> None:
