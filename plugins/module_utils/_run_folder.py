@@ -28,8 +28,10 @@ def prepare_run_folder(folder: str = RUN_FOLDER) -> str:
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
         status = os.lstat(folder)
-    except OSError as error:
+    except PermissionError as error:
         raise Forbidden(f"{folder} cannot be used: {error.strerror}.", "The module needs root on the host: set become.") from error
+    except OSError as error:
+        raise Forbidden(f"{folder} cannot be used: {error.strerror}.", "Check /run on this host, which may be full or read-only.") from error
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
         raise Forbidden(f"{folder} is not a folder that only this user can write.", "Remove it and run again.")
     if status.st_mode & 0o077:

@@ -53,7 +53,9 @@ def note_start(uuid: str, name: t.Optional[str], why: t.Sequence[str], folder: s
         replace_file(path, f"{json.dumps(encode(dataclasses.replace(noted, name=name)))}\n", 0o600)
         return True
     except OSError as error:
-        raise Forbidden(f"Cannot record in {folder} that domain {name} is to be started again: {error.strerror}.", "Set become: true.") from error
+        raise Forbidden(
+            f"Cannot record in {folder} that domain {name} is to be started again: {error.strerror}.", "Free space there, or connect as root."
+        ) from error
 
 
 def forget_note(uuid: str, folder: str = NOTES_FOLDER) -> bool:
@@ -63,7 +65,7 @@ def forget_note(uuid: str, folder: str = NOTES_FOLDER) -> bool:
     except FileNotFoundError:
         return False
     except OSError as error:
-        raise Forbidden(f"The note of domain {uuid} in {folder} cannot be removed: {error.strerror}.", "Set become: true.") from error
+        raise Forbidden(f"The note of domain {uuid} in {folder} cannot be removed: {error.strerror}.", "Make it writable, or connect as root.") from error
     sync_folder(folder)
     return True
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pathlib
 import stat
@@ -82,6 +83,18 @@ def test_a_link_or_a_file_in_place_of_the_run_folder_is_refused(tmp_path: pathli
     for name in ("link", "file"):
         with pytest.raises(Forbidden, match=name):
             _run_folder.prepare_run_folder(str(tmp_path / name))
+
+
+@pytest.mark.parametrize(("number", "advice"), [(errno.EACCES, "set become"), (errno.ENOSPC, "full or read-only"), (errno.EROFS, "full or read-only")])
+def test_a_run_folder_that_cannot_be_created_is_refused_with_its_cause(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, number: int, advice: str
+) -> None:
+    def refuse(path: str, mode: int, exist_ok: bool) -> t.NoReturn:
+        raise OSError(number, os.strerror(number), path)
+
+    monkeypatch.setattr(os, "makedirs", refuse)
+    with pytest.raises(Forbidden, match=f"cannot be used: {os.strerror(number)}.*{advice}"):
+        _run_folder.prepare_run_folder(str(tmp_path / "kvmfleet"))
 
 
 def test_each_start_or_stop_by_the_collection_has_an_id_of_its_own(tmp_path: pathlib.Path) -> None:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import pathlib
 import typing as t
@@ -68,6 +69,15 @@ def test_an_invalid_uuid_or_folder_of_a_note_is_refused(tmp_path: pathlib.Path) 
     (tmp_path / "file").touch()
     with pytest.raises(Forbidden, match="Cannot record in"):
         note_start(UUID, "web1", [NOTED_BY_DRAIN], str(tmp_path / "file"))
+
+
+def test_a_note_for_which_there_is_no_space_is_refused_with_its_cause(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: str, content: str, mode: int) -> t.NoReturn:
+        raise OSError(errno.ENOSPC, "No space left on device", path)
+
+    monkeypatch.setattr(starting, "replace_file", refuse)
+    with pytest.raises(Forbidden, match="web1 is to be started again: No space left on device. Free space there"):
+        note_start(UUID, "web1", [NOTED_BY_DRAIN], str(tmp_path))
 
 
 def test_a_note_removed_during_the_listing_is_not_damaged(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
