@@ -11,6 +11,7 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import os
+import select
 import time
 import typing as t
 import uuid
@@ -22,7 +23,7 @@ from .._model import statuses as s
 from .._model.clock import BootMoment, boot_moment
 from .._model.codec import Json, decode, encode
 from .._model.cold_moves import ColdAnswer, ColdOrder
-from .._model.errors import Conflict, Internal, KvmfleetError, MigrationFailed
+from .._model.errors import Aborted, Conflict, Internal, KvmfleetError, MigrationFailed
 from .._model.references import HostRef
 from .._module import Result, require_local, require_root
 from .._run_folder import RUN_FOLDER, AlreadyWatched, Ownership, is_newest, prepare_run_folder
@@ -68,7 +69,8 @@ def carry_out_order(uri: str, order: ColdOrder, open_one: OpenHost = open_host, 
     except (KvmfleetError, OSError) as error:
         return _refuse_order(order, error)
     try:
-        return _read_end(order, folder) or _refuse_late(order, arrived, ownership, folder) or _carry_out_locked(uri, order, ownership, open_one, folder)
+        refusal = _read_end(order, folder) or _refuse_late(order, arrived, ownership, folder) or _refuse_abandoned(order, folder)
+        return refusal or _carry_out_locked(uri, order, ownership, open_one, folder)
     except KvmfleetError as error:
         return _refuse_order(order, error)
     finally:
@@ -114,6 +116,23 @@ def _refuse_late(order: ColdOrder, arrived: BootMoment, ownership: Ownership, fo
     late = Conflict(f"The order to move domain {order.name} came too late: it was under way for too long.", "Nothing was started. Run the task again.")
     record = order.record.raise_generation(ownership.take_over(order.record.record_id, order.record.generation))
     return ColdAnswer(order.uuid, record.advance(s.FAILED, f"cold mover pid {os.getpid()}", str(late)), late.error_code, str(late))
+
+
+def _refuse_abandoned(order: ColdOrder, folder: str) -> t.Optional[ColdAnswer]:
+    """Return the answer to an order whose task has ended before its turn came; null if it may begin, or has begun before.
+
+    A person who cancels a task expects that no further guest is stopped. What has begun is carried out, and what has not the next run moves.
+    """
+    if order.adopt or _is_repeated(order, folder) or not has_lost_task():
+        return None
+    return _refuse_order(order, Aborted(f"The task that was to move domain {order.name} has ended. Nothing was started."))
+
+
+def has_lost_task(output: int = 1) -> bool:
+    """Whether nobody can read any more what this process writes: the connection of its task, or the task itself, has ended."""
+    poll = select.poll()
+    poll.register(output, 0)
+    return any(events & (select.POLLERR | select.POLLHUP) for _descriptor, events in poll.poll(0))
 
 
 def _refuse_order(order: ColdOrder, error: t.Union[KvmfleetError, OSError]) -> ColdAnswer:

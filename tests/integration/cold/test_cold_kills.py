@@ -6,10 +6,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import typing as t
 
 import pytest
 
+from ansible_collections.kvmfleet.migration.tests.integration.faults.engine.tasks import descendants
 from ansible_collections.kvmfleet.migration.tests.integration.support.control import Control, Outcome
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab, eventually
 
@@ -122,3 +125,23 @@ def test_memory_is_restored_on_the_source_if_the_destination_cannot_restore_it(l
     assert (lab.places(name), lab.info(name, 1)["Autostart"]) == ({1: "running"}, "enable")
     assert lab.check(name)["intact"]
     assert list(lab.path(1, str(lab.layout.shared)).glob("kvmfleet-*")) == []
+
+
+@pytest.mark.long
+def test_moves_that_wait_for_their_turn_do_not_begin_after_their_task_was_cancelled(lab: Lab, control: Control, guest: Make) -> None:
+    deaf, last = [guest(f"deaf{number}") for number in range(4)], guest("last", "--off")
+    moves = [{"name": name, "method": "shutdown", "destination": lab.host(2), "shutdown_wait_seconds": 20} for name in deaf]
+    running = control.begin(1, "cold_migrate", {"moves": [*moves, {"name": last, "method": "offline", "destination": lab.host(2)}]})
+    for name in deaf:
+        uuid = lab.uuid(name)
+        eventually(lambda uuid=uuid: "shut_down" in [one["act"] for one in (lab.state_file(uuid) or {"acts": []})["acts"]], f"{name} is asked to shut down")
+    # As AWX cancels a job: all processes of its container are killed, those of SSH among them.
+    for pid in [running.process.pid, *descendants(running.process.pid)]:
+        os.kill(pid, signal.SIGKILL)
+    running.process.wait()
+    for name in deaf:
+        uuid = lab.uuid(name)
+        eventually(lambda uuid=uuid: t.cast("dict[str, t.Any]", lab.state_file(uuid))["status"] == "failed", f"{name} stays", 60)
+    assert (lab.places(last), lab.state_file(lab.uuid(last))) == ({1: "shut off"}, None)
+    again = control.task(1, "cold_migrate", {"name": last, "method": "offline", "destination": lab.host(2)})
+    assert (again.code, again.ended(), lab.places(last)) == (0, ("completed", None), {2: "shut off"}), again.text
