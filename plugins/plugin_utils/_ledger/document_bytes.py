@@ -36,6 +36,10 @@ class Newer(Unreadable):
         self.body = body
 
 
+class TooLarge(Internal):
+    """The store takes no document of this size. Others are not concerned."""
+
+
 def canonical_json(value: Json) -> str:
     """Return the canonical JSON text of a value: sorted keys, no blanks. Raises L(Internal) for values that JSON cannot represent."""
     try:

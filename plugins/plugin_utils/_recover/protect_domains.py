@@ -23,6 +23,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.referenc
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import DomainProtection, SavedDomain, UnreadableDomain
 
 from .._evacuate.source import age_seconds
+from .._ledger.document_bytes import TooLarge
 from .._ledger.documents import Document, DomainEntry
 from .._ledger.ledger import Ledger
 from .._ledger.remembered import RememberedMove, find_missing_records, missing_text
@@ -308,8 +309,13 @@ class DomainSaver:
         judgement = judge_domain(domain, known, self.protected_host, self.by)
         entry = judgement.entry
         is_written = entry is not None and judgement.kind in (SAVED, CONFLICT)
-        if is_written and self.write and self.ledger and not self._write_document(self.ledger, known, judgement):
-            return False
+        try:
+            if is_written and self.write and self.ledger and not self._write_document(self.ledger, known, judgement):
+                return False
+        except TooLarge as error:
+            # The other domains of the host have to be saved all the same.
+            outcome.skipped.append(SkippedDomain(domain.uuid, domain.name, str(error).rstrip(".")))
+            return True
         self._add_to_outcome(domain, known, judgement, outcome)
         if entry and judgement.kind != CONFLICT:
             for disk in domain.disks:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, Internal, InvalidArgument, Unreachable
 
+from ..document_bytes import TooLarge
 from .connection import Connection, Endpoint, EtcdAddress, EtcdOptions
 from .messages import (
     DEADLINE_EXCEEDED,
@@ -93,7 +94,7 @@ def translate_refusal(error: Refused, address: EtcdAddress, user: t.Optional[str
             f"{MAKE_ROOM} Moves in flight continue; run the same task again to follow them.",
         )
     if any(words in text for words in _TOO_LARGE):
-        return Internal(f"The etcd ledger {address} rejected a document: {text}. Nothing was written.", "Raise --max-request-bytes of its members.")
+        return TooLarge(f"The etcd ledger {address} rejected a document: {text}. Nothing was written.", "Raise --max-request-bytes of its members.")
     return Internal(f"The etcd ledger {address} refused a request: {text} (code {error.code}).", "Check the log of its members.")
 
 

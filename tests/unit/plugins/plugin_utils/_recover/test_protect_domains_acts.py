@@ -17,6 +17,8 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model import s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import ForeignAct
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.document_bytes import TooLarge
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import DomainEntry
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.protect_domains import DomainSaver, ProtectOutcome, SaveAnswer, list_notes
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._recover.protect_builders import (
@@ -24,6 +26,7 @@ from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._rec
     KVM1,
     KVM2,
     KVM3,
+    OTHER,
     Body,
     move,
     reported_domain,
@@ -163,3 +166,21 @@ def test_another_control_node_that_looks_at_the_same_time_writes_nothing(fleet: 
     fleet.meanwhile = lambda: fleet.protect(KVM2, ARRIVED)
     assert fleet.protect(KVM2, ARRIVED).foreign_acts == []
     assert len(fleet.acts()) == 1
+
+
+def test_a_domain_that_the_ledger_finds_too_large_hinders_no_other(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """etcd takes no request above 1.5 MiB. Whoever comes after it in the order of the host would never be saved, and could not be evacuated."""
+    ledger = FileLedger(str(tmp_path / "ledger"))
+    put = FileLedger.put_domain
+
+    def refuse_large(self: FileLedger, entry: DomainEntry, *rest: t.Any) -> t.Any:
+        if entry.name == "large":
+            raise TooLarge("The etcd ledger rejected a document. Nothing was written.", "Raise --max-request-bytes of its members.")
+        return put(self, entry, *rest)
+
+    monkeypatch.setattr(FileLedger, "put_domain", refuse_large)
+    told = [reported_domain(uuid=OTHER, name="large"), reported_domain()]
+    outcome = DomainSaver(ledger, KVM1, lambda uuids: decode(SaveAnswer, {"domains": told, "arriving": [], "unreadable": []}), "me", True).save_domains()
+    assert [one.name for one in outcome.saved] == ["web1"]
+    note = "Domain large is not saved now: The etcd ledger rejected a document. Nothing was written. Raise --max-request-bytes of its members."
+    assert note in list_notes(outcome, "", {})
