@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import os
+import select
 import typing as t
 
 from ._model.codec import Json, JsonObject, ShapeError
@@ -95,6 +96,13 @@ def run_phase(phases: t.Mapping[str, Phase], params: PhaseOptions) -> Result:
         return phases[phase](params["uri"], work)
     except ShapeError as error:
         raise Internal(f"Phase {phase} cannot read what the action plugin sent: {error}.", "Report this as a bug.") from error
+
+
+def has_lost_task(output: int = 1) -> bool:
+    """Whether nobody can read any more what this process writes: the connection of its task, or the task itself, has ended."""
+    poll = select.poll()
+    poll.register(output, 0)
+    return any(events & (select.POLLERR | select.POLLHUP) for _descriptor, events in poll.poll(0))
 
 
 def is_root() -> bool:

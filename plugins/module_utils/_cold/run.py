@@ -11,7 +11,6 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import os
-import select
 import time
 import typing as t
 import uuid
@@ -25,7 +24,7 @@ from .._model.codec import Json, decode, encode
 from .._model.cold_moves import ColdAnswer, ColdOrder
 from .._model.errors import Aborted, Conflict, Internal, KvmfleetError, MigrationFailed
 from .._model.references import HostRef
-from .._module import Result, require_local, require_root
+from .._module import Result, has_lost_task, require_local, require_root
 from .._run_folder import RUN_FOLDER, AlreadyWatched, Ownership, is_newest, prepare_run_folder
 from .hosts import MoveHosts
 from .journal import ColdJournal
@@ -126,13 +125,6 @@ def _refuse_abandoned(order: ColdOrder, folder: str) -> t.Optional[ColdAnswer]:
     if order.adopt or _is_repeated(order, folder) or not has_lost_task():
         return None
     return _refuse_order(order, Aborted(f"The task that was to move domain {order.name} has ended. Nothing was started."))
-
-
-def has_lost_task(output: int = 1) -> bool:
-    """Whether nobody can read any more what this process writes: the connection of its task, or the task itself, has ended."""
-    poll = select.poll()
-    poll.register(output, 0)
-    return any(events & (select.POLLERR | select.POLLHUP) for _descriptor, events in poll.poll(0))
 
 
 def _refuse_order(order: ColdOrder, error: t.Union[KvmfleetError, OSError]) -> ColdAnswer:

@@ -18,11 +18,11 @@ from .._live_watchers import is_alive
 from .._model import domain_states
 from .._model.boot_guard import NOTED_BY_DRAIN
 from .._model.clock import boot_moment
-from .._model.errors import InvalidArgument, InvalidState, KvmfleetError, TimedOut, Unreachable, error_for_code
+from .._model.errors import Aborted, InvalidArgument, InvalidState, KvmfleetError, TimedOut, Unreachable, error_for_code
 from .._model.references import canonical_uuid
 from .._model.statuses import FINAL
 from .._model.watched_moves import read_watcher
-from .._module import Result, check_domain_name, require_local, require_root
+from .._module import Result, check_domain_name, has_lost_task, require_local, require_root
 from .._run_folder import RUN_FOLDER, AlreadyWatched, Ownership, note_own_act, prepare_run_folder, read_json, state_path
 from .starting import NOTES_FOLDER, note_start
 
@@ -131,8 +131,11 @@ class DomainShutdown:
     def poll_domain(self) -> t.Optional[StoppedDomain]:
         """Return C(reason) and C(elapsed_seconds) of a domain that is off, and null otherwise; the request is repeated from time to time.
 
-        Raises L(InvalidState) if the domain left this host, L(TimedOut) if it still runs at the end of the time.
+        Raises L(InvalidState) if the domain left this host, L(TimedOut) if it still runs at the end of the time, L(Aborted) if the task has ended: then nobody
+        waits any more, and the next task must find the domain free. A move of which the shutdown is a part is carried out to its end.
         """
+        if not self.is_own and has_lost_task():
+            raise Aborted(f"{self.domain_text} was asked to shut down and may be off soon. The task that waited for it has ended.")
         try:
             view = self.host.view_domain(self.info.uuid)
             if not view.active:
@@ -157,7 +160,9 @@ class DomainShutdown:
         return isinstance(state, dict) and state.get("status") not in FINAL and is_alive(read_watcher(state.get("watcher")))
 
     def _being_moved(self) -> InvalidState:
-        return InvalidState(f"{self.domain_text} is being moved.", "It was not shut down: wait for the end of the move, or abort it.")
+        return InvalidState(
+            f"{self.domain_text} is being moved, or shut down by another task.", "It was not shut down: wait for the end of that, or abort the move."
+        )
 
     def _find_reason(self) -> str:
         """Return how the domain stopped."""

@@ -186,7 +186,7 @@ class DomainStart:
         return view
 
     def _being_moved(self) -> InvalidState:
-        return InvalidState(f"{self.domain_text} is being moved.", "It was not started: wait for the end of the move.")
+        return InvalidState(f"{self.domain_text} is being moved, or shut down by another task.", "It was not started: wait for the end of that.")
 
 
 def start_of(params: StartOptions) -> DomainStart:

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import json
 import os
+import pathlib
+import socket
 import types
 import typing as t
 
@@ -129,3 +131,17 @@ def test_work_of_an_unexpected_form_is_an_internal_error() -> None:
 
     with pytest.raises(Internal, match=r"start cannot read .*: orders\[0\].uuid must be text"):
         m.run_phase({"start": read_order}, {"uri": "qemu:///system", "_work": {"phase": "start"}})
+
+
+@pytest.mark.parametrize("make", [os.pipe, lambda: tuple(one.detach() for one in socket.socketpair())], ids=["pipe", "socket"])
+def test_a_process_whose_output_nobody_reads_has_lost_its_task(make: t.Callable[[], tuple[int, int]], tmp_path: pathlib.Path) -> None:
+    reader, output = make()
+    try:
+        assert not m.has_lost_task(output)
+        os.close(reader)
+        assert m.has_lost_task(output)
+    finally:
+        os.close(output)
+    with open(tmp_path / "output", "w", encoding="ascii") as stream, open(os.devnull, "w", encoding="ascii") as null:
+        assert not m.has_lost_task(stream.fileno())
+        assert not m.has_lost_task(null.fileno())

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import errno
-import os
 import pathlib
-import socket
 import typing as t
 
 import pytest
@@ -240,20 +238,6 @@ def test_an_order_that_is_repeated_after_the_source_was_booted_leaves_the_move_t
     ended = carry_out(pair, adopt=True, status=s.ERROR)
     assert ended.record is not None
     assert (ended.record.status, pair.places(), pair.images()) == (s.COMPLETED, {"kvm2": ds.RUNNING}, [])
-
-
-@pytest.mark.parametrize("make", [os.pipe, lambda: tuple(one.detach() for one in socket.socketpair())], ids=["pipe", "socket"])
-def test_a_process_whose_output_nobody_reads_has_lost_its_task(make: t.Callable[[], tuple[int, int]], tmp_path: pathlib.Path) -> None:
-    reader, output = make()
-    try:
-        assert not run.has_lost_task(output)
-        os.close(reader)
-        assert run.has_lost_task(output)
-    finally:
-        os.close(output)
-    with open(tmp_path / "output", "w", encoding="ascii") as stream, open(os.devnull, "w", encoding="ascii") as null:
-        assert not run.has_lost_task(stream.fileno())
-        assert not run.has_lost_task(null.fileno())
 
 
 def test_a_move_does_not_begin_after_its_task_has_ended(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:

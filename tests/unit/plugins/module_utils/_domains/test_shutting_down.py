@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import pathlib
 import typing as t
@@ -21,6 +22,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model import d
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import boot_moment
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import (
+    Aborted,
     Forbidden,
     InvalidArgument,
     InvalidState,
@@ -240,3 +242,18 @@ def test_a_guest_that_is_to_be_started_again_is_noted_with_the_boot_of_its_shutd
     DomainShutdown(host, host.find_domain(uuid=UUID), 180, str(tmp_path), fleet.clock, fleet.clock.sleep, start_again=True, notes_folder=notes).carry_out()
     (note,), _damaged = list_notes(notes)
     assert (note.name, note.why, note.boot_id) == ("web1", ("drain",), boot_moment().boot_id)
+
+
+def test_a_guest_is_not_asked_again_after_the_task_has_ended(fleet: FakeFleet, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A person has cancelled the task. The request would be repeated for hours, and the domain could be neither moved nor shut down meanwhile."""
+    fleet.guest()
+    host = PoliteHost(fleet)
+    fleet.clock.after(10, lambda: monkeypatch.setattr(shutting_down, "has_lost_task", lambda: True))
+    with pytest.raises(Aborted, match="was asked to shut down and may be off soon"):
+        shutdown(fleet, host, tmp_path, wait_seconds=86400).carry_out()
+    assert (count_shutdown_calls(fleet), fleet.clock() < 11) == (1, True)
+    Ownership(UUID, str(tmp_path)).release_lock()
+    # One that is a part of a move is not given up.
+    own = dataclasses.replace(shutdown(fleet, host, tmp_path, wait_seconds=60), is_own=True)
+    with pytest.raises(TimedOut):
+        own.carry_out()
