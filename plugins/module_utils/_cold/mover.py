@@ -362,9 +362,9 @@ class ColdMover:
 
 
 def _try_move(quarantine: Quarantine, file: QuarantinedFile) -> bool:
-    """Move a file to quarantine; return false if it stays where it is, or is gone."""
+    """Move a file to quarantine; return false if it stays where it is, or is gone. An error can come after it was moved: it is in quarantine then."""
     try:
         quarantine.move_file(file)
     except (KvmfleetError, OSError):
-        return False
+        return is_moved(file)
     return True

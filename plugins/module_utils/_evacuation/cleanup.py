@@ -258,6 +258,10 @@ class CopyCleaner:
         except Unsafe as error:
             problem = error.message
         except OSError as error:
+            if is_moved(file):
+                # Only its new name may not be on disk yet. The next run continues: what is in quarantine must stay in the manifest.
+                self._has_acted = True
+                raise
             problem = f"it could not be moved to {file.destination}: {error.strerror}"
         self._quarantine.drop_file(file)
         return problem

@@ -13,6 +13,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._cold import journal, mover
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation import quarantine
 from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.quarantine import QUARANTINE_FOLDER, Quarantine
 from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.saved_memory import SAVED_FOLDER
 from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.values import Permissions
@@ -245,6 +246,22 @@ def test_a_file_that_cannot_be_moved_to_quarantine_stays(make: Make, monkeypatch
     assert pair.record.cold
     assert [pathlib.Path(path).name for path in pair.record.cold.kept or ()] == ["definition.xml"]
     assert UUID in pair.destination.domains
+
+
+def test_a_file_whose_move_could_not_be_synced_is_listed_in_quarantine(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = make("offline", state=ds.SHUTOFF)
+    sync = quarantine.sync_folder
+
+    def fail_after_the_move(folder: str) -> None:
+        if not pair.variables.exists():
+            raise OSError(errno.ENFILE, "Too many open files in system", folder)
+        sync(folder)
+
+    monkeypatch.setattr(quarantine, "sync_folder", fail_after_the_move)
+    assert run(pair).record.status == s.COMPLETED
+    assert not pair.variables.exists()
+    assert pair.record.cold
+    assert [pathlib.Path(path).name for path in pair.record.cold.kept or ()] == ["definition.xml", "web1_VARS.fd"]
 
 
 def test_a_managed_save_image_crosses_in_these_steps(make: Make) -> None:

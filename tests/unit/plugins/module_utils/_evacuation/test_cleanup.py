@@ -13,7 +13,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation import cleanup
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation import cleanup, quarantine
 from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.cleanup import CopyCleaner
 from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.cleanup_survey import CleanupSurvey
 from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.images import ImageLocator
@@ -332,6 +332,23 @@ def test_a_cleanup_is_not_continued_without_the_file_system_of_its_quarantine(sc
             scene.clean()
     away.rename(moved)
     scene.here.present = False
+    assert [file.path for file in scene.clean().quarantined] == [str(scene.image)]
+
+
+def test_a_disk_whose_move_could_not_be_synced_stays_in_the_list_of_its_quarantine(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was reported as kept at its old path, and no list named it any more: nothing restored or deleted it."""
+    sync = quarantine.sync_folder
+
+    def fail_after_the_move(folder: str) -> None:
+        if not scene.image.exists():
+            raise OSError(errno.ENFILE, "Too many open files in system", folder)
+        sync(folder)
+
+    with monkeypatch.context() as full:
+        full.setattr(quarantine, "sync_folder", fail_after_the_move)
+        with pytest.raises(Internal, match="was interrupted: Too many open files in system") as raised:
+            scene.clean()
+    assert (scene.image.exists(), raised.value.result) == (False, {"changed": True})
     assert [file.path for file in scene.clean().quarantined] == [str(scene.image)]
 
 
