@@ -120,11 +120,25 @@ def check_unsaved(name: str, destination: Host) -> None:
             raise Unsafe(f"The destination has a managed-save image of a domain named {name}: a start there would resume it.", "Remove that file.")
 
 
+@contextlib.contextmanager
+def _undone_by_error(undo: t.Callable[[], None]) -> t.Iterator[None]:
+    """Undo something before a C(OSError) of the block is raised again."""
+    try:
+        yield
+    except OSError:
+        undo()
+        raise
+
+
 def hold_image(path: str, held: str) -> None:
-    """Make the held image: give the file of an image a second name, so that it outlasts a start that uses it up. Raises L(MigrationFailed)."""
+    """Make the held image: give the file of an image a second name, so that it outlasts a start that uses it up. Raises L(MigrationFailed).
+
+    A name that is not on disk could be lost with the power, after the start has used up the other one: then there is none.
+    """
     try:
         os.link(path, held)
-        sync_folder(os.path.dirname(held))
+        with _undone_by_error(lambda: os.unlink(held)):
+            sync_folder(os.path.dirname(held))
     except OSError as error:
         raise MigrationFailed(f"{path} cannot be held as {held}: {error.strerror}.", "The domain was not started.") from error
 
@@ -145,11 +159,15 @@ def sync_image(path: str) -> None:
 def spend_image(path: str, state: str) -> None:
     """Rename the image, so that nothing restores it any more. Raises L(MigrationFailed).
 
+    The new name has to be on disk, because the guest runs from then on; otherwise the image keeps its name.
+
     :arg state: the host at which the guest was restored, as C(SPENT_THERE) or C(SPENT_HERE).
     """
+    spent = path + _SUFFIXES[state]
     try:
-        os.rename(path, path + _SUFFIXES[state])
-        sync_folder(os.path.dirname(path))
+        os.rename(path, spent)
+        with _undone_by_error(lambda: os.rename(spent, path)):
+            sync_folder(os.path.dirname(path))
     except OSError as error:
         raise MigrationFailed(f"{path} cannot be renamed: {error.strerror}.", "The guest is paused, and is not resumed before that.") from error
 

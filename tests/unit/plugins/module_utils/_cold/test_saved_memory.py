@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import errno
 import pathlib
+import typing as t
 
 import pytest
 
@@ -110,3 +112,28 @@ def test_an_image_that_is_held_outlasts_the_one_that_is_used_up(tmp_path: pathli
     assert held.read_bytes() == b"memory"
     with pytest.raises(MigrationFailed, match="cannot be held"):
         sm.hold_image(str(path), str(held))
+
+
+def refuse_to_sync(folder: str) -> t.NoReturn:
+    raise OSError(errno.EIO, "Input/output error", folder)
+
+
+@pytest.mark.parametrize("state", [st.SPENT_THERE, st.SPENT_HERE])
+def test_an_image_whose_new_name_may_not_be_on_disk_is_not_spent(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, state: str) -> None:
+    """Whoever looks next would resume the guest. After a loss of power, the image would be ready again, and its memory could run a second time."""
+    image = tmp_path / "web1.save"
+    image.write_text("memory", encoding="ascii")
+    monkeypatch.setattr(sm, "sync_folder", refuse_to_sync)
+    with pytest.raises(MigrationFailed, match="cannot be renamed: Input/output error"):
+        sm.spend_image(str(image), state)
+    assert [path.name for path in tmp_path.iterdir()] == ["web1.save"]
+
+
+def test_an_image_whose_second_name_may_not_be_on_disk_is_not_held(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever looks next would start the domain, which uses up the first name."""
+    image = tmp_path / "web1.save"
+    image.write_text("memory", encoding="ascii")
+    monkeypatch.setattr(sm, "sync_folder", refuse_to_sync)
+    with pytest.raises(MigrationFailed, match="cannot be held"):
+        sm.hold_image(str(image), str(tmp_path / "kvmfleet.memory"))
+    assert [path.name for path in tmp_path.iterdir()] == ["web1.save"]
