@@ -110,6 +110,8 @@ class LeaseService:
             self._note_problem(f"The lease was not renewed: {error}.")
         except OSError as error:
             self._note_problem(f"The lease was not renewed, because a file of this host cannot be written: {error}.")
+        except RuntimeError as error:  # no more threads
+            self._note_problem(f"The lease was not renewed: {error}.")
         else:
             self._note_acknowledged(sent, done)
 

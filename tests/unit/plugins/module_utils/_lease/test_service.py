@@ -181,6 +181,16 @@ def test_no_renewal_is_sent_that_the_watchdog_could_not_know(host: Host, monkeyp
     assert host.last.count == 2
 
 
+def test_a_renewal_for_which_the_host_has_no_thread_ends_no_service(host: Host, capfd: pytest.CaptureFixture[str]) -> None:
+    """A new process is even harder to get then, and the lease ends meanwhile: the watchdog would reset the host with its guests."""
+    service = host.service()
+    host.answers = [RuntimeError("can't start new thread")]
+    service.renew()
+    assert "The lease was not renewed: can't start new thread." in capfd.readouterr().err
+    service.renew()
+    assert service.answer_peer().lease == HELD
+
+
 def test_a_renewal_with_another_list_of_hosts_counts_beside_the_one_before_until_it_is_acknowledged(host: Host) -> None:
     host.service().renew()
     service = host.service(make_config(fleet=ALONE))
