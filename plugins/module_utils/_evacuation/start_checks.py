@@ -40,7 +40,7 @@ def check_definition(order: RestartOrder, emulators: t.Collection[str], list_poo
     :arg list_pools: returns the pools of this host; called for a domain with a volume. libvirt opens what its own pool of that name has.
     """
     root = _parse_definition(order)
-    found_uuid, found_name = (root.findtext("uuid") or "").strip().lower(), (root.findtext("name") or "").strip()
+    found_uuid, found_name = (root.findtext("uuid") or "").strip().lower(), root.findtext("name") or ""
     for what, found, wanted in (("UUID", found_uuid, order.uuid), ("name", found_name, order.name)):
         if found != wanted:
             raise _unusable_definition(order, f"it belongs to a domain with the {what} {found[:80]!r}")

@@ -32,6 +32,14 @@ def test_a_saved_definition_is_accepted() -> None:
     check_definition(order(definition()), [EMULATOR], pools)
 
 
+def test_a_name_with_blanks_around_it_is_the_name_of_the_domain() -> None:
+    """libvirt accepts such names, and keeps the blanks."""
+    blank = definition(name=" web1 ")
+    check_definition(dataclasses.replace(order(blank), name=" web1 "), [EMULATOR], pools)
+    with pytest.raises(Unsafe, match="with the name ' web1 '"):
+        check_definition(order(blank), [EMULATOR], pools)
+
+
 VOLUME = definition().replace("type='file'", "type='volume'").replace(f"file='{PATH}'", "pool='images' volume='web1.qcow2'")
 VOLUME_SOURCE = "images/web1.qcow2"
 
