@@ -14,7 +14,7 @@ from .._libvirt.interface import Host
 from .._migration.rewriting import rewrite_for_move
 from .._model import domain_states
 from .._model.codec import ABSENT
-from .._model.errors import InvalidState
+from .._model.errors import InvalidState, Unsafe
 from .._model.record_parts import Before
 from .._model.watched_moves import StartOrder
 from .calls import ArrivalEvents, make_targets
@@ -124,11 +124,18 @@ class JobPreparation:
         destination = self._open_destination()
         try:
             view = destination.view_domain(order.uuid)
+            is_saved = view.present and not view.active and destination.has_managed_save(order.uuid)
         finally:
             destination.close()
         if view.active:
             raise InvalidState(
                 f"Domain {order.name} is {view.describe()} on its destination already, under the same UUID. Nothing was started.",
                 "Find out which of the two copies is correct before you change anything.",
+            )
+        if is_saved:
+            # libvirt would keep it, and the next start there would resume that memory with disks that were written since.
+            raise Unsafe(
+                f"The destination has a managed-save image of domain {order.name}, with memory that is older than that of the guest. Nothing was started. "
+                f"If the image is not needed, discard it there (virsh managedsave-remove {order.uuid}), and run the task again."
             )
         return view.present

@@ -263,6 +263,18 @@ def test_a_definition_that_was_at_the_destination_before_survives_a_failed_move(
     assert UUID in fleet.destination.domains
 
 
+def test_a_guest_does_not_arrive_beside_an_image_of_its_older_memory(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    """libvirt leaves a managed-save image of that domain alone, and its next start would resume that memory with disks that were written since."""
+    fleet.guest()
+    fleet.guest(on="kvm2", state=domain_states.SHUTOFF, reason="saved")
+    fleet.destination.saved_memory["web1"] = "older memory"
+    record = carry_out(fleet, tmp_path)
+    assert (record["status"], fleet.migrations) == (s.FAILED, [])
+    assert "has a managed-save image of domain web1" in record["history"][-1]["detail"]
+    assert (fleet.source.domains[UUID].active, fleet.destination.saved_memory) == (True, {"web1": "older memory"})
+    assert UUID in fleet.destination.domains
+
+
 def test_a_definition_that_the_failed_move_left_at_the_destination_is_removed(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     add_slow_guest(fleet)
     fleet.clock.at(2, lambda: fleet.migrations[0].end(MigrationFailed("reset"), (domain_states.RUNNING, "booted"), (domain_states.SHUTOFF, "failed")))
