@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._host_identity import HOST_ID_FILE
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.renamed_request import rename_request
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import (
     Conflict,
     InvalidArgument,
@@ -16,6 +17,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
     Unreachable,
     error_for_code,
 )
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import Survey, SurveyedDomain
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import HOW_TO_SET_UUID
@@ -24,7 +26,9 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.storag
 
 
 def find_destination_problem(request: MoveRequest, source: str, survey: Survey, domain: SurveyedDomain, host: str) -> KvmfleetError | None:
-    """Return why that host cannot be the destination: silent, the source itself, another domain of that name, or disks that it cannot have."""
+    """Return why that host cannot be the destination: silent, the source itself, another domain of that name or with its firmware variables, or disks that
+    it cannot have.
+    """
     uri = request.uris[host]
     facts = survey.destinations[uri]
     if not facts.answered:
@@ -35,12 +39,29 @@ def find_destination_problem(request: MoveRequest, source: str, survey: Survey, 
     other = (domain.name_taken or {}).get(uri)
     if other:
         return Conflict(f"{host} has another domain named {domain.source_info.name} ({other}).", "Rename one of the two. Nothing was moved.")
+    taken = explain_taken_variables(request, facts, domain, host)
+    if taken:
+        return Conflict(taken, "Give one of the two another file (nvram in its definition). Nothing was moved.")
     try:
         _check_rewrite(request, domain, host)
         check_storage(request, domain, source, host)
     except KvmfleetError as error:
         return error
     return None
+
+
+def explain_taken_variables(request: MoveRequest, facts: HostFacts, domain: SurveyedDomain, host: str) -> str:
+    """Return that another domain of that host has its firmware variables in the file of this one; empty if none has.
+
+    A domain that is renamed keeps the file. A guest that arrives writes its own variables into it, without a warning by libvirt.
+    """
+    needs, renaming = domain.request, request.renamings.get(request.uris[host])
+    if domain.at_source is None or not needs or not needs.nvram:
+        return ""
+    path = rename_request(needs, renaming).needs.nvram if renaming else needs.nvram
+    owners = (other for other in facts.domains or () if other.uuid != domain.uuid and (other.request or {}).get("nvram") == path)
+    owner = next(owners, None)
+    return f"The firmware variables of domain {owner.name} ({owner.uuid}) on {host} are in {path}, which {request.label} would overwrite." if owner else ""
 
 
 def _check_rewrite(request: MoveRequest, domain: SurveyedDomain, host: str) -> None:

@@ -26,9 +26,10 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.libvirt_
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import NO_COPY, GivenPolicy, read_copy_mode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import canonical_uuid
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests import DomainRequest
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import SurveyedDomain, SurveyQuestion
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import Survey, SurveyedDomain, SurveyQuestion
 from ansible_collections.kvmfleet.migration.plugins.module_utils._module import check_domain_name
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.decide import find_job, group_reasons
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.destination_problems import explain_taken_variables
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.fleet_view import FleetView
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.request import (
     DestinationOptions,
@@ -142,7 +143,7 @@ def answer_check(question: CheckRequest, view: FleetView) -> Result:
     ranked = judge.rank_hosts(move.uris).items()
     busy = _list_job(question, view.source, domain)
     verdicts = {
-        host: _with_warnings(_with_storage(verdict, question, subject, domain, judge.copied(host)), [*busy, *_unknown_texts(host, view.source, unknown)])
+        host: _with_warnings(_with_survey(verdict, question, subject, view.survey, judge.copied(host)), [*busy, *_unknown_texts(host, view.source, unknown)])
         for host, verdict in ranked
     }
     ordered = sorted(verdicts.values(), key=lambda verdict: (not verdict.passed, -verdict.weight, verdict.host))
@@ -189,21 +190,24 @@ def _copied_bytes(question: CheckRequest, subject: PlacementSubject, domain: Sur
         try:
             return copied_bytes(question.move, domain, host)
         except KvmfleetError:
-            # _with_storage reports it as a failure of that host.
+            # _with_survey reports it as a failure of that host.
             return {}
     disks = [disk for disk in subject.needs.disks or () if disk.source and not disk.readonly and disk.shared is not True]
     return {disk.target: disk.bytes or 0 for disk in disks}
 
 
-def _with_storage(verdict: Verdict, question: CheckRequest, subject: PlacementSubject, domain: SurveyedDomain, counted: Mapping[str, int]) -> Verdict:
-    """Return the verdict, completed by the storage test of both hosts and by the names of other domains on the host.
+def _with_survey(verdict: Verdict, question: CheckRequest, subject: PlacementSubject, survey: Survey, counted: Mapping[str, int]) -> Verdict:
+    """Return the verdict, completed by the storage test of both hosts, and by the names and firmware variables of other domains on the host.
 
     :arg counted: the disks that count as copied to the host.
     """
-    uri, failures, warnings = question.move.uris[verdict.host], list(verdict.failures), list(verdict.warnings)
+    domain, uri, failures, warnings = survey.domains[0], question.move.uris[verdict.host], list(verdict.failures), list(verdict.warnings)
     other = (domain.name_taken or {}).get(uri)
     if other:
         failures.append({"filter": "name", "reason": f"It has another domain named {domain.source_info.name} ({other})."})
+    taken = explain_taken_variables(question.move, survey.destinations[uri], domain, verdict.host)
+    if taken:
+        failures.append({"filter": "firmware", "reason": taken})
     if question.move.options.copy_storage != NO_COPY:
         if _is_examined(question, domain, verdict.host):
             try:

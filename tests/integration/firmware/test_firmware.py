@@ -17,6 +17,7 @@ from ansible_collections.kvmfleet.migration.tests.integration.support.fleet impo
 Make = t.Callable[..., str]
 FIRMWARE, TPM = "/usr/share/OVMF", "/usr/bin/swtpm"
 TEMPLATE = f"{FIRMWARE}/OVMF_VARS_4M.fd"
+RENAMED = "7b7e8cf2-6f4e-4d53-b1a7-0a7d2b1f0c02"
 EFI = ("--mib", "128", "--firmware", "efi", "--tpm")
 
 
@@ -108,6 +109,24 @@ def test_only_the_template_of_the_variables_is_missing(lab: Lab, control: Desk, 
         assert refusals(control, name, 2) == []
     finally:
         lab.on(2, "umount", FIRMWARE)
+
+
+@pytest.mark.long
+def test_a_guest_does_not_arrive_in_the_variables_of_a_renamed_domain(lab: Lab, control: Desk, guest: Make) -> None:
+    """Without this check, libvirt moves the guest, and the other domain has the guest's variables from then on."""
+    name = guest("uefi", *EFI)
+    settled_variables(lab, name)
+    renamed = lab.virsh(1, "dumpxml", "--inactive", name).replace(f"<name>{name}</name>", "<name>renamed</name>").replace(lab.uuid(name), RENAMED)
+    lab.on(2, "sh", "-c", f"mkdir -p /var/lib/libvirt/qemu/nvram; cp {TEMPLATE} {variables_of(name)}")
+    lab("virsh", lab.host(2), "define", "/dev/stdin", stdin=renamed)
+    try:
+        reason = f"The firmware variables of domain renamed ({RENAMED}) on {lab.host(2)} are in {variables_of(name)}, which {name} would overwrite."
+        assert refusals(control, name, 2) == [("firmware", reason)]
+        moved = control.move(name, 2, transport="tcp", force=True)
+        assert (moved.refused(), reason in moved.msg) == ("conflict", True), moved.text
+        assert digest(lab, 2, variables_of(name)) == digest(lab, 1, TEMPLATE)
+    finally:
+        lab.virsh(2, "undefine", "renamed", "--nvram", "--tpm")
 
 
 @pytest.mark.long

@@ -9,21 +9,32 @@ from __future__ import annotations
 import typing as t
 import uuid
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord, new_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.domain import GIB, MIB
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import UUID
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import host_entry
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._migrate.control import Control
 
 RESERVED = 512 * MIB
 OTHER = "7b7e8cf2-6f4e-4d53-b1a7-0a7d2b1f0c02"
+VARIABLES = "/var/lib/libvirt/qemu/nvram/web1_VARS.fd"
 ARRIVED = (s.SCHEDULED, s.RUNNING, s.COMPLETED)
 
 
 def room_for(control: Control, host: str, gib: float) -> None:
     """Let a host have room for guests of so many GiB together."""
     control.fleet.machines[host].total_bytes = int(gib * GIB) + RESERVED
+
+
+def variables_taken(control: Control) -> None:
+    """On the second host, a domain that was renamed has kept the file of its firmware variables, which is that of the guest with its old name."""
+    guest = control.fleet.guest()
+    guest.definition = guest.xml().replace("</os>", f"<nvram>{VARIABLES}</nvram></os>")
+    renamed = guest.definition.replace(UUID, OTHER).replace("<name>web1", "<name>old")
+    control.fleet.guest(on="kvm2", uuid=OTHER, name="old", state=domain_states.SHUTOFF, definition=renamed)
 
 
 def close_host(control: Control, host: str, reason: str) -> None:

@@ -19,7 +19,14 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.record
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.domain import GIB
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import UUID
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._migrate.control import Control
-from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._migrate.situations import OTHER, another_move, room_for, run_one_move
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._migrate.situations import (
+    OTHER,
+    VARIABLES,
+    another_move,
+    room_for,
+    run_one_move,
+    variables_taken,
+)
 
 POST_COPY = "COMPUTE_MIGRATE_POST_COPY"
 Prepare = t.Callable[[Control], t.Any]
@@ -79,6 +86,7 @@ def no_capacity(control: Control) -> None:
 REFUSED: dict[str, tuple[Prepare, dict[str, t.Any], type[e.KvmfleetError], str]] = {
     "silent": (silent, {}, e.Unreachable, "kvm2 does not answer"),
     "name": (name_taken, {}, e.Conflict, f"kvm2 has another domain named web1 ({OTHER})"),
+    "firmware variables": (variables_taken, {}, e.Conflict, f"The firmware variables of domain old ({OTHER}) on kvm2 are in {VARIABLES}"),
     "storage": (not_shared, {}, e.Unsafe, "vda"),
     "trait of the source": (trait_missing_here, {"post_copy": True}, e.NotSupported, POST_COPY),
     "trait of the destination": (trait_missing_there, {"post_copy": True}, e.Conflict, POST_COPY),
@@ -169,6 +177,13 @@ def test_without_a_destination_one_record_has_the_reasons_of_all_hosts(control: 
     assert (job.error.error_code, record.status, record.destination.host) == ("conflict", s.CONFLICT, "kvm2")
     assert "kvm2: kvm2 has another domain named web1" in record.last_detail
     assert "kvm3: The destination kvm3 does not answer" in record.last_detail
+
+
+def test_a_guest_may_return_to_the_file_of_its_variables_that_it_has_left(control: Control) -> None:
+    variables_taken(control)
+    old = control.fleet.machines["kvm2"].domains.pop(OTHER)
+    control.fleet.guest(on="kvm2", uuid=UUID, state=domain_states.SHUTOFF, definition=old.definition.replace(OTHER, UUID).replace("old<", "web1<"))
+    assert run_one_move(control).error is None
 
 
 def test_a_candidate_that_is_left_out_is_no_refusal(control: Control) -> None:

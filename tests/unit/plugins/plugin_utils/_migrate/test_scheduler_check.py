@@ -16,7 +16,14 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model import s
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.domain import GIB
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import UUID
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._migrate.control import Control
-from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._migrate.situations import OTHER, another_move, close_host, room_for, run_one_move
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._migrate.situations import (
+    OTHER,
+    another_move,
+    close_host,
+    room_for,
+    run_one_move,
+    variables_taken,
+)
 
 
 def filters_of(result: t.Mapping[str, t.Any]) -> dict[str, list[str]]:
@@ -113,6 +120,11 @@ def test_a_host_with_another_domain_of_the_same_name_is_refused(control: Control
     control.fleet.guest()
     control.fleet.guest(on="kvm2", uuid=OTHER)
     assert filters_of(control.check(name="web1"))["kvm2"] == ["name"]
+
+
+def test_a_host_with_another_domain_that_has_the_file_of_the_variables_is_refused(control: Control) -> None:
+    variables_taken(control)
+    assert filters_of(control.check(name="web1"))["kvm2"] == ["firmware"]
 
 
 def test_settings_of_the_task_override_those_of_the_inventory(control: Control) -> None:
