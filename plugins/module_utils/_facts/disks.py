@@ -137,7 +137,8 @@ def _file_from_name(role: str, name: str, image: str, files: Files) -> ImageFile
     return ImageFile(role, _BLOCK if files.is_device(where.path) else FILE, where.path)
 
 
-_DROPPED_WHEN_MISSING = ("optional", "requisite")
+# When libvirt leaves a disk out whose image is missing: at every start; and only when a guest that runs arrives.
+_NEVER_REQUIRED, _REQUIRED_AT_START = "optional", "requisite"
 # Protocols whose volumes have the same name on every host.
 _NAMED_BY_THEMSELVES = ("rbd", "iscsi", "sheepdog", "vitastor")
 
@@ -148,10 +149,12 @@ def describe_disks(root: Element, stores: t.Optional[Stores], pools: Pools) -> t
     :arg stores: of the host that the domain is on; null if that host was queried remotely.
     :arg pools: of that host, by which volumes are found.
     """
-    return [_describe_disk(disk, stores, pools) for disk in root.findall("devices/disk")]
+    # Only the definition of a running guest has the number of its start.
+    dropped = (_NEVER_REQUIRED, *([_REQUIRED_AT_START] if root.get("id") else []))
+    return [_describe_disk(disk, stores, pools, dropped) for disk in root.findall("devices/disk")]
 
 
-def _describe_disk(disk: Element, stores: t.Optional[Stores], pools: Pools) -> DiskNeed:
+def _describe_disk(disk: Element, stores: t.Optional[Stores], pools: Pools, dropped: t.Sequence[str]) -> DiskNeed:
     target, source, driver = disk.find("target"), disk.find("source"), disk.find("driver")
     device, kind = disk.get("device", "disk"), disk.get("type", "")
     where = source_of(source)
@@ -168,7 +171,7 @@ def _describe_disk(disk: Element, stores: t.Optional[Stores], pools: Pools) -> D
         shareable=disk.find("shareable") is not None,
         shared=shared,
         store=store,
-        optional=source is not None and source.get("startupPolicy") in _DROPPED_WHEN_MISSING,
+        optional=source is not None and source.get("startupPolicy") in dropped,
         bytes=size,
         files=tuple(_describe_file(file, stores) for file in files),
         files_problem=problem,

@@ -129,6 +129,15 @@ def test_drives_are_readonly_optional_or_shareable() -> None:
     assert describe_proof(disk("file", "", device="cdrom")) == ("", None, None, None)
 
 
+@pytest.mark.parametrize(("policy", "when_moving", "at_a_start"), [("optional", True, True), ("requisite", True, False), ("mandatory", False, False)])
+def test_a_medium_that_a_start_requires_is_optional_only_for_a_guest_that_runs(policy: str, when_moving: bool, at_a_start: bool) -> None:
+    xml = domain(devices=disk("file", f"<source file='/srv/a.iso' startupPolicy='{policy}'/>", device="cdrom"))
+    (off,) = describe_disks(xml, Stores(), POOLS)
+    xml.set("id", "7")
+    (running,) = describe_disks(xml, Stores(), POOLS)
+    assert (running.optional, off.optional) == (when_moving, at_a_start)
+
+
 def needed(xml: str, local: bool = True) -> t.List[t.Tuple[t.Any, ...]]:
     found = describe_disk(xml, local)
     assert found["files_problem"] is None
