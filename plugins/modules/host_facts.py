@@ -399,7 +399,7 @@ ansible_facts:
                   xml: "<cpu mode='custom' check='full'><model>EPYC</model></cpu>"
                   package_threads: 1
                   shows_threads: false
-                pinning: {vcpus: {'0': [2, 3]}, emulator: [0, 1]}
+                pinning: {vcpus: {'0': [2, 3]}, emulator: [0, 1], iothreads: {'1': [1]}}
                 numa: {mode: strict, nodeset: [0], cells: []}
                 hugepages: [{size_kib: 2048, mib: 512}]
                 devices: []

@@ -82,13 +82,15 @@ def read_pinning(root: Element, vcpus: int) -> t.Optional[Pinning]:
     pins = {str(number): common for number in range(vcpus)} if common else {}
     named = len(common) * vcpus
     _check_pins(named)
-    for pin in root.findall("cputune/vcpupin"):
-        pins[pin.get("vcpu", "")] = tuple(parse_ids(pin.get("cpuset")))
-        named += len(pins[pin.get("vcpu", "")])
-        _check_pins(named)
+    iothreads: t.Dict[str, t.Tuple[int, ...]] = {}
+    for element, thread, found in (("vcpupin", "vcpu", pins), ("iothreadpin", "iothread", iothreads)):
+        for pin in root.findall(f"cputune/{element}"):
+            found[pin.get(thread, "")] = tuple(parse_ids(pin.get("cpuset")))
+            named += len(found[pin.get(thread, "")])
+            _check_pins(named)
     emulator = root.find("cputune/emulatorpin")
     emulator_ids = tuple(parse_ids(emulator.get("cpuset"))) if emulator is not None else common or None
-    return Pinning(pins, emulator_ids) if pins or emulator_ids else None
+    return Pinning(pins, emulator_ids, iothreads or ABSENT) if pins or emulator_ids or iothreads else None
 
 
 def _check_pins(named: int) -> None:

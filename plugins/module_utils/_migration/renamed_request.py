@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from .._model.codec import Maybe
+from .._model.codec import Absent, Maybe
 from .._model.libvirt_formats import format_ids, parse_ids
 from .._model.requests import BootFile, DeviceNeed, DiskFile, DiskNeed, DomainRequest, GuestCell, NetworkNeed, NumaPlacement, Pinning
 from .._model.resource_maps import BRIDGES, CPUS, DEVICES, IMAGES, NETWORKS, NUMA_NODES, NameChange, NoName, Renaming, device_kind
@@ -20,6 +20,8 @@ _KINDS_OF_NETWORKS = {"bridge": BRIDGES, "network": NETWORKS}
 _FILE_KINDS = ("file", "dir")
 
 Need = t.TypeVar("Need")
+# The CPUs of each thread by its number.
+Threads = t.Union[t.Mapping[str, t.Tuple[int, ...]], Absent]
 
 
 class RenamedRequest(t.NamedTuple):
@@ -80,8 +82,11 @@ class _Names:
         return dataclasses.replace(need, address=self._rename(DEVICES, need.address)) if need.address and device_kind(need.address) == need.kind else need
 
     def rename_pinning(self, pinning: Pinning) -> Pinning:
-        vcpus = {vcpu: self._rename_ids(CPUS, ids) for vcpu, ids in pinning.vcpus.items()} if pinning.vcpus else pinning.vcpus
-        return dataclasses.replace(pinning, vcpus=vcpus, emulator=self._rename_ids(CPUS, pinning.emulator) if pinning.emulator else pinning.emulator)
+        emulator = self._rename_ids(CPUS, pinning.emulator) if pinning.emulator else pinning.emulator
+        return dataclasses.replace(pinning, vcpus=self._rename_threads(pinning.vcpus), emulator=emulator, iothreads=self._rename_threads(pinning.iothreads))
+
+    def _rename_threads(self, threads: Threads) -> Threads:
+        return {thread: self._rename_ids(CPUS, ids) for thread, ids in threads.items()} if threads else threads
 
     def rename_numa(self, numa: NumaPlacement) -> NumaPlacement:
         nodeset = self._rename_ids(NUMA_NODES, numa.nodeset) if numa.nodeset else numa.nodeset

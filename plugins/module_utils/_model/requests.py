@@ -42,10 +42,11 @@ class GuestCpu:
 
 @dataclass(frozen=True)
 class Pinning:
-    """The host CPUs of each vCPU by its number, and those of the emulator."""
+    """The host CPUs of each vCPU by its number, those of the emulator, and those of each I/O thread by its number."""
 
     vcpus: t.Union[t.Mapping[str, t.Tuple[int, ...]], Absent] = ABSENT
     emulator: Maybe[t.Tuple[int, ...]] = ABSENT
+    iothreads: t.Union[t.Mapping[str, t.Tuple[int, ...]], Absent] = ABSENT
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 

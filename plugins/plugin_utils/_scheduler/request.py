@@ -249,9 +249,11 @@ class Request:
 
     @functools.cached_property
     def pinned_cpus(self) -> frozenset[int]:
-        """Every host CPU that the guest is pinned to, its emulator's included."""
-        emulator = (self.needs.pinning.emulator if self.needs.pinning else None) or ()
-        return frozenset(emulator).union(*self.vcpu_pins)
+        """Every host CPU that the guest is pinned to, those of its emulator and of its I/O threads included."""
+        pinning = self.needs.pinning
+        if not pinning:
+            return frozenset()
+        return frozenset(pinning.emulator or ()).union(*self.vcpu_pins, *(pinning.iothreads or {}).values())
 
     @functools.cached_property
     def dedicated_cpus(self) -> frozenset[int]:

@@ -27,6 +27,12 @@ def test_the_pin_of_a_vcpu_overrides_the_common_cpuset() -> None:
     assert encode(read_pinning(root, 2)) == {"vcpus": {"0": [2, 3], "1": [6]}, "emulator": [0, 1]}
 
 
+def test_pinned_io_threads_are_read() -> None:
+    """libvirt starts no domain with a thread that it cannot pin."""
+    root = domain("<iothreads>2</iothreads><cputune><iothreadpin iothread='1' cpuset='8-9'/><iothreadpin iothread='2' cpuset='9'/></cputune>")
+    assert encode(read_pinning(root, 4)) == {"vcpus": {}, "emulator": None, "iothreads": {"1": [8, 9], "2": [9]}}
+
+
 def test_the_common_cpuset_applies_to_the_emulator() -> None:
     assert encode(read_pinning(domain(vcpu="<vcpu cpuset='2-3'>1</vcpu>"), 1)) == {"vcpus": {"0": [2, 3]}, "emulator": [2, 3]}
 

@@ -257,7 +257,7 @@ NEEDS = DomainRequest(
     nvram="/srv/fast/vars.fd",
     loader="/usr/share/x.fd",
     devices=(DeviceNeed("pci", "0000:41:00.0"), DeviceNeed("usb", ""), DeviceNeed("scsi", "1:4")),
-    pinning=Pinning({"0": (2,), "1": (2, 3, 4, 5)}, (4, 5)),
+    pinning=Pinning({"0": (2,), "1": (2, 3, 4, 5)}, (4, 5), {"1": (3,)}),
     numa=NumaPlacement("strict", (0,), (GuestCell(512, nodeset=(0,)), GuestCell(512))),
 )
 
@@ -272,7 +272,7 @@ def test_the_request_of_a_domain_gets_the_same_names() -> None:
     assert there.boot_files == (BootFile("kernel", "/data/it's/vmlinuz"),)
     assert (there.nvram, there.loader) == ("/data/it's/vars.fd", "/usr/share/x.fd")
     assert [device.address for device in there.devices or ()] == ["0000:06:12.3", "", "1:4"]
-    assert there.pinning == Pinning({"0": (8,), "1": (8, 9, 10, 11)}, (10, 11))
+    assert there.pinning == Pinning({"0": (8,), "1": (8, 9, 10, 11)}, (10, 11), {"1": (9,)})
     assert there.numa == NumaPlacement("strict", (1,), (GuestCell(512, nodeset=(1,)), GuestCell(512)))
     assert rename_request(there, HOME)[:2] == (NEEDS, ())
 

@@ -46,10 +46,10 @@ def test_missing_keys_of_a_request_require_nothing() -> None:
 def test_pinned_cpus_and_numa_bindings_are_read() -> None:
     asked = request(
         memory_mib=3000,
-        pinning={"vcpus": {"0": [2], "1": [3, 4], "2": []}, "emulator": [0]},
+        pinning={"vcpus": {"0": [2], "1": [3, 4], "2": []}, "emulator": [0], "iothreads": {"1": [7, 8]}},
         numa={"mode": "strict", "nodeset": [0, 1], "cells": [{"id": 0, "memory_mib": 1000, "nodeset": None}, {"id": 1, "memory_mib": 2000, "nodeset": [1]}]},
     )
-    assert asked.pinned_cpus == {0, 2, 3, 4}
+    assert asked.pinned_cpus == {0, 2, 3, 4, 7, 8}
     assert asked.dedicated_cpus == {2}
     assert asked.bindings == (({0, 1}, 1000), ({1}, 2000))
 
