@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import dataclasses
+import errno
 import functools
 import socket
 import subprocess
@@ -145,11 +146,15 @@ def _read_share(host: Host, uuids: t.Sequence[str]) -> t.Union[t.Dict[str, bool]
 
 # Errors that come from a machine that is on and has the address.
 SSH_ALIVE = (SSH_ANSWERS, SSH_REFUSED)
+# Errors of an attempt that has left no host: it has no way to that address, or no such kind of address.
+_NOT_SENT = (errno.ENETUNREACH, errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL, errno.EINVAL)
 _LIBVIRT_PORTS = {"tcp": 16509, "tls": 16514}
 
 
 def probe_ssh(address: str, port: int, seconds: float = SSH_SECONDS) -> str:
-    """Return L(SSH_ANSWERS) if a connection was accepted, L(SSH_REFUSED), L(SSH_SILENT) without an answer, L(SSH_UNKNOWN) for an unknown name."""
+    """Return L(SSH_ANSWERS) if a connection was accepted, L(SSH_REFUSED), L(SSH_SILENT) without an answer, L(SSH_UNKNOWN) if the name is not known or nothing
+    could be sent to the address.
+    """
     try:
         with socket.create_connection((address, port), timeout=seconds):
             return SSH_ANSWERS
@@ -157,8 +162,8 @@ def probe_ssh(address: str, port: int, seconds: float = SSH_SECONDS) -> str:
         return SSH_REFUSED
     except (socket.gaierror, UnicodeError):
         return SSH_UNKNOWN
-    except OSError:
-        return SSH_SILENT
+    except OSError as error:
+        return SSH_UNKNOWN if error.errno in _NOT_SENT else SSH_SILENT
 
 
 def is_port_silent(uri: str) -> bool:

@@ -98,7 +98,10 @@ class PowerOffEvidence:
             if endpoint.says in SSH_ALIVE:
                 raise self._answered_error(endpoint, tried_from)
             if endpoint.says == SSH_UNKNOWN:
-                self._add_warning(f"The address {endpoint.address} of {self.source.name} does not resolve on {tried_from}: its silence is weak evidence.")
+                self._add_warning(
+                    f"The address {endpoint.address} of {self.source.name} does not resolve on {tried_from}, or cannot be reached from there at all: "
+                    "its silence is weak evidence."
+                )
 
     def _answered_error(self, endpoint: SshEndpoint, tried_from: str) -> SourceAnswers:
         """Return the error for an address that answered. It is unknown which machine answered; the address has to become silent first."""

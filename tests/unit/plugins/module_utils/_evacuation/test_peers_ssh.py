@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import errno
 import pathlib
 import socket
 import threading
@@ -34,6 +35,27 @@ def test_an_open_port_answers_and_a_closed_one_refuses() -> None:
 def test_a_name_that_does_not_resolve_is_unknown_and_not_silent() -> None:
     assert probe_ssh("no-such-host.invalid", 22) == SSH_UNKNOWN
     assert probe_ssh("x" * 300, 22) == SSH_UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (errno.ENETUNREACH, SSH_UNKNOWN),
+        (errno.EAFNOSUPPORT, SSH_UNKNOWN),
+        (errno.EADDRNOTAVAIL, SSH_UNKNOWN),
+        (errno.EINVAL, SSH_UNKNOWN),
+        (errno.EHOSTUNREACH, SSH_SILENT),
+        (errno.ETIMEDOUT, SSH_SILENT),
+    ],
+)
+def test_an_address_that_could_not_be_tried_is_unknown_and_not_silent(monkeypatch: pytest.MonkeyPatch, error: int, says: str) -> None:
+    """As an IPv6 address is on a host without IPv6, or a link-local address without its interface."""
+
+    def fail(*_address: object, **_how: object) -> socket.socket:
+        raise OSError(error, "no")
+
+    monkeypatch.setattr(socket, "create_connection", fail)
+    assert probe_ssh("2001:db8::1", 22) == says
 
 
 def test_all_endpoints_are_probed_at_once_and_returned_in_order() -> None:
