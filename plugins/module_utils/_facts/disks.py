@@ -15,7 +15,7 @@ import typing as t
 from xml.etree.ElementTree import Element
 
 from .._dataclass import dataclass
-from .._model.definition_files import BACKING, DATA, Pools, list_own_servers, locate_source, locate_volume, source_of
+from .._model.definition_files import BACKING, DATA, Pools, is_left_out, list_own_servers, locate_source, locate_volume, source_of
 from .._model.requests import DiskFile, DiskNeed
 from .image_header import FILE, NETWORK, RAW, Files, Header, OwnFiles, Unreadable, locate_name
 from .local_stores import Stores
@@ -137,8 +137,6 @@ def _file_from_name(role: str, name: str, image: str, files: Files) -> ImageFile
     return ImageFile(role, _BLOCK if files.is_device(where.path) else FILE, where.path)
 
 
-# When libvirt leaves a disk out whose image is missing: at every start; and only when a guest that runs arrives.
-_NEVER_REQUIRED, _REQUIRED_AT_START = "optional", "requisite"
 # Protocols whose volumes have the same name on every host.
 _NAMED_BY_THEMSELVES = ("rbd", "iscsi", "sheepdog", "vitastor")
 
@@ -149,12 +147,10 @@ def describe_disks(root: Element, stores: t.Optional[Stores], pools: Pools) -> t
     :arg stores: of the host that the domain is on; null if that host was queried remotely.
     :arg pools: of that host, by which volumes are found.
     """
-    # Only the definition of a running guest has the number of its start.
-    dropped = (_NEVER_REQUIRED, *([_REQUIRED_AT_START] if root.get("id") else []))
-    return [_describe_disk(disk, stores, pools, dropped) for disk in root.findall("devices/disk")]
+    return [_describe_disk(disk, root, stores, pools) for disk in root.findall("devices/disk")]
 
 
-def _describe_disk(disk: Element, stores: t.Optional[Stores], pools: Pools, dropped: t.Sequence[str]) -> DiskNeed:
+def _describe_disk(disk: Element, root: Element, stores: t.Optional[Stores], pools: Pools) -> DiskNeed:
     target, source, driver = disk.find("target"), disk.find("source"), disk.find("driver")
     device, kind = disk.get("device", "disk"), disk.get("type", "")
     where = source_of(source)
@@ -171,7 +167,7 @@ def _describe_disk(disk: Element, stores: t.Optional[Stores], pools: Pools, drop
         shareable=disk.find("shareable") is not None,
         shared=shared,
         store=store,
-        optional=source is not None and source.get("startupPolicy") in dropped,
+        optional=is_left_out(source, root),
         bytes=size,
         files=tuple(_describe_file(file, stores) for file in files),
         files_problem=problem,

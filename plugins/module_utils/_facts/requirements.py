@@ -11,12 +11,14 @@ The CPU of an active guest is the one that the guest really has.
 from __future__ import annotations
 
 import copy
+import dataclasses
 import math
 import typing as t
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
 from .._model.codec import ABSENT
+from .._model.definition_files import is_left_out
 from .._model.errors import Internal
 from .._model.libvirt_formats import format_pci_address, parse_device_number, parse_ids, parse_number, parse_size, parse_vcpu_count, round_up_to_mib
 from .._model.requests import DeviceNeed, GuestCell, GuestCpu, HugepageNeed, NetworkNeed, NumaPlacement, Pinning
@@ -151,7 +153,7 @@ _NETWORK_SOURCES = ("network", "bridge", "dev", "path", "name", "portgroupid")
 
 def list_host_devices(root: Element) -> t.List[DeviceNeed]:
     """Return every host device of the guest, network interfaces of that kind included."""
-    hostdevs = [_describe_hostdev(device) for device in root.findall("devices/hostdev[@mode='subsystem']")]
+    hostdevs = [_describe_hostdev(device, root) for device in root.findall("devices/hostdev[@mode='subsystem']")]
     return hostdevs + [_describe_device("pci", _format_pci(interface)) for interface in root.findall("devices/interface[@type='hostdev']")]
 
 
@@ -173,9 +175,10 @@ def _network_source(interface: Element) -> str:
     return next((attributes[key] for key in _NETWORK_SOURCES if key in attributes), "")
 
 
-def _describe_hostdev(device: Element) -> DeviceNeed:
+def _describe_hostdev(device: Element, root: Element) -> DeviceNeed:
     kind = device.get("type", "")
-    return _describe_device(kind, _ADDRESSES.get(kind, _format_other)(device), device)
+    need = _describe_device(kind, _ADDRESSES.get(kind, _format_other)(device), device)
+    return dataclasses.replace(need, optional=True) if is_left_out(device.find("source"), root) else need
 
 
 def _describe_device(kind: str, address: str, device: t.Optional[Element] = None) -> DeviceNeed:

@@ -42,6 +42,15 @@ def source_of(source: t.Optional[Element]) -> str:
     return named or next((f"{attributes['protocol']}:{server}" for server in list_own_servers(source)), "")
 
 
+def is_left_out(source: t.Optional[Element], root: Element) -> bool:
+    """Whether libvirt leaves out a disk or device with that source if it is missing: at every start, or only when a guest that runs arrives.
+
+    :arg root: the definition. Only that of a running guest has the number of its start.
+    """
+    policy = source.get("startupPolicy") if source is not None else None
+    return policy == "optional" or (policy == "requisite" and bool(root.get("id")))
+
+
 def list_own_servers(source: Element) -> t.List[str]:
     """Return the sockets and loopback addresses of a network disk that its own host serves: another host has other servers, or none, under these names.
 

@@ -95,12 +95,16 @@ class HugepageNeed:
 
 @dataclass(frozen=True)
 class DeviceNeed:
-    """A device of the host that a guest holds; the address is empty if vendor and product choose the device."""
+    """A device of the host that a guest holds; the address is empty if vendor and product choose the device.
+
+    :arg optional: whether the guest does without it where it is missing.
+    """
 
     kind: str
     address: Maybe[str] = ABSENT
     vendor: Maybe[str] = ABSENT
     product: Maybe[str] = ABSENT
+    optional: t.Union[bool, Absent] = ABSENT
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 

@@ -92,7 +92,7 @@ Device = t.Union[DeviceNeed, HostDevice]
 
 
 class HostDevices(Rule):
-    """Each must exist at the same address, be the same product, and not be in use. Only QEMU knows whether it can be moved."""
+    """Each must exist at the same address unless it is optional, be the same product, and not be in use. Only QEMU knows whether it can be moved."""
 
     name = "host_devices"
 
@@ -118,10 +118,10 @@ def _device_problem(device: DeviceNeed, own: DeviceNeed, request: Request, host:
     key, wanted = device_key(device), _wanted_product(own, request, fleet)
     if not key[1]:
         found = any(kind == key[0] and _product_of(there) == wanted for (kind, _address), there in devices.items())
-        return "" if found else f"It has no {_text_of(device, wanted)}."
+        return "" if found or device.optional else f"It has no {_text_of(device, wanted)}."
     there = devices.get(key)
     if there is None:
-        return f"It has no {_text_of(device, wanted)} at the address {key[1]}."
+        return "" if device.optional else f"It has no {_text_of(device, wanted)} at the address {key[1]}."
     if any(wanted) and any(_product_of(there)) and _product_of(there) != wanted:
         return f"It has another device at the address {key[1]}: {_text_of(there, _product_of(there))}, and {request.name} holds {_text_of(device, wanted)}."
     owner = next((guest.name for guest in host.guests.values() if guest.uuid != request.uuid and key in guest.devices), None)

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.requirements import list_host_devices, list_networks
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._facts.definitions import domain
@@ -34,6 +36,15 @@ def test_host_devices_are_listed_with_their_addresses() -> None:
 def test_a_usb_device_can_be_given_by_vendor_and_product() -> None:
     (found,) = list_host_devices(domain(devices=hostdev("usb", "<source><vendor id='0x0951'/><product id='0x1666'/></source>")))
     assert encode(found) == {"kind": "usb", "address": "", "vendor": "0x0951", "product": "0x1666"}
+
+
+@pytest.mark.parametrize(("policy", "when_moving", "at_a_start"), [("optional", True, True), ("requisite", True, None), ("mandatory", None, None)])
+def test_a_usb_device_that_libvirt_leaves_out_if_it_is_missing_is_optional(policy: str, when_moving: bool | None, at_a_start: bool | None) -> None:
+    root = domain(devices=hostdev("usb", f"<source startupPolicy='{policy}'><vendor id='0x0951'/><product id='0x1666'/></source>"))
+    (off,) = list_host_devices(root)
+    root.set("id", "7")
+    (running,) = list_host_devices(root)
+    assert (running.optional or None, off.optional or None) == (when_moving, at_a_start)
 
 
 def test_networks_are_listed_by_type_and_source() -> None:

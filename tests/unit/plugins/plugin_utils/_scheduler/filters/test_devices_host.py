@@ -44,6 +44,15 @@ def test_a_device_without_an_address_is_found_by_vendor_and_product() -> None:
         assert judge_with("host_devices", request(devices=[stick]), host(devices=[other])).reason == "It has no usb device 0x0951:0x1666."
 
 
+def test_an_optional_device_may_be_missing_but_not_held_by_another_guest() -> None:
+    stick = {"kind": "usb", "address": "1:4", "vendor": "0x0951", "product": "0x1666"}
+    for wanted in (stick, {**stick, "address": ""}):
+        assert judge_with("host_devices", request(devices=[{**wanted, "optional": True}]), host(devices=[])).reason is None
+        assert judge_with("host_devices", request(devices=[wanted]), host(devices=[])).reason
+    there = host("kvm2", domain("db1", devices=[stick]), devices=[stick])
+    assert "is held by db1" in str(judge_with("host_devices", request(devices=[{**stick, "optional": True}]), there).reason)
+
+
 def test_a_device_with_a_different_vendor_than_defined_is_refused() -> None:
     by_vendor = {**HELD, "vendor": "0x10de"}
     assert judge_with("host_devices", request(devices=[by_vendor]), host(devices=[NIC]), host("kvm1", devices=[NIC])).reason
