@@ -214,8 +214,11 @@ class Settlement:
             self._forget_host(DESTINATION, error)
             return False
         kept = source.present and not self._try_act("undefine_source", lambda: self._connect_host("source").undefine_domain(self._uuid))
-        if self._journal.record.before.autostart:
-            self._try_act("autostart_destination", lambda: self._connect_host("destination").set_autostart(self._uuid, True))
+        before = self._journal.record.before
+        # libvirt keeps the setting of a definition that the destination had before.
+        is_kept = before.autostart is False and before.persistent is True and before.at_destination is True
+        if before.autostart or is_kept:
+            self._try_act("autostart_destination", lambda: self._connect_host("destination").set_autostart(self._uuid, bool(before.autostart)))
         reason = s.REASON_DEFINITION_LEFT if kept else s.REASON_CHECKPOINTS_LOST if is_lost else None
         self._journal.write_completed(
             self._read_completed_job(), elapsed_ms, f"{destination.describe()} on the destination, {source.describe()} on the source.", reason

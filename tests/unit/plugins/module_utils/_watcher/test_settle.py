@@ -503,6 +503,21 @@ def test_a_definition_that_cannot_be_removed_is_definition_left(fleet: FakeFleet
     assert (record["status"], record["reason"]) == (s.COMPLETED, "definition_left")
 
 
+@pytest.mark.parametrize(("before", "expected"), [(True, True), (False, False), (None, True)])
+def test_an_old_definition_does_not_give_the_guest_its_autostart(fleet: FakeFleet, tmp_path: pathlib.Path, before: bool | None, expected: bool) -> None:
+    """libvirt keeps the setting of a definition that was at the destination before."""
+    places(fleet, None, ARRIVED)
+    fleet.destination.domains[UUID].autostart = True
+    assert settle(fleet, tmp_path, autostart=before, persistent=True, at_destination=True)["status"] == s.COMPLETED
+    assert fleet.destination.domains[UUID].autostart is expected
+
+
+def test_the_autostart_of_a_transient_guest_is_left_alone(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    places(fleet, None, ARRIVED)
+    record = settle(fleet, tmp_path, autostart=False, persistent=False, at_destination=True)
+    assert (record["status"], acts(record)) == (s.COMPLETED, ["migrate"])
+
+
 @pytest.mark.parametrize(("at_destination", "kept"), [(True, True), (False, False)])
 def test_only_a_definition_that_came_with_the_move_is_removed(fleet: FakeFleet, tmp_path: pathlib.Path, at_destination: bool, kept: bool) -> None:
     places(fleet, RUNNING, (domain_states.SHUTOFF, "failed"))
