@@ -65,7 +65,12 @@ class Answerer:
         if not self._free.acquire(blocking=False):
             connection.close()
             return
-        threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+        try:
+            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+        except RuntimeError as error:  # no more threads
+            log_line(f"A peer cannot be answered: {error}.")
+            connection.close()
+            self._free.release()
 
     def _serve(self, connection: socket.socket) -> None:
         try:

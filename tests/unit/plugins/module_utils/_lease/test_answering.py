@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 import time
 import typing as t
 
@@ -79,6 +80,24 @@ def test_who_says_nothing_more_is_answered_at_once(port: int) -> None:
     assert json.loads(ask(port, b"", ends=True)) == LINE
     assert time.monotonic() - begun < 0.9
     assert ask_peer(OWN, "127.0.0.1", port, "store") == NONE
+
+
+def test_a_host_without_a_thread_for_a_peer_answers_the_next_one(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    """The service goes on renewing, so nothing starts it again. Without etcd, a host runs on only if most of its peers answer that they have no lease."""
+    monkeypatch.setattr(m, "_CONNECTIONS", 1)
+    port, start, refused = free_port(), threading.Thread.start, list[threading.Thread]()
+
+    def refuse_first(thread: threading.Thread) -> None:
+        if thread.name != "answering" and not refused:
+            refused.append(thread)
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse_first)
+    m.Answerer(make_config(port=port), answer_none).start()
+    assert ask(port, b"") == b""
+    assert "A peer cannot be answered: can't start new thread." in capfd.readouterr().err
+    assert json.loads(ask(port, b"lease\n")) == LINE
 
 
 def test_many_connections_that_say_nothing_do_not_keep_the_host_from_answering(port: int) -> None:
