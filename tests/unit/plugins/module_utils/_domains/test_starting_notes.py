@@ -76,7 +76,7 @@ def test_a_note_for_which_there_is_no_space_is_refused_with_its_cause(tmp_path: 
         raise OSError(errno.ENOSPC, "No space left on device", path)
 
     monkeypatch.setattr(starting, "replace_file", refuse)
-    with pytest.raises(Forbidden, match="web1 is to be started again: No space left on device. Free space there"):
+    with pytest.raises(Forbidden, match=r"web1 is to be started again: No space left on device\. Free space there"):
         note_start(UUID, "web1", [NOTED_BY_DRAIN], str(tmp_path))
 
 
