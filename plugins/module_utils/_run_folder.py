@@ -150,6 +150,12 @@ def is_newest(record_id: str, generation: int, domain_uuid: str, folder: str = R
     return read_json(lock_path(domain_uuid, folder)) == {"record": record_id, "generation": generation}
 
 
+def has_begun_last(record_id: str, domain_uuid: str, folder: str = RUN_FOLDER) -> bool:
+    """Whether the last record that has begun for that domain on this host is this one, in whatever generation. Does not need the lock."""
+    last = read_json(lock_path(domain_uuid, folder))
+    return isinstance(last, dict) and last.get("record") == record_id
+
+
 class Ownership:
     """The lock of one domain, held until L(release_lock) or the end of the process."""
 

@@ -25,7 +25,7 @@ from .._model.cold_moves import ColdAnswer, ColdOrder
 from .._model.errors import Aborted, Conflict, Internal, KvmfleetError, MigrationFailed
 from .._model.references import HostRef
 from .._module import Result, has_lost_task, require_local, require_root
-from .._run_folder import RUN_FOLDER, AlreadyWatched, Ownership, is_newest, prepare_run_folder
+from .._run_folder import RUN_FOLDER, AlreadyWatched, Ownership, has_begun_last, is_newest, prepare_run_folder
 from .hosts import MoveHosts
 from .journal import ColdJournal
 from .mover import ColdMover
@@ -66,17 +66,18 @@ def carry_out_order(uri: str, order: ColdOrder, open_one: OpenHost = open_host, 
         _check_source(open_one(uri), order)
         ownership = _take_lock(order, folder)
     except (KvmfleetError, OSError) as error:
-        return _refuse_order(order, error)
+        return _refuse_order(order, error, _may_have_begun(order, folder))
     try:
         refusal = _read_end(order, folder) or _refuse_late(order, arrived, ownership, folder) or _refuse_abandoned(order, folder)
         return refusal or _carry_out_locked(uri, order, ownership, open_one, folder)
-    except KvmfleetError as error:
-        return _refuse_order(order, error)
+    except (KvmfleetError, OSError) as error:
+        return _refuse_order(order, error, _may_have_begun(order, folder))
     finally:
         ownership.release_lock()
 
 
 def _carry_out_locked(uri: str, order: ColdOrder, ownership: Ownership, open_one: OpenHost, folder: str) -> ColdAnswer:
+    has_begun = _has_begun(order, folder)
     order = dataclasses.replace(order, adopt=order.adopt or _is_repeated(order, folder))
     try:
         record = order.record.raise_generation(_begin_record(ownership, order))
@@ -84,7 +85,7 @@ def _carry_out_locked(uri: str, order: ColdOrder, ownership: Ownership, open_one
         if not order.adopt:
             journal.begin()
     except (KvmfleetError, OSError) as error:
-        return _refuse_order(order, error)
+        return _refuse_order(order, error, has_begun)
     hosts = MoveHosts(record, uri, order.destination_uri, open_one, time.monotonic, time.sleep)
     try:
         return ColdMover(order, journal, hosts, folder).carry_out()
@@ -98,18 +99,30 @@ def _is_repeated(order: ColdOrder, folder: str) -> bool:
     return not order.adopt and is_newest(order.record.record_id, order.record.generation, order.uuid, folder)
 
 
+def _has_begun(order: ColdOrder, folder: str) -> bool:
+    """Whether another process on this host has begun the move of a new order. It may have been taken over since, which has raised its generation."""
+    return not order.adopt and has_begun_last(order.record.record_id, order.uuid, folder)
+
+
+def _may_have_begun(order: ColdOrder, folder: str) -> bool:
+    """Like L(_has_begun), and true if that cannot be read now."""
+    try:
+        return _has_begun(order, folder)
+    except OSError:
+        return not order.adopt
+
+
 def _refuse_late(order: ColdOrder, arrived: BootMoment, ownership: Ownership, folder: str) -> t.Optional[ColdAnswer]:
     """Return the answer to an order that was under way for too long; null if it may begin, or has begun before.
 
     SSH may have repeated its command: then the same order waits behind others in an earlier process, which has lost its task, and must not begin there later.
     After a boot, this host does not know whether it has begun before.
     """
-    if order.adopt or not order.begin_until or _is_repeated(order, folder):
+    if order.adopt or not order.begin_until or _has_begun(order, folder):
         return None
     left = order.begin_until.seconds_since(arrived)
     if left is None:
-        detail = f"The source was booted after the survey of domain {order.name}. Run the task again: it verifies on both hosts whether the move has begun."
-        return ColdAnswer(order.uuid, order.record.advance(s.ERROR, f"cold mover pid {os.getpid()}", detail), Internal.error_code, detail)
+        return _leave_open(order, f"The source was booted after the survey of domain {order.name}.")
     if left > 0:
         return None
     late = Conflict(f"The order to move domain {order.name} came too late: it was under way for too long.", "Nothing was started. Run the task again.")
@@ -127,7 +140,19 @@ def _refuse_abandoned(order: ColdOrder, folder: str) -> t.Optional[ColdAnswer]:
     return _refuse_order(order, Aborted(f"The task that was to move domain {order.name} has ended. Nothing was started."))
 
 
-def _refuse_order(order: ColdOrder, error: t.Union[KvmfleetError, OSError]) -> ColdAnswer:
+def _leave_open(order: ColdOrder, why: str) -> ColdAnswer:
+    """Return the answer to an order of which this host does not know whether it has begun before."""
+    detail = f"{why.rstrip('.')}. Run the task again: it verifies on both hosts whether the move has begun."
+    return ColdAnswer(order.uuid, order.record.advance(s.ERROR, f"cold mover pid {os.getpid()}", detail), Internal.error_code, detail)
+
+
+def _refuse_order(order: ColdOrder, error: t.Union[KvmfleetError, OSError], may_have_begun: bool = False) -> ColdAnswer:
+    """Return the answer to an order that is not carried out.
+
+    :arg may_have_begun: whether another process, to which SSH has sent the order before, may have begun the move. It may still live.
+    """
+    if may_have_begun:
+        return _leave_open(order, f"The move of domain {order.name} cannot be followed: {error.message if isinstance(error, KvmfleetError) else error}")
     if isinstance(error, OSError):
         error = Internal(f"The move of domain {order.name} cannot begin on its source: {error}.", "Nothing was changed. Correct this, and run the task again.")
     return ColdAnswer(order.uuid, None, error.error_code, str(error))
@@ -138,7 +163,7 @@ def _read_end(order: ColdOrder, folder: str) -> t.Optional[ColdAnswer]:
 
     This order may be late: the control node may have read that end already, and closed the record.
     """
-    state = read_state_file(order.uuid, folder) if _is_repeated(order, folder) else None
+    state = read_state_file(order.uuid, folder) if _has_begun(order, folder) else None
     if state is None or state.record.id != order.record.id or state.record.status not in s.CLOSED:
         return None
     record = state.record

@@ -13,6 +13,7 @@ import typing as t
 
 import pytest
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils import _run_folder
 from ansible_collections.kvmfleet.migration.plugins.module_utils._cold import hosts, journal, run
 from ansible_collections.kvmfleet.migration.plugins.module_utils._cold.mover import ColdMover
 from ansible_collections.kvmfleet.migration.plugins.module_utils._cold.run import carry_out_order
@@ -21,7 +22,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model import s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import BootMoment, boot_moment
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.cold_moves import ColdAnswer, ColdOrder
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import MigrationFailed
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import MigrationFailed, Unreachable
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 from ansible_collections.kvmfleet.migration.plugins.module_utils._run_folder import Ownership
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI, UUID
@@ -47,6 +48,13 @@ def refuses(pair: Pair, answer: ColdAnswer) -> str:
     """Return why the order was refused; nothing was changed."""
     assert (answer.record, answer.error_code) == (None, "conflict")
     assert pair.places() == {"kvm1": ds.SHUTOFF}
+    return answer.msg
+
+
+def leaves_open(pair: Pair, answer: ColdAnswer) -> str:
+    """Return why the order was refused whose move another process may have begun; this one has changed nothing."""
+    assert answer.record is not None
+    assert (answer.record.status, answer.error_code, pair.places()) == (s.ERROR, "internal", {"kvm1": ds.SHUTOFF})
     return answer.msg
 
 
@@ -81,6 +89,42 @@ def test_a_repeated_order_waits_as_long_as_the_first_one_works(pair: Pair, monke
     assert (answer.record.status, pair.places()) == (s.COMPLETED, {"kvm2": ds.SHUTOFF})
 
 
+def begin_first(pair: Pair) -> None:
+    """Let an earlier process begin the order, and lose its state file."""
+    first = Ownership(UUID, str(pair.folder / "run"))
+    first.begin_record(pair.record.record_id, pair.record.generation)
+    first.release_lock()
+
+
+def test_a_repeated_order_that_cannot_be_followed_leaves_the_record_open(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first process may still move the domain. A record that was closed with "Nothing was changed" would book nothing at its destination."""
+    begin_first(pair)
+
+    def refuse(uri: str) -> t.NoReturn:
+        raise Unreachable("libvirt did not answer.")
+
+    monkeypatch.setattr(pair.fleet, "open", refuse)
+    msg = leaves_open(pair, carry_out(pair, status=s.RUNNING))
+    assert "cannot be followed: libvirt did not answer. Run the task again: it verifies on both hosts whether the move has begun." in msg
+
+
+def test_a_repeated_order_that_cannot_be_taken_over_leaves_the_record_open(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    begin_first(pair)
+    monkeypatch.setattr(run, "identify_watcher", lambda run_id: refuse_to_write("/proc/self/stat", None))
+    assert "No space left on device" in leaves_open(pair, carry_out(pair, status=s.RUNNING))
+
+
+def test_a_lock_file_that_cannot_be_read_does_not_hide_the_answers_of_others(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_arguments: object) -> t.NoReturn:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(_run_folder, "read_json", refuse)
+    assert "Too many open files" in leaves_open(pair, carry_out(pair, status=s.RUNNING))
+    monkeypatch.undo()
+    monkeypatch.setattr(run, "has_begun_last", refuse)
+    assert "Too many open files" in leaves_open(pair, under_way(pair, -1))
+
+
 def test_another_run_that_settles_the_record_does_not_wait_for_longer(pair: Pair) -> None:
     working = Ownership(UUID, str(pair.folder / "run"))
     working.begin_record(pair.record.record_id, pair.record.generation)
@@ -108,16 +152,18 @@ def test_an_order_of_another_generation_does_not_wait_for_longer(pair: Pair) -> 
     settling = Ownership(UUID, str(pair.folder / "run"))
     settling.take_over(pair.record.record_id, pair.record.generation)
     try:
-        assert "Another process on this host moves domain" in refuses(pair, carry_out(pair))
+        assert "Another process on this host moves domain" in leaves_open(pair, carry_out(pair, status=s.RUNNING))
     finally:
         settling.release_lock()
 
 
-def test_an_order_that_comes_after_its_record_was_settled_is_refused(pair: Pair) -> None:
+def test_an_order_that_comes_after_its_record_was_taken_over_is_refused(pair: Pair) -> None:
+    """By another run that settles it; or by the second process of three, of which each was killed with its connection."""
     ownership = Ownership(UUID, str(pair.folder / "run"))
     ownership.take_over(pair.record.record_id, pair.record.generation)
     ownership.release_lock()
-    assert "came too late" in refuses(pair, carry_out(pair))
+    assert "came too late" in leaves_open(pair, carry_out(pair, status=s.RUNNING))
+    assert "came too late" in leaves_open(pair, under_way(pair, -1))
 
 
 def test_a_record_before_the_source_was_ordered_is_undone(pair: Pair) -> None:
@@ -210,7 +256,7 @@ def test_an_order_that_was_under_way_for_too_long_begins_nothing(pair: Pair) -> 
 def test_an_order_that_was_refused_as_late_does_not_begin_in_a_process_in_which_it_waits(pair: Pair) -> None:
     """A connection broke in hour two, and SSH has repeated the command. The first process still works on other domains, and this one is next."""
     assert under_way(pair, -1).error_code == "conflict"
-    assert "came too late" in refuses(pair, under_way(pair, 60))
+    assert "came too late" in leaves_open(pair, under_way(pair, 60))
 
 
 def test_an_order_that_waits_for_others_of_its_task_is_not_late(pair: Pair) -> None:
