@@ -20,7 +20,7 @@ import urllib.parse
 
 from .._logins import draw_slots
 from .._model.clock import BootMoment, boot_moment
-from .._model.errors import KvmfleetError, Unreachable
+from .._model.errors import Internal, KvmfleetError, Unreachable
 from .._model.evidence import SshEndpoint
 from .._model.references import DomainPresence, HostAnswer, silent_answer
 from .._model.saved_domains import PeerAnswers
@@ -92,19 +92,28 @@ def ask_dead_host(
     C(least_seconds), the time of one connection attempt.
 
     :arg is_silent: whether the port of the URI is silent, L(is_port_silent) by default.
+
+    Raises C(RuntimeError) if this host has no process or memory left to ask it: that is no silence of the other one.
     """
-    answer: t.List[HostAnswer] = []
+    answer: t.List[t.Union[HostAnswer, RuntimeError]] = []
 
     def run() -> None:
         with own_time_limit():
-            answer.append(ask())
+            try:
+                answer.append(ask())
+            except RuntimeError as error:
+                answer.append(error)
 
     begun = time.monotonic()
     thread = threading.Thread(target=run, name="dead-host", daemon=True)
     thread.start()
     limit = least_seconds if (is_silent or is_port_silent)(uri) else seconds
     thread.join(max(0.0, limit - (time.monotonic() - begun)))
-    return answer[0] if answer else _late_answer(uri, limit)
+    if not answer:
+        return _late_answer(uri, limit)
+    if isinstance(answer[0], RuntimeError):
+        raise answer[0]
+    return answer[0]
 
 
 def _ask_host(uri: str, open_host: t.Callable[[str], Host], uuids: t.Optional[t.Collection[str]], identify: bool) -> HostAnswer:
@@ -148,12 +157,16 @@ def _read_share(host: Host, uuids: t.Sequence[str]) -> t.Union[t.Dict[str, bool]
 SSH_ALIVE = (SSH_ANSWERS, SSH_REFUSED)
 # Errors of an attempt that has left no host: it has no way to that address, or no such kind of address.
 _NOT_SENT = (errno.ENETUNREACH, errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL, errno.EINVAL)
+# Errors of a machine that has no file or memory left for an attempt.
+_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS)
 _LIBVIRT_PORTS = {"tcp": 16509, "tls": 16514}
 
 
 def probe_ssh(address: str, port: int, seconds: float = SSH_SECONDS) -> str:
     """Return L(SSH_ANSWERS) if a connection was accepted, L(SSH_REFUSED), L(SSH_SILENT) without an answer, L(SSH_UNKNOWN) if the name is not known or nothing
     could be sent to the address.
+
+    Raises L(Internal) if this machine has no file or memory left for a connection.
     """
     try:
         with socket.create_connection((address, port), timeout=seconds):
@@ -163,6 +176,8 @@ def probe_ssh(address: str, port: int, seconds: float = SSH_SECONDS) -> str:
     except (socket.gaierror, UnicodeError):
         return SSH_UNKNOWN
     except OSError as error:
+        if error.errno in _EXHAUSTED:
+            raise Internal(f"{address} port {port} cannot be tried from this machine: {error.strerror}.", "Correct this, and run the task again.") from error
         return SSH_UNKNOWN if error.errno in _NOT_SENT else SSH_SILENT
 
 

@@ -191,6 +191,16 @@ def test_a_host_whose_port_answers_has_the_time_of_any_other() -> None:
     assert ask_dead_host("qemu+tcp://kvm1/system", answer(0.3), 90.0, lambda uri: False, least_seconds=0.0).answered
 
 
+def test_a_dead_host_that_could_not_be_asked_for_want_of_a_thread_is_not_silent() -> None:
+    """It may be alive and run the domains, and its answer would contradict whoever confirms that it is off."""
+
+    def open_host(uri: str) -> Host:
+        raise RuntimeError("can't start new thread")
+
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        ask_fleet({"kvm1": "qemu+tcp://127.0.0.1:1/system"}, open_host, dead=["kvm1"])
+
+
 def test_only_the_dead_host_is_asked_in_this_way() -> None:
     """The port of the other host is closed, and it answers nevertheless."""
     with socket.create_server(("127.0.0.1", 0)) as server:

@@ -5,9 +5,11 @@
 from __future__ import annotations
 
 import errno
+import os
 import pathlib
 import socket
 import threading
+import typing as t
 
 import pytest
 
@@ -22,6 +24,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.pee
     probe_ssh_endpoints,
     read_ssh_endpoint,
 )
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Internal
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.evidence import SshEndpoint
 
 
@@ -56,6 +59,16 @@ def test_an_address_that_could_not_be_tried_is_unknown_and_not_silent(monkeypatc
 
     monkeypatch.setattr(socket, "create_connection", fail)
     assert probe_ssh("2001:db8::1", 22) == says
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOBUFS])
+def test_a_port_for_which_this_machine_has_no_file_is_not_silent(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    def refuse(*_arguments: object, **_options: object) -> t.NoReturn:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(socket, "create_connection", refuse)
+    with pytest.raises(Internal, match=f"192.0.2.1 port 22 cannot be tried from this machine: {os.strerror(number)}"):
+        probe_ssh("192.0.2.1", 22)
 
 
 def test_all_endpoints_are_probed_at_once_and_returned_in_order() -> None:
