@@ -115,7 +115,7 @@ class ActionModule(FleetAction):
         if self._task.diff:
             result["diff"] = _diff_domains(outcome, steps.name)
         conflicts = [conflict.msg for conflict in outcome.conflicts]
-        return result, [*conflicts, *map(missing_text, outcome.missing_records), *outcome.list_lock_warnings()]
+        return result, [*conflicts, *outcome.refused, *map(missing_text, outcome.missing_records), *outcome.list_lock_warnings()]
 
     def _run_protect_phase(self, phase: str, work: JsonObject, uri: str, task_vars: Result) -> JsonObject:
         return self.run_phase(phase, work, uri, task_vars, is_secret=phase == _SECRET_PHASE)

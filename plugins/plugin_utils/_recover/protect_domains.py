@@ -130,6 +130,8 @@ class ProtectOutcome:
     # Whether the document of one of them has got this host as a possible one.
     has_new_place: bool = False
     skipped: list[SkippedDomain] = field(default_factory=list)
+    # For each domain whose document the ledger refuses, and will refuse again, a sentence.
+    refused: list[str] = field(default_factory=list)
     unproved: list[UnprovedImage] = field(default_factory=list)
     # By store, the domains whose locks outlive this host.
     kept_locks: dict[str, list[str]] = field(default_factory=dict)
@@ -314,7 +316,9 @@ class DomainSaver:
                 return False
         except TooLarge as error:
             # The other domains of the host have to be saved all the same.
-            outcome.skipped.append(SkippedDomain(domain.uuid, domain.name, str(error).rstrip(".")))
+            outcome.refused.append(f"Domain {domain.name} is not saved, and would not be started elsewhere as it is now: {error}")
+            kind, why = (CONFLICT, judgement.why) if judgement.kind == CONFLICT else (SKIPPED, str(error).rstrip("."))
+            self._add_to_outcome(domain, known, Judgement(kind, why), outcome)
             return True
         self._add_to_outcome(domain, known, judgement, outcome)
         if entry and judgement.kind != CONFLICT:

@@ -15,6 +15,7 @@ import yaml
 
 from ansible_collections.kvmfleet.migration.plugins.action.protect import ActionModule
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.document_bytes import TooLarge
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.tests.schemas.check import check_document, find_errors
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.task import task_vars
@@ -70,6 +71,16 @@ def test_a_task_runs_all_steps_and_returns_no_definition(task: Task) -> None:
     assert [entry["name"] for entry in result["saved"]] == ["web1"]
     assert "Read-only" in " ".join(result["notes"])
     assert SECRET not in json.dumps(result)
+
+
+def test_a_domain_that_the_ledger_refuses_is_a_warning(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stays unprotected until a person acts."""
+
+    def refuse(*_arguments: object) -> t.NoReturn:
+        raise TooLarge("The etcd ledger rejected a document.")
+
+    monkeypatch.setattr(FileLedger, "put_domain", refuse)
+    assert any("Domain web1 is not saved" in warning for warning in task.run()["warnings"])
 
 
 def test_the_result_of_the_role_fulfills_its_schema(task: Task) -> None:

@@ -168,19 +168,31 @@ def test_another_control_node_that_looks_at_the_same_time_writes_nothing(fleet: 
     assert len(fleet.acts()) == 1
 
 
+def refuse_large(ledger: FileLedger, entry: DomainEntry, *rest: t.Any, put: t.Any = FileLedger.put_domain) -> t.Any:
+    """Write the document of a domain, unless it is that of C(large). etcd takes no request above 1.5 MiB."""
+    if entry.name == "large":
+        raise TooLarge("The etcd ledger rejected a document. Nothing was written.", "Raise --max-request-bytes of its members.")
+    return put(ledger, entry, *rest)
+
+
 def test_a_domain_that_the_ledger_finds_too_large_hinders_no_other(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """etcd takes no request above 1.5 MiB. Whoever comes after it in the order of the host would never be saved, and could not be evacuated."""
+    """Whoever comes after it in the order of the host would never be saved, and could not be evacuated."""
     ledger = FileLedger(str(tmp_path / "ledger"))
-    put = FileLedger.put_domain
-
-    def refuse_large(self: FileLedger, entry: DomainEntry, *rest: t.Any) -> t.Any:
-        if entry.name == "large":
-            raise TooLarge("The etcd ledger rejected a document. Nothing was written.", "Raise --max-request-bytes of its members.")
-        return put(self, entry, *rest)
-
     monkeypatch.setattr(FileLedger, "put_domain", refuse_large)
-    told = [reported_domain(uuid=OTHER, name="large"), reported_domain()]
+    told = [reported_domain(uuid=OTHER, name="large", active=False, state="shutoff", autostart=True), reported_domain()]
     outcome = DomainSaver(ledger, KVM1, lambda uuids: decode(SaveAnswer, {"domains": told, "arriving": [], "unreadable": []}), "me", True).save_domains()
     assert [one.name for one in outcome.saved] == ["web1"]
-    note = "Domain large is not saved now: The etcd ledger rejected a document. Nothing was written. Raise --max-request-bytes of its members."
-    assert note in list_notes(outcome, "", {})
+    why = "The etcd ledger rejected a document. Nothing was written. Raise --max-request-bytes of its members."
+    assert f"Domain large is not saved now: {why}" in list_notes(outcome, "", {})
+    assert outcome.refused == [f"Domain large is not saved, and would not be started elsewhere as it is now: {why}"]
+    # The ledger does not know that it is on this host alone, so the host may not start it by itself after a boot.
+    assert outcome.left_over == ["large"]
+
+
+def test_a_guest_that_may_run_twice_is_reported_although_the_ledger_finds_it_too_large(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = fleet.ledger.open_record(move(KVM1, KVM3))
+    fleet.ledger.update_record(stored, stored.record.advance(s.SCHEDULED, "me").advance(s.ERROR, "me"))
+    monkeypatch.setattr(FileLedger, "put_domain", lambda ledger, entry, *rest: refuse_large(ledger, dataclasses.replace(entry, name="large"), *rest))
+    outcome = fleet.protect(KVM2, ARRIVED)
+    assert ["assigns it to another host" in one.msg for one in outcome.conflicts] == [True]
+    assert not outcome.is_changed
