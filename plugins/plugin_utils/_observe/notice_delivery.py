@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import fcntl
 import itertools
 import json
@@ -176,10 +177,15 @@ class Sender:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Start with the notices that others left."""
+        """Start with the notices that others left.
+
+        If this machine has no process left for a thread, the next notice, or the end of the task, starts it. What was written to the ledger is not undone.
+        """
         if self._thread is None:
-            self._thread = threading.Thread(target=self._send_all, name="kvmfleet notices", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._send_all, name="kvmfleet notices", daemon=True)
+            with contextlib.suppress(RuntimeError):
+                thread.start()
+                self._thread = thread
 
     def add(self, kept: SpooledNotice) -> None:
         """Send this notice as soon as possible; returns at once."""
@@ -191,8 +197,10 @@ class Sender:
 
     def finish(self, wait_seconds: float) -> int:
         """Wait for the notices that were added, but not longer than that, and stop; return how many were not sent."""
+        if self._waiting:
+            self.start()
         with self._changed:
-            if self._waiting or self._unsent:
+            if self._thread and (self._waiting or self._unsent):
                 self._changed.wait_for(lambda: not self._waiting and not self._busy, wait_seconds)
             self._stopped.set()
             self._changed.notify_all()

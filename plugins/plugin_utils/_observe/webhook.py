@@ -197,8 +197,8 @@ class Poster:
         is_late = threading.Event()
         guard = threading.Timer(self._config.timeout_seconds, _cut_connections, [opened, is_late])
         guard.daemon = True
-        guard.start()
         try:
+            guard.start()
             with self._build_opener(opened).open(request, timeout=self._config.timeout_seconds) as answer:
                 # A truncated answer may look complete.
                 return (
@@ -211,6 +211,8 @@ class Poster:
                 return _refused_answer(error)
         except (OSError, http.client.HTTPException, ValueError) as error:
             return WebhookAnswer(False, True, self._describe_error(error))
+        except RuntimeError as error:  # no more threads
+            return WebhookAnswer(False, True, str(error))
         finally:
             guard.cancel()
 

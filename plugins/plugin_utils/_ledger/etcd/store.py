@@ -17,7 +17,7 @@ import time
 import typing as t
 from collections.abc import Callable, Iterator, Sequence
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, KvmfleetError, TimedOut
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, KvmfleetError, TimedOut, Unreachable
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 
 from .. import domain_index
@@ -47,6 +47,8 @@ LEASE_PATIENCE_SECONDS = 10.0
 class Lease:
     """Granted on creation, and kept alive until it is ended. Keys that were written with it end with it.
 
+    Raises L(Unreachable) if this machine has no process left to keep it alive.
+
     :arg seconds: the time without renewal after which it ends.
     """
 
@@ -56,7 +58,11 @@ class Lease:
         self.id = client.grant_lease(seconds)
         self._over = threading.Event()
         self._keeper = threading.Thread(target=self._keep_alive, args=(client.make_twin(),), name="ledger-lease", daemon=True)
-        self._keeper.start()
+        try:
+            self._keeper.start()
+        except RuntimeError as error:
+            self.end_lease()
+            raise Unreachable(f"No lock of the ledger can be kept: {error}.", "Check the number of processes and the free memory of this machine.") from error
 
     def end_lease(self) -> None:
         """Revoke it. If no member answers, it expires."""

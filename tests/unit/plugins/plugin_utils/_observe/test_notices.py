@@ -11,6 +11,8 @@ import hashlib
 import hmac
 import json
 import os
+import threading
+import time
 import typing as t
 from collections.abc import Callable
 
@@ -40,6 +42,50 @@ def in_child(act: Callable[[], None]) -> None:
         finally:
             os._exit(code)
     assert os.waitpid(pid, 0)[1] == 0
+
+
+def refuse_threads(monkeypatch: pytest.MonkeyPatch, *kinds: type[threading.Thread], times: int) -> None:
+    """Let this machine have no process left for the next threads of these kinds."""
+    start, refused = threading.Thread.start, list[threading.Thread]()
+
+    def refuse(thread: threading.Thread) -> None:
+        if type(thread) in kinds and len(refused) < times:
+            refused.append(thread)
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+
+
+def test_a_change_is_made_although_no_thread_can_send_its_notice(site: Site, receiver: r.Receiver, move: Move, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error after the write would end the task that follows the move, and with its heartbeats all moves that wait."""
+    ledger, notices = site.begin()
+    refuse_threads(monkeypatch, threading.Thread, times=2)
+    stored = move(ledger)
+    assert ledger.read_record(stored.record.record_id).record.status == s.COMPLETED
+    assert notices.finish() == []
+    assert [request.event["type"].rpartition("migration.")[2] for request in receiver.requests] == TOLD
+
+
+def test_notices_for_which_no_thread_can_be_started_are_sent_by_the_next_task(site: Site, move: Move, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger, notices = site.begin()
+    with monkeypatch.context() as full:
+        refuse_threads(full, threading.Thread, times=100)
+        move(ledger)
+        begun = time.monotonic()
+        assert len(notices.finish()) == 1
+        assert time.monotonic() - begun < 10
+    _ledger, notices = site.begin()
+    site.await_sent()
+    notices.finish()
+
+
+def test_a_notice_for_which_no_time_limit_can_be_started_is_sent_again(site: Site, receiver: r.Receiver, move: Move, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger, notices = site.begin()
+    refuse_threads(monkeypatch, threading.Timer, times=1)
+    move(ledger)
+    assert notices.finish() == []
+    assert len(receiver.requests) == len(TOLD)
 
 
 def test_start_and_outcome_are_sent_in_order_and_signed(site: Site, receiver: r.Receiver, move: Move) -> None:

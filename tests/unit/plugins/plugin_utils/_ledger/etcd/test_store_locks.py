@@ -14,7 +14,7 @@ from collections.abc import Callable
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, TimedOut
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, TimedOut, Unreachable
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Stored
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd import store as etcd_store
@@ -61,6 +61,20 @@ def test_a_held_lock_is_kept_alive_beyond_its_lease(ledger: EtcdLedger, store: E
         time.sleep(5)
         with pytest.raises(TimedOut), store.open().hold_lock("host-a", 0):
             pass
+        assert ledger.open_record(new_move()).version == 1
+
+
+def test_a_lock_that_no_thread_can_keep_alive_is_not_held(ledger: EtcdLedger, new_move: NewMove, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task that follows moves goes on after an error of its ledger, and after no other."""
+
+    def refuse(thread: threading.Thread) -> t.NoReturn:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as full:
+        full.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(Unreachable, match="No lock of the ledger can be kept: can't start new thread"), ledger.hold_lock("host-a"):
+            pass
+    with ledger.hold_lock("host-a", 0):
         assert ledger.open_record(new_move()).version == 1
 
 
