@@ -18,7 +18,7 @@ import time
 import typing as t
 from collections.abc import Iterator
 
-from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
+from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure, AnsibleError
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import Spec
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.eta import estimate_rest
@@ -150,8 +150,11 @@ class FleetAction(KeptModuleAction):
         try:
             with self._hide_values() if is_secret else contextlib.nullcontext():
                 result = self._execute_module(module_name=f"kvmfleet.migration.{module or self.MODULE}", module_args=module_args, task_vars=task_vars)
-        except AnsibleConnectionFailure as error:
-            raise Unreachable(f"{host} cannot be reached: {error}", "Run the task again when the host can be reached.") from error
+        except (AnsibleError, OSError) as error:
+            why = explain_unreachable(error)
+            if why is None:
+                raise
+            raise Unreachable(f"{host} cannot be reached: {why}", "Run the task again when the host can be reached.") from error
         if result.get("unreachable"):
             raise Unreachable(f"{host} cannot be reached: {result.get('msg')}", "Run the task again when the host can be reached.")
         if "error_code" not in result and ("module_stderr" in result or result.get("rc")):
@@ -196,6 +199,17 @@ class FleetAction(KeptModuleAction):
             f"{self.MODULE} ended on {host} before it had answered (exit code {code}): {last}.",
             "The operation may be incomplete. Run the task again; it checks before it acts.",
         )
+
+
+def explain_unreachable(error: AnsibleError | OSError) -> str | None:
+    """Return why a host could not be reached: its connection failed, or this machine has no process, memory or file left for the SSH client now.
+
+    None for any other error, such as a rejected password: to repeat it could lock the account.
+    """
+    cause = error if isinstance(error, OSError) else error.__cause__ or error.__context__
+    if not isinstance(error, AnsibleConnectionFailure) and not isinstance(cause, OSError):
+        return None
+    return f"{str(error).rstrip('.')}: {cause}" if isinstance(cause, OSError) and str(cause) not in str(error) else str(error)
 
 
 def _warnings_in(result: JsonObject) -> t.Sequence[Json]:

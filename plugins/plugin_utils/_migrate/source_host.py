@@ -37,9 +37,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_
 )
 from ansible_collections.kvmfleet.migration.plugins.module_utils._proc_files import parse_number, parse_start_ticks
 from ansible_collections.kvmfleet.migration.plugins.module_utils._run_folder import RUN_FOLDER, orders_path, started_path
-
-if t.TYPE_CHECKING:
-    from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction  # pragma: no cover
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, explain_unreachable
 
 # How long an order may be under way. Commands that SSH has delivered or repeated later begin nothing.
 ORDER_SECONDS = 300.0
@@ -206,8 +204,10 @@ class SourceHost:
         try:
             outcome = self._action._low_level_execute_command(command, in_data=text)
         except (AnsibleError, OSError) as error:
-            # Beside a failed connection: this machine has no process, memory or file left for the SSH client now, and the next poll may find one.
-            raise Unreachable(f"{self.name} cannot be reached: {error}") from error
+            why = explain_unreachable(error)
+            if why is None:
+                raise
+            raise Unreachable(f"{self.name} cannot be reached: {why}") from error
         if outcome["rc"] != 0:
             raise Unreachable(f"{self.name} did not run {name}: {outcome.get('stderr') or outcome['stdout']}")
         return str(outcome["stdout"])

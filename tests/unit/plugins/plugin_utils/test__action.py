@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import errno
 import getpass
 import os
 import re
@@ -15,7 +16,7 @@ import uuid
 from pathlib import Path
 
 import pytest
-from ansible.errors import AnsibleConnectionFailure
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import errors as e
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
@@ -144,6 +145,22 @@ def test_a_module_that_fails_gives_the_task_its_error(answer: t.Any, error: t.Ty
         Reading(answer).run_with_options(TASK_VARS)
     result = Reading(answer).run(task_vars=TASK_VARS)
     assert (result["failed"], result["changed"], result["error_code"]) == (True, False, error.error_code)
+
+
+@pytest.mark.parametrize("is_of_ansible", [True, False])
+def test_a_module_for_which_the_control_node_has_no_process_is_an_unreachable_host(is_of_ansible: bool) -> None:
+    """A task that follows moves asks again, and keeps what it knows of them."""
+    error: Exception = OSError(errno.EAGAIN, "Resource temporarily unavailable")
+    if is_of_ansible:
+        error, cause = AnsibleError("Unable to execute ssh command line on a controller."), error
+        error.__cause__ = cause
+    with pytest.raises(e.Unreachable, match=r"kvm1 cannot be reached: .*Resource temporarily unavailable"):
+        Reading(error).run_with_options(TASK_VARS)
+
+
+def test_another_error_of_ansible_is_none_of_the_host() -> None:
+    with pytest.raises(AnsibleError, match="Incorrect sudo password"):
+        Reading(AnsibleError("Incorrect sudo password")).run_with_options(TASK_VARS)
 
 
 @pytest.mark.parametrize("wrong", [{"count": "many"}, {"cuont": 1}])
