@@ -18,7 +18,7 @@ from .._host_identity import check_ledger_id, read_host_id
 from .._libvirt.host import LibvirtHost, open_host
 from .._model.clock import BootMoment, boot_moment
 from .._model.codec import Json, decode, encode
-from .._model.errors import Conflict, KvmfleetError, Unreachable, Unsafe
+from .._model.errors import Conflict, Internal, KvmfleetError, Unreachable, Unsafe
 from .._model.evidence import SshEndpoint
 from .._model.requests import DomainRequest
 from .._model.saved_domains import DEFERRED, FAILED, UNKNOWN, DomainToProbe, PeerAnswers, RestartOrder, RestartResult
@@ -189,7 +189,14 @@ class _Connections:
         self._all: t.List[LibvirtHost] = []
 
     def restart_domain(self, order: RestartOrder) -> RestartResult:
-        """Carry out an order; after one that broke the connection, the next has a new one."""
+        """Carry out an order; after one that broke the connection, the next has a new one. No error of one domain hides the results of the others."""
+        try:
+            return self._carry_out_order(order)
+        except (OSError, RuntimeError) as error:  # no more files, or threads
+            early = Internal(f"The start of domain {order.name} ended early: {error}.", "Run the task again: it verifies what was done.")
+            return build_restart_result(order, UNKNOWN, early, changed=True)
+
+    def _carry_out_order(self, order: RestartOrder) -> RestartResult:
         try:
             if getattr(self._own, "host", None) is None:
                 self._own.host = open_host(self._uri)

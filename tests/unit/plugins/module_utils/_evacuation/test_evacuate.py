@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 import types
 import typing as t
@@ -21,12 +22,12 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.orders import restart_order
 
-HUNG = "hung"
+HUNG, FAILED = "hung", "failed"
 
 
 @pytest.fixture
 def ends(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """Let the starts of domains with the name HUNG never end; return with which exit codes the process was to end."""
+    """Let the starts of domains with the name HUNG never end, and those of FAILED raise an error; return with which exit codes the process was to end."""
     released, codes = threading.Event(), list[int]()
 
     class Restart:
@@ -36,6 +37,8 @@ def ends(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
         def carry_out_order(self) -> r.RestartResult:
             if self.order.name == HUNG:
                 released.wait(10)
+            if self.order.name == FAILED:
+                raise OSError(errno.EMFILE, "Too many open files")
             return build_restart_result(self.order, r.STARTED, changed=True)
 
     monkeypatch.setattr(evacuate, "Restart", Restart)
@@ -78,6 +81,26 @@ def test_starts_that_hang_in_the_whole_window_leave_the_other_domains_to_the_nex
     assert [result["outcome"] for result in results] == [r.UNKNOWN, r.UNKNOWN, r.DEFERRED, r.DEFERRED]
     assert [(result["changed"], result["error_code"]) for result in results[:2]] == [(True, "unreachable")] * 2
     assert ends == [0]
+
+
+def test_a_start_for_which_no_file_can_be_opened_hides_no_other_result(ends: list[int]) -> None:
+    """Without them, the records of domains that run would stay open, and the task would not say what it has started."""
+    results = start("web1", FAILED, "web2", parallel=1)
+    assert [result["outcome"] for result in results] == [r.STARTED, r.UNKNOWN, r.STARTED]
+    assert "The start of domain failed ended early: [Errno 24] Too many open files. Run the task again" in results[1]["msg"]
+
+
+def test_a_connection_for_which_there_is_no_thread_hides_no_other_result(ends: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+
+    def open_second(uri: str) -> object:
+        opened.append(uri)
+        if len(opened) == 1:
+            raise RuntimeError("can't start new thread")
+        return types.SimpleNamespace(close=lambda: None)
+
+    monkeypatch.setattr(evacuate, "open_host", open_second)
+    assert [result["outcome"] for result in start("web1", "web2", parallel=1)] == [r.UNKNOWN, r.STARTED]
 
 
 def test_starts_that_end_need_no_end_of_the_process(ends: list[int]) -> None:
