@@ -164,20 +164,37 @@ _LIBVIRT_PORTS = {"tcp": 16509, "tls": 16514}
 
 def probe_ssh(address: str, port: int, seconds: float = SSH_SECONDS) -> str:
     """Return L(SSH_ANSWERS) if a connection was accepted, L(SSH_REFUSED), L(SSH_SILENT) without an answer, L(SSH_UNKNOWN) if the name is not known or nothing
-    could be sent to the address.
+    could be sent to it. Of a name with several addresses, this is the strongest sign of life.
+
+    :arg seconds: for each address.
 
     Raises L(Internal) if this machine has no file or memory left for a connection.
     """
     try:
-        with socket.create_connection((address, port), timeout=seconds):
+        found = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)
+    except (socket.gaierror, UnicodeError):
+        return SSH_UNKNOWN
+    answers = set()
+    for family, _type, protocol, _name, where in found:
+        answers.add(_try_address(family, protocol, where, seconds))
+        if answers.intersection(SSH_ALIVE):
+            break
+    return next((says for says in (*SSH_ALIVE, SSH_SILENT) if says in answers), SSH_UNKNOWN)
+
+
+def _try_address(family: int, protocol: int, address: t.Any, seconds: float) -> str:
+    try:
+        with socket.socket(family, socket.SOCK_STREAM, protocol) as attempt:
+            attempt.settimeout(seconds)
+            attempt.connect(address)
             return SSH_ANSWERS
     except ConnectionRefusedError:
         return SSH_REFUSED
-    except (socket.gaierror, UnicodeError):
-        return SSH_UNKNOWN
     except OSError as error:
         if error.errno in _EXHAUSTED:
-            raise Internal(f"{address} port {port} cannot be tried from this machine: {error.strerror}.", "Correct this, and run the task again.") from error
+            raise Internal(
+                f"{address[0]} port {address[1]} cannot be tried from this machine: {error.strerror}.", "Correct this, and run the task again."
+            ) from error
         return SSH_UNKNOWN if error.errno in _NOT_SENT else SSH_SILENT
 
 

@@ -54,19 +54,44 @@ def test_a_name_that_does_not_resolve_is_unknown_and_not_silent() -> None:
 def test_an_address_that_could_not_be_tried_is_unknown_and_not_silent(monkeypatch: pytest.MonkeyPatch, error: int, says: str) -> None:
     """As an IPv6 address is on a host without IPv6, or a link-local address without its interface."""
 
-    def fail(*_address: object, **_how: object) -> socket.socket:
+    def fail(_socket: socket.socket, _address: object) -> None:
         raise OSError(error, "no")
 
-    monkeypatch.setattr(socket, "create_connection", fail)
-    assert probe_ssh("2001:db8::1", 22) == says
+    monkeypatch.setattr(socket.socket, "connect", fail)
+    assert probe_ssh("192.0.2.1", 22) == says
+
+
+@pytest.mark.parametrize(
+    ("errors", "says"),
+    [
+        ((errno.ETIMEDOUT, errno.ENETUNREACH), SSH_SILENT),
+        ((errno.ENETUNREACH, errno.ETIMEDOUT), SSH_SILENT),
+        ((errno.ECONNREFUSED, errno.ENETUNREACH), SSH_REFUSED),
+        ((errno.ECONNREFUSED, errno.ETIMEDOUT), SSH_REFUSED),
+        ((errno.ENETUNREACH, errno.EAFNOSUPPORT), SSH_UNKNOWN),
+        ((errno.ETIMEDOUT, 0), SSH_ANSWERS),
+    ],
+)
+def test_each_address_of_a_name_counts_and_not_only_the_last_one(monkeypatch: pytest.MonkeyPatch, errors: t.Tuple[int, ...], says: str) -> None:
+    """A resolver puts addresses last to which its host has no way."""
+    addresses = {f"192.0.2.{number}": error for number, error in enumerate(errors, 1)}
+    found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 22)) for address in addresses]
+
+    def connect(_socket: socket.socket, address: t.Tuple[str, int]) -> None:
+        if addresses[address[0]]:
+            raise OSError(addresses[address[0]], "no")
+
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_name, **_how: found)
+    monkeypatch.setattr(socket.socket, "connect", connect)
+    assert probe_ssh("kvm1.example", 22) == says
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOBUFS])
 def test_a_port_for_which_this_machine_has_no_file_is_not_silent(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    def refuse(*_arguments: object, **_options: object) -> t.NoReturn:
+    def refuse(_socket: socket.socket, _address: object) -> t.NoReturn:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(socket, "create_connection", refuse)
+    monkeypatch.setattr(socket.socket, "connect", refuse)
     with pytest.raises(Internal, match=f"192.0.2.1 port 22 cannot be tried from this machine: {os.strerror(number)}"):
         probe_ssh("192.0.2.1", 22)
 
