@@ -113,6 +113,8 @@ MEANINGS = {
         "autostart": "Whether the domain was marked for automatic start.",
         "max_downtime_ms": "The maximum downtime that was set in libvirt, in milliseconds.",
         "bandwidth_mib": "The bandwidth of migrations that was set in libvirt, in MiB/s; a huge number for no limit.",
+        "at_destination": "Whether the destination had a definition of it.",
+        "autostart_at_destination": "Whether that definition was marked for automatic start.",
         "state_at": "Of an evacuation: when the state was seen.",
         "disks": "Of an evacuation: the disks of the saved definition.",
     },

@@ -127,7 +127,7 @@ class Before:
 
     :arg state: of the guest; C(reason) is libvirt's.
     :arg max_downtime_ms: the maximum downtime that was set in libvirt; C(bandwidth_mib) likewise, in MiB/s.
-    :arg at_destination: whether the destination had a definition of it.
+    :arg at_destination: whether the destination had a definition of it. C(autostart_at_destination) is true if that was marked for automatic start.
     :arg checkpoints: those that libvirt had of it, parents first; absent if there were none, or if they were not read.
     :arg state_at: of an evacuation: when the state was seen. C(saved_at) is when the definition was saved, C(disks) are those of it.
     """
@@ -140,6 +140,7 @@ class Before:
     max_downtime_ms: t.Union[int, Absent, None] = ABSENT
     bandwidth_mib: t.Union[int, Absent, None] = ABSENT
     at_destination: t.Union[bool, Absent, None] = ABSENT
+    autostart_at_destination: t.Union[bool, Absent, None] = ABSENT
     checkpoints: t.Union[t.Tuple[Checkpoint, ...], Absent, None] = ABSENT
     state_at: t.Union[str, Absent, None] = ABSENT
     saved_at: t.Union[str, Absent, None] = ABSENT

@@ -76,6 +76,7 @@ class JobPreparation:
 
     def _read_before(self, host: Host, order: StartOrder, info: domain_states.DomainInfo) -> Before:
         """Return the guest as it is. A later try would read what the first one has changed or left behind, so that is kept from the first."""
+        old = self._read_old_definition(order)
         now = Before(
             state=info.view.state,
             reason=info.view.reason,
@@ -83,7 +84,8 @@ class JobPreparation:
             autostart=info.autostart,
             max_downtime_ms=host.max_downtime_ms(order.uuid),
             bandwidth_mib=host.bandwidth_mib(order.uuid),
-            at_destination=self._is_at_destination(order),
+            at_destination=old is not None,
+            autostart_at_destination=True if old and old.autostart else ABSENT,
             checkpoints=host.list_checkpoints(order.uuid) or ABSENT,
         )
         record = self._journal.record
@@ -120,11 +122,15 @@ class JobPreparation:
             finally:
                 destination.close()
 
-    def _is_at_destination(self, order: StartOrder) -> bool:
-        destination = self._open_destination()
+    def _read_old_definition(self, order: StartOrder) -> t.Optional[domain_states.DomainInfo]:
+        """Return the domain as the destination has it, which is off there; null if it does not have it."""
+        destination, old = self._open_destination(), None
         try:
             view = destination.view_domain(order.uuid)
-            is_saved = view.present and not view.active and destination.has_managed_save(order.uuid)
+            is_off = view.present and not view.active
+            is_saved = is_off and destination.has_managed_save(order.uuid)
+            if is_off and not is_saved:
+                old = destination.find_domain(uuid=order.uuid)
         finally:
             destination.close()
         if view.active:
@@ -138,4 +144,4 @@ class JobPreparation:
                 f"The destination has a managed-save image of domain {order.name}, with memory that is older than that of the guest. Nothing was started. "
                 f"If the image is not needed, discard it there (virsh managedsave-remove {order.uuid}), and run the task again."
             )
-        return view.present
+        return old

@@ -215,8 +215,8 @@ class Settlement:
             return False
         kept = source.present and not self._try_act("undefine_source", lambda: self._connect_host("source").undefine_domain(self._uuid))
         before = self._journal.record.before
-        # libvirt keeps the setting of a definition that the destination had before.
-        is_kept = before.autostart is False and before.persistent is True and before.at_destination is True
+        # libvirt keeps the mark of a definition that the destination had before. One that was not there before is a person's.
+        is_kept = before.autostart is False and before.persistent is True and before.autostart_at_destination is True
         if before.autostart or is_kept:
             self._try_act("autostart_destination", lambda: self._connect_host("destination").set_autostart(self._uuid, bool(before.autostart)))
         reason = s.REASON_DEFINITION_LEFT if kept else s.REASON_CHECKPOINTS_LOST if is_lost else None

@@ -255,6 +255,18 @@ def test_a_copy_that_is_active_at_the_destination_is_running_twice(fleet: FakeFl
     assert [machine.calls for machine in fleet.machines.values()] == [[], []]
 
 
+@pytest.mark.parametrize(("marked", "expected"), [(True, False), (False, True)])
+def test_only_an_old_mark_for_autostart_is_taken_away(fleet: FakeFleet, tmp_path: pathlib.Path, marked: bool, expected: bool) -> None:
+    """A person marks the guest at its destination while it arrives."""
+    add_slow_guest(fleet)
+    fleet.guest(on="kvm2", state=domain_states.SHUTOFF, reason="shutdown", autostart=marked)
+    fleet.clock.at(2, lambda: setattr(fleet.destination.domains[UUID], "autostart", True))
+    fleet.clock.at(3, act_on_first(fleet, FakeMigration.complete))
+    record = carry_out(fleet, tmp_path)
+    assert (record["status"], record["before"].get("autostart_at_destination", False)) == (s.COMPLETED, marked)
+    assert fleet.destination.domains[UUID].autostart is expected
+
+
 def test_a_definition_that_was_at_the_destination_before_survives_a_failed_move(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     add_slow_guest(fleet)
     fleet.guest(on="kvm2", state=domain_states.SHUTOFF, reason="shutdown")

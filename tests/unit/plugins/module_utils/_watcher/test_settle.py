@@ -508,13 +508,22 @@ def test_an_old_definition_does_not_give_the_guest_its_autostart(fleet: FakeFlee
     """libvirt keeps the setting of a definition that was at the destination before."""
     places(fleet, None, ARRIVED)
     fleet.destination.domains[UUID].autostart = True
-    assert settle(fleet, tmp_path, autostart=before, persistent=True, at_destination=True)["status"] == s.COMPLETED
+    known = {"persistent": True, "at_destination": True, "autostart_at_destination": True}
+    assert settle(fleet, tmp_path, autostart=before, **known)["status"] == s.COMPLETED
     assert fleet.destination.domains[UUID].autostart is expected
+
+
+def test_autostart_that_did_not_come_from_an_old_definition_is_left_alone(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    """A person has set it since. The records of another tool's job, and those of earlier versions, do not tell."""
+    places(fleet, None, ARRIVED)
+    fleet.destination.domains[UUID].autostart = True
+    assert settle(fleet, tmp_path, autostart=False, persistent=True, at_destination=True)["status"] == s.COMPLETED
+    assert fleet.destination.domains[UUID].autostart is True
 
 
 def test_the_autostart_of_a_transient_guest_is_left_alone(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     places(fleet, None, ARRIVED)
-    record = settle(fleet, tmp_path, autostart=False, persistent=False, at_destination=True)
+    record = settle(fleet, tmp_path, autostart=False, persistent=False, at_destination=True, autostart_at_destination=True)
     assert (record["status"], acts(record)) == (s.COMPLETED, ["migrate"])
 
 
