@@ -302,8 +302,15 @@ def _find_presence(destinations: _Destinations[H], uuids: t.Sequence[str]) -> t.
         uuid = next((uuid for uuid in uuids if destination.facts.find_domain(uuid)), None)
         if uuid is not None and destination.host is not None:
             view = destination.host.view_domain(uuid)
-            there[uri] = PresentDomain(uuid, view.active, is_running(view))
+            there[uri] = PresentDomain(uuid, view.active, is_running(view), _is_saved(destination.host, uuid, view) or ABSENT)
     return there
+
+
+def _is_saved(host: Host, uuid: str, view: domain_states.DomainView) -> bool:
+    try:
+        return view.present and not view.active and host.has_managed_save(uuid)
+    except NotFound:
+        return False
 
 
 def _find_name_owner(destination: HostFacts, info: domain_states.DomainInfo) -> t.Optional[str]:

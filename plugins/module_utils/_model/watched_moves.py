@@ -100,11 +100,13 @@ class PresentDomain:
     """A domain that a destination has.
 
     :arg runs: whether its guest runs there, and does not only arrive.
+    :arg saved: whether it is off and has a managed-save image.
     """
 
     uuid: str
     active: bool
     runs: t.Union[bool, Absent] = ABSENT
+    saved: t.Union[bool, Absent] = ABSENT
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 

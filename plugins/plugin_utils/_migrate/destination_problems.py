@@ -26,8 +26,8 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.storag
 
 
 def find_destination_problem(request: MoveRequest, source: str, survey: Survey, domain: SurveyedDomain, host: str) -> KvmfleetError | None:
-    """Return why that host cannot be the destination: silent, the source itself, another domain of that name or with its firmware variables, or disks that
-    it cannot have.
+    """Return why that host cannot be the destination: silent, the source itself, another domain of that name or with its firmware variables, older memory of
+    it, or disks that it cannot have.
     """
     uri = request.uris[host]
     facts = survey.destinations[uri]
@@ -42,6 +42,9 @@ def find_destination_problem(request: MoveRequest, source: str, survey: Survey, 
     taken = explain_taken_variables(request, facts, domain, host)
     if taken:
         return Conflict(taken, "Give one of the two another file (nvram in its definition). Nothing was moved.")
+    saved = explain_saved_memory(request, domain, host)
+    if saved:
+        return Conflict(saved, f"If the image is not needed, discard it there (virsh managedsave-remove {domain.uuid}). Nothing was moved.")
     try:
         _check_rewrite(request, domain, host)
         check_storage(request, domain, source, host)
@@ -62,6 +65,17 @@ def explain_taken_variables(request: MoveRequest, facts: HostFacts, domain: Surv
     owners = (other for other in facts.domains or () if other.uuid != domain.uuid and (other.request or {}).get("nvram") == path)
     owner = next(owners, None)
     return f"The firmware variables of domain {owner.name} ({owner.uuid}) on {host} are in {path}, which {request.label} would overwrite." if owner else ""
+
+
+def explain_saved_memory(request: MoveRequest, domain: SurveyedDomain, host: str) -> str:
+    """Return that the host has a managed-save image of that guest, which its next start there would resume; empty if it has none.
+
+    libvirt keeps the image when the guest arrives (L(JobPreparation) looks again). If the domain is off on its source too, the image may be the newer one.
+    """
+    there = domain.there.get(request.uris[host])
+    if domain.at_source is None or not domain.at_source.view.active or there is None or not there.saved:
+        return ""
+    return f"{host} has a managed-save image of domain {request.label} ({domain.uuid}), with memory that is older than that of the guest."
 
 
 def _check_rewrite(request: MoveRequest, domain: SurveyedDomain, host: str) -> None:

@@ -29,7 +29,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import Survey, SurveyedDomain, SurveyQuestion
 from ansible_collections.kvmfleet.migration.plugins.module_utils._module import check_domain_name
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.decide import find_job, group_reasons
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.destination_problems import explain_taken_variables
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.destination_problems import explain_saved_memory, explain_taken_variables
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.fleet_view import FleetView
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.request import (
     DestinationOptions,
@@ -197,7 +197,7 @@ def _copied_bytes(question: CheckRequest, subject: PlacementSubject, domain: Sur
 
 
 def _with_survey(verdict: Verdict, question: CheckRequest, subject: PlacementSubject, survey: Survey, counted: Mapping[str, int]) -> Verdict:
-    """Return the verdict, completed by the storage test of both hosts, and by the names and firmware variables of other domains on the host.
+    """Return the verdict, completed by the storage test of both hosts, and by what the host has of it and of others with its name or variables.
 
     :arg counted: the disks that count as copied to the host.
     """
@@ -208,6 +208,9 @@ def _with_survey(verdict: Verdict, question: CheckRequest, subject: PlacementSub
     taken = explain_taken_variables(question.move, survey.destinations[uri], domain, verdict.host)
     if taken:
         failures.append({"filter": "firmware", "reason": taken})
+    saved = explain_saved_memory(question.move, domain, verdict.host)
+    if saved:
+        failures.append({"filter": "managed_save", "reason": saved})
     if question.move.options.copy_storage != NO_COPY:
         if _is_examined(question, domain, verdict.host):
             try:

@@ -37,6 +37,13 @@ def variables_taken(control: Control) -> None:
     control.fleet.guest(on="kvm2", uuid=OTHER, name="old", state=domain_states.SHUTOFF, definition=renamed)
 
 
+def memory_saved(control: Control) -> None:
+    """The second host has an old definition of the guest, with a managed-save image."""
+    control.fleet.guest()
+    control.fleet.guest(on="kvm2", state=domain_states.SHUTOFF)
+    control.fleet.machines["kvm2"].saved_memory["web1"] = "older memory"
+
+
 def close_host(control: Control, host: str, reason: str) -> None:
     body = {"schema": 1, "host_id": None, "name": host, "machine_id": None, "host_uuid": control.fleet.machines[host].host_uuid, "state": "maintenance"}
     control.ledger.put_host(host_entry({**body, "ledger_id": control.ledger.ledger_id, "reason": reason, "since": None, "by": "x"}), None)

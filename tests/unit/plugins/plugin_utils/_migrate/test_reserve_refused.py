@@ -23,6 +23,7 @@ from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._mig
     OTHER,
     VARIABLES,
     another_move,
+    memory_saved,
     room_for,
     run_one_move,
     variables_taken,
@@ -87,6 +88,7 @@ REFUSED: dict[str, tuple[Prepare, dict[str, t.Any], type[e.KvmfleetError], str]]
     "silent": (silent, {}, e.Unreachable, "kvm2 does not answer"),
     "name": (name_taken, {}, e.Conflict, f"kvm2 has another domain named web1 ({OTHER})"),
     "firmware variables": (variables_taken, {}, e.Conflict, f"The firmware variables of domain old ({OTHER}) on kvm2 are in {VARIABLES}"),
+    "older memory": (memory_saved, {}, e.Conflict, f"kvm2 has a managed-save image of domain web1 ({UUID})"),
     "storage": (not_shared, {}, e.Unsafe, "vda"),
     "trait of the source": (trait_missing_here, {"post_copy": True}, e.NotSupported, POST_COPY),
     "trait of the destination": (trait_missing_there, {"post_copy": True}, e.Conflict, POST_COPY),
@@ -177,6 +179,12 @@ def test_without_a_destination_one_record_has_the_reasons_of_all_hosts(control: 
     assert (job.error.error_code, record.status, record.destination.host) == ("conflict", s.CONFLICT, "kvm2")
     assert "kvm2: kvm2 has another domain named web1" in record.last_detail
     assert "kvm3: The destination kvm3 does not answer" in record.last_detail
+
+
+def test_another_host_is_chosen_than_one_with_older_memory_of_the_guest(control: Control) -> None:
+    memory_saved(control)
+    job = run_one_move(control, destination=None)
+    assert (job.error, job.record.destination.host) == (None, "kvm3")
 
 
 def test_a_guest_may_return_to_the_file_of_its_variables_that_it_has_left(control: Control) -> None:

@@ -20,6 +20,7 @@ from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._mig
     OTHER,
     another_move,
     close_host,
+    memory_saved,
     room_for,
     run_one_move,
     variables_taken,
@@ -125,6 +126,11 @@ def test_a_host_with_another_domain_of_the_same_name_is_refused(control: Control
 def test_a_host_with_another_domain_that_has_the_file_of_the_variables_is_refused(control: Control) -> None:
     variables_taken(control)
     assert filters_of(control.check(name="web1"))["kvm2"] == ["firmware"]
+
+
+def test_a_host_with_older_memory_of_the_guest_is_refused(control: Control) -> None:
+    memory_saved(control)
+    assert filters_of(control.check(name="web1"))["kvm2"] == ["managed_save"]
 
 
 def test_settings_of_the_task_override_those_of_the_inventory(control: Control) -> None:
