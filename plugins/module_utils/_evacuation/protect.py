@@ -318,6 +318,8 @@ class _DomainReader:
         info = definition.info
         xml = self._host.read_whole_definition(info.uuid, info.view.persistent)
         root = parse_domain_xml(xml)
+        # That of a transient domain is the live one, with the number of a start that is over when the definition is used.
+        root.attrib.pop("id", None)
         own = parse_policy(info.policy_xml)
         request = build_request(replace_definition(info, root), own, self._versions, self._stores, self._pools)
         files = list_needed_files(root)

@@ -167,7 +167,7 @@ def _describe_disk(disk: Element, root: Element, stores: t.Optional[Stores], poo
         shareable=disk.find("shareable") is not None,
         shared=shared,
         store=store,
-        optional=is_left_out(source, root),
+        optional=is_left_out(disk, root),
         bytes=size,
         files=tuple(_describe_file(file, stores) for file in files),
         files_problem=problem,

@@ -178,7 +178,7 @@ def _network_source(interface: Element) -> str:
 def _describe_hostdev(device: Element, root: Element) -> DeviceNeed:
     kind = device.get("type", "")
     need = _describe_device(kind, _ADDRESSES.get(kind, _format_other)(device), device)
-    return dataclasses.replace(need, optional=True) if is_left_out(device.find("source"), root) else need
+    return dataclasses.replace(need, optional=True) if is_left_out(device, root) else need
 
 
 def _describe_device(kind: str, address: str, device: t.Optional[Element] = None) -> DeviceNeed:

@@ -42,13 +42,18 @@ def source_of(source: t.Optional[Element]) -> str:
     return named or next((f"{attributes['protocol']}:{server}" for server in list_own_servers(source)), "")
 
 
-def is_left_out(source: t.Optional[Element], root: Element) -> bool:
-    """Whether libvirt leaves out a disk or device with that source if it is missing: at every start, or only when a guest that runs arrives.
+def is_left_out(device: Element, root: Element) -> bool:
+    """Whether libvirt leaves out that disk or device if its source is missing: at every start, or only when a guest that runs arrives.
+
+    It never leaves out a hard disk of a guest that arrives, of which QEMU has state.
 
     :arg root: the definition. Only that of a running guest has the number of its start.
     """
+    source, is_running = device.find("source"), bool(root.get("id"))
+    if device.tag == "disk" and device.get("device", "disk") not in ("cdrom", "floppy") and is_running:
+        return False
     policy = source.get("startupPolicy") if source is not None else None
-    return policy == "optional" or (policy == "requisite" and bool(root.get("id")))
+    return policy == "optional" or (policy == "requisite" and is_running)
 
 
 def list_own_servers(source: Element) -> t.List[str]:

@@ -238,6 +238,16 @@ def test_the_inactive_definition_is_saved_except_for_transient_domains(fleet: Fa
     assert found["web1"]["request"]["blockers"] == []
 
 
+def test_the_disks_of_a_transient_domain_are_those_of_a_start(fleet: FakeFleet) -> None:
+    """Its definition is the live one, in which the policies of disks mean what they do in a move."""
+    medium = "<disk type='file' device='{}'><source file='/srv/{}' startupPolicy='{}'/><target dev='{}'/></disk>"
+    guest = fleet.guest(persistent=False)
+    devices = medium.format("cdrom", "a.iso", "requisite", "sda") + medium.format("disk", "a.img", "optional", "vdb")
+    guest.definition = guest.xml().replace("<domain ", "<domain id='7' ").replace("<devices>", f"<devices>{devices}")
+    (found,) = save()["domains"]
+    assert {disk["target"]: disk["optional"] for disk in found["disks"] if disk["target"] != "vda"} == {"sda": False, "vdb": True}
+
+
 @pytest.mark.parametrize(
     ("how", "state"),
     [

@@ -138,6 +138,15 @@ def test_a_medium_that_a_start_requires_is_optional_only_for_a_guest_that_runs(p
     assert (running.optional, off.optional) == (when_moving, at_a_start)
 
 
+def test_an_optional_hard_disk_is_required_of_a_destination_of_a_guest_that_runs() -> None:
+    """libvirt leaves it out at a start only: QEMU has state of each disk of the guest."""
+    xml = domain(devices=disk("file", "<source file='/srv/a.img' startupPolicy='optional'/>"))
+    (off,) = describe_disks(xml, Stores(), POOLS)
+    xml.set("id", "7")
+    (running,) = describe_disks(xml, Stores(), POOLS)
+    assert (running.optional, off.optional) == (False, True)
+
+
 def needed(xml: str, local: bool = True) -> t.List[t.Tuple[t.Any, ...]]:
     found = describe_disk(xml, local)
     assert found["files_problem"] is None
