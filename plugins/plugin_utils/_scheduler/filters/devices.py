@@ -92,7 +92,10 @@ Device = t.Union[DeviceNeed, HostDevice]
 
 
 class HostDevices(Rule):
-    """Each must exist at the same address unless it is optional, be the same product, and not be in use. Only QEMU knows whether it can be moved."""
+    """Each must exist at the same address, be the same product, and not be in use. Only QEMU knows whether it can be moved.
+
+    An optional one that is missing is a warning.
+    """
 
     name = "host_devices"
 
@@ -101,31 +104,41 @@ class HostDevices(Rule):
         return bool(request.devices)
 
     def judge_host(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
-        """Name the devices that are missing, different or in use."""
+        """Name the devices that are missing, different or in use, and those that the guest would be without."""
         if host.hardware.devices is None:
             return Finding(warnings=(f"Whether {host.name} has the devices that {request.name} holds is not known.",))
         # A device at another address has to be the same product as the one at the address on the source.
         pairs = zip(request.devices, (request.at_source or request).devices, strict=True)
-        problems = [problem for problem in (_device_problem(device, own, request, host, fleet) for device, own in pairs) if problem]
+        findings = [_judge_device(device, own, request, host, fleet) for device, own in pairs]
+        problems = [finding.reason for finding in findings if finding.reason]
         if problems:
             return Finding(" ".join(problems))
-        return Finding(warnings=(f"{request.name} holds {_devices_text(request)}: only QEMU can say whether the state of such a device moves to {host.name}.",))
+        state = f"{request.name} holds {_devices_text(request)}: only QEMU can say whether the state of such a device moves to {host.name}."
+        return Finding(warnings=(*(warning for finding in findings for warning in finding.warnings), state))
 
 
-def _device_problem(device: DeviceNeed, own: DeviceNeed, request: Request, host: HostState, fleet: Fleet) -> str:
+def _judge_device(device: DeviceNeed, own: DeviceNeed, request: Request, host: HostState, fleet: Fleet) -> Finding:
     """:arg own: the device on the source."""
     devices = host.hardware.devices or {}
     key, wanted = device_key(device), _wanted_product(own, request, fleet)
     if not key[1]:
         found = any(kind == key[0] and _product_of(there) == wanted for (kind, _address), there in devices.items())
-        return "" if found or device.optional else f"It has no {_text_of(device, wanted)}."
+        return PASS if found else _judge_missing(device, f"It has no {_text_of(device, wanted)}.", request)
     there = devices.get(key)
     if there is None:
-        return "" if device.optional else f"It has no {_text_of(device, wanted)} at the address {key[1]}."
+        return _judge_missing(device, f"It has no {_text_of(device, wanted)} at the address {key[1]}.", request)
     if any(wanted) and any(_product_of(there)) and _product_of(there) != wanted:
-        return f"It has another device at the address {key[1]}: {_text_of(there, _product_of(there))}, and {request.name} holds {_text_of(device, wanted)}."
+        found_text = f"{_text_of(there, _product_of(there))}, and {request.name} holds {_text_of(device, wanted)}."
+        other = f"It has another device at the address {key[1]}: {found_text}"
+        # libvirt compares the product only if the definition names it.
+        return _judge_missing(device, other, request) if device.vendor else Finding(other)
     owner = next((guest.name for guest in host.guests.values() if guest.uuid != request.uuid and key in guest.devices), None)
-    return f"Its {_text_of(device, wanted)} at the address {key[1]} is held by {owner}." if owner else ""
+    return Finding(f"Its {_text_of(device, wanted)} at the address {key[1]} is held by {owner}.") if owner else PASS
+
+
+def _judge_missing(device: DeviceNeed, problem: str, request: Request) -> Finding:
+    """Judge a device that libvirt does not find."""
+    return Finding(warnings=(f"{problem} {request.name} would be without it there: its startupPolicy allows that.",)) if device.optional else Finding(problem)
 
 
 def _wanted_product(device: DeviceNeed, request: Request, fleet: Fleet) -> Product:

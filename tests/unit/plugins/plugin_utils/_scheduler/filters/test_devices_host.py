@@ -47,10 +47,22 @@ def test_a_device_without_an_address_is_found_by_vendor_and_product() -> None:
 def test_an_optional_device_may_be_missing_but_not_held_by_another_guest() -> None:
     stick = {"kind": "usb", "address": "1:4", "vendor": "0x0951", "product": "0x1666"}
     for wanted in (stick, {**stick, "address": ""}):
-        assert judge_with("host_devices", request(devices=[{**wanted, "optional": True}]), host(devices=[])).reason is None
-        assert judge_with("host_devices", request(devices=[wanted]), host(devices=[])).reason
+        finding = judge_with("host_devices", request(devices=[{**wanted, "optional": True}]), host(devices=[]))
+        reason = judge_with("host_devices", request(devices=[wanted]), host(devices=[])).reason
+        assert (finding.reason, finding.warnings[0]) == (None, f"{reason} web1 would be without it there: its startupPolicy allows that.")
     there = host("kvm2", domain("db1", devices=[stick]), devices=[stick])
     assert "is held by db1" in str(judge_with("host_devices", request(devices=[{**stick, "optional": True}]), there).reason)
+
+
+def test_another_device_at_the_address_of_an_optional_one_is_the_same_as_none() -> None:
+    """libvirt adds the address at the start, and compares vendor and product: only without these does it take what is there."""
+    keyboard: dict[str, t.Any] = {"kind": "usb", "address": "1:4", "vendor": "0x046d", "product": "0xc31c"}
+    stick = {**keyboard, "vendor": "0x0951", "product": "0x1666", "optional": True}
+    finding = judge_with("host_devices", request(devices=[stick]), host(devices=[keyboard]))
+    assert (finding.reason, "would be without it there" in finding.warnings[0]) == (None, True)
+    nameless = {**stick, "vendor": None, "product": None}
+    source = host("kvm1", devices=[{**stick, "optional": None}])
+    assert "another device at the address" in str(judge_with("host_devices", request(devices=[nameless]), host(devices=[keyboard]), source).reason)
 
 
 def test_a_device_with_a_different_vendor_than_defined_is_refused() -> None:
