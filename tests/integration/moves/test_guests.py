@@ -54,6 +54,23 @@ def test_autostart_is_set_at_the_destination_only_if_it_was_set_before(lab: Lab,
     assert "autostart_destination" not in [act["act"] for act in done.records[1]["acts"]]
 
 
+@pytest.mark.long
+def test_an_old_definition_at_the_destination_gives_the_guest_neither_its_memory_nor_its_autostart(lab: Lab, control: Control, guest: Make) -> None:
+    name = guest("returned")
+    lab("virsh", lab.host(2), "define", "/dev/stdin", stdin=lab.virsh(1, "dumpxml", "--inactive", name))
+    lab.virsh(1, "destroy", name)
+    lab.virsh(2, "start", name)
+    lab.virsh(2, "managedsave", name)
+    lab.virsh(2, "autostart", name)
+    lab.virsh(1, "start", name)
+    done = control.move(name)
+    assert (done.refused(), f"{lab.host(2)} has a managed-save image of domain {name}" in done.msg) == ("conflict", True), done.text
+    lab.virsh(2, "managedsave-remove", name)
+    moved = control.move(name)
+    assert moved.ended() == ("completed", None), moved.text
+    assert (lab.places(name), lab.info(name, 2)["Autostart"]) == ({2: "running"}, "disable")
+
+
 @pytest.mark.parametrize("kind", ["nbd", pytest.param("bindfs", marks=pytest.mark.long)])
 def test_a_guest_on_shared_storage_keeps_its_memory(lab: Lab, control: Control, guest: Make, kind: str) -> None:
     name = guest(f"on-{kind}", *WRITER, "--storage", kind)
