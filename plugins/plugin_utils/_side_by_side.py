@@ -17,8 +17,8 @@ import time
 import typing as t
 from collections.abc import Iterator, Mapping, Sequence
 
-from ansible import constants as C
 from ansible import context
+from ansible.executor.process import worker
 from ansible.executor.task_queue_manager import TaskQueueManager
 from ansible.playbook.play import Play
 from ansible.plugins.action import ActionBase
@@ -50,7 +50,7 @@ def run_side_by_side(action: ActionBase, hosts: Sequence[str], args: Mapping[str
     if not known:
         return {}
     play = Play.load(_describe_play(action, known, args), variable_manager=variables, loader=action._loader)
-    passwords = _find_passwords(action, task_vars)
+    passwords = _find_passwords()
     queue = TaskQueueManager(inventory=inventory, variable_manager=variables, loader=action._loader, passwords=passwords, forks=MAX_AT_ONCE)
     queue.load_callbacks = queue.send_callback = _tell_nobody
     try:
@@ -109,15 +109,7 @@ def _describe_play(action: ActionBase, hosts: Sequence[str], args: Mapping[str, 
     }
 
 
-def _find_passwords(action: ActionBase, task_vars: Result) -> dict[str, str]:
-    """Return the passwords of the command line. One that is a variable of the host for which the task runs is not told to other hosts."""
-    play_context = action._play_context
-    own = task_vars["hostvars"].raw_get(task_vars["inventory_hostname"])
-    names = {"conn_pass": C.MAGIC_VARIABLE_MAPPING["password"], "become_pass": (*C.MAGIC_VARIABLE_MAPPING["become_pass"], *_name_become_passwords(action))}
-    given = {"conn_pass": play_context.password, "become_pass": play_context.become_pass}
-    return {kind: value for kind, value in given.items() if value and all(own.get(name) is None for name in names[kind])}
-
-
-def _name_become_passwords(action: ActionBase) -> list[str]:
-    become = action._connection.become
-    return [name for name in C.config.get_plugin_vars("become", become._load_name) if "pass" in name] if become else []
+def _find_passwords() -> dict[str, str]:
+    """Return the passwords of the command line. The context of the action has, instead of them, what variables give the host that is asked first."""
+    given = worker.current_worker._play_context
+    return {kind: value for kind, value in (("conn_pass", given.password), ("become_pass", given.become_pass)) if value}

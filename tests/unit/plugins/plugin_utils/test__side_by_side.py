@@ -175,3 +175,46 @@ def test_variables_and_rights_of_the_play_apply(fleet: Fleet) -> None:
     rights = "  become: true\n  become_user: nobody\n  vars:\n    ansible_become_exe: become-of-the-play\n"
     outcome = fleet.ask(play=PLAY.replace("  vars:\n", rights, 1))
     assert ["become-of-the-play" in json.dumps(one) for one in outcome["results"]] == [True] * len(HOSTS)
+
+
+RECORDER = """\
+DOCUMENTATION = '''
+name: recorder
+short_description: Runs commands on this machine, and writes down the password
+description: As told.
+options:
+  password:
+    description: The password.
+    vars: [{name: ansible_password}]
+  note:
+    description: The file.
+    vars: [{name: note}]
+'''
+from ansible.plugins.connection.local import Connection as LocalConnection
+
+
+class Connection(LocalConnection):
+    transport = "recorder"
+
+    def _connect(self):
+        with open(self.get_option("note"), "w") as stream:
+            stream.write(str(self.get_option("password")))
+        return super()._connect()
+"""
+
+
+@pytest.mark.parametrize("typed", ["", "of-all"])
+def test_a_password_of_one_host_is_told_to_no_other(fleet: Fleet, typed: str) -> None:
+    """What was typed for all hosts is not lost either."""
+    (fleet.folder / "connection_plugins").mkdir()
+    (fleet.folder / "connection_plugins/recorder.py").write_text(RECORDER)
+    (fleet.folder / "typed").write_text(typed)
+    for host in HOSTS:
+        fleet.variables[host] = fleet.variables[host].replace("=local", f"=recorder note={fleet.folder}/note-{host}")
+    fleet.variables["kvm2"] += " ansible_password=of-kvm2"
+    options = ("--connection-password-file", str(fleet.folder / "typed")) if typed else ()
+    facts = facts_of(fleet.ask("-e", json.dumps({"asked": ["kvm2", "kvm3", "kvm4", "kvm1"]}), *options))
+    assert len(facts) == len(HOSTS)
+    told = {host: (fleet.folder / f"note-{host}").read_text() for host in HOSTS}
+    others = typed or "None"
+    assert told == {"kvm1": others, "kvm2": "of-kvm2", "kvm3": others, "kvm4": others}
