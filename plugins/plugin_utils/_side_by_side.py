@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import signal
-import time
 import typing as t
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -50,15 +49,14 @@ def run_side_by_side(action: ActionBase, hosts: Sequence[str], args: Mapping[str
     if not known:
         return {}
     play = Play.load(_describe_play(action, known, args), variable_manager=variables, loader=action._loader)
-    passwords = _find_passwords()
-    queue = TaskQueueManager(inventory=inventory, variable_manager=variables, loader=action._loader, passwords=passwords, forks=MAX_AT_ONCE)
-    queue.load_callbacks = queue.send_callback = _tell_nobody
-    try:
-        with _suspended_time_limit():
+    with _restored_signals():
+        queue = TaskQueueManager(inventory=inventory, variable_manager=variables, loader=action._loader, passwords=_find_passwords(), forks=MAX_AT_ONCE)
+        queue.load_callbacks = queue.send_callback = _tell_nobody
+        try:
             queue.run(play)
-    finally:
-        queue.cleanup()
-    answers = {host: hostvars.raw_get(host).get(_ANSWER) for host in known}
+        finally:
+            queue.cleanup()
+        answers = {host: hostvars.raw_get(host).get(_ANSWER) for host in known}
     return {host: dict(answer) for host, answer in answers.items() if answer}
 
 
@@ -67,16 +65,17 @@ def _tell_nobody(*_args: object, **_more: object) -> None:
 
 
 @contextlib.contextmanager
-def _suspended_time_limit() -> Iterator[None]:
-    """Suspend the time limit of this task, which the processes of the play would inherit."""
-    begun, left = time.monotonic(), signal.alarm(0)
-    handler = signal.signal(signal.SIGALRM, signal.SIG_DFL)
+def _restored_signals() -> Iterator[None]:
+    """Suspend the time limit of this task, which the processes of the play would inherit, and restore the handlers that end it with its children."""
+    left = signal.alarm(0)
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGALRM, signal.SIGINT, signal.SIGTERM)}
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
     try:
         yield
     finally:
-        signal.signal(signal.SIGALRM, handler)
-        if left:
-            signal.alarm(max(int(left - (time.monotonic() - begun)), 1))
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        signal.alarm(left)
 
 
 def _describe_play(action: ActionBase, hosts: Sequence[str], args: Mapping[str, t.Any]) -> Result:

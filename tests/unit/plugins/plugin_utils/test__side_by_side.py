@@ -9,12 +9,15 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
+import time
 import typing as t
 
 import pytest
 
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._side_by_side import _restored_signals
 from ansible_collections.kvmfleet.migration.tests.unit.playbooks.stage import COLLECTION, build_collection
 
 HOSTS = ("kvm1", "kvm2", "kvm3", "kvm4")
@@ -218,3 +221,22 @@ def test_a_password_of_one_host_is_told_to_no_other(fleet: Fleet, typed: str) ->
     told = {host: (fleet.folder / f"note-{host}").read_text() for host in HOSTS}
     others = typed or "None"
     assert told == {"kvm1": others, "kvm2": "of-kvm2", "kvm3": others, "kvm4": others}
+
+
+def test_the_task_has_its_time_limit_and_its_signals_again() -> None:
+    """The hosts have their own limits. A person who interrupts the play ends what later items have begun."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGALRM, signal.SIGINT, signal.SIGTERM)}
+    signal.alarm(30)
+    try:
+        with _restored_signals():
+            assert (signal.alarm(0), signal.getsignal(signal.SIGALRM)) == (0, signal.SIG_DFL)
+            # As the task queue manager of ansible-core 2.19 does.
+            signal.signal(signal.SIGINT, lambda *_: None)
+            signal.signal(signal.SIGTERM, lambda *_: None)
+            time.sleep(1.5)
+        assert {number: signal.getsignal(number) for number in handlers} == handlers
+        assert signal.alarm(0) == 30
+    finally:
+        signal.alarm(0)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
