@@ -31,7 +31,6 @@ _ANSWER = "__kvmfleet_answer"
 _INHERITED_KEYWORDS = ("become", "become_exe", "become_flags", "become_method", "become_user", "check_mode", "environment", "port", "remote_user")
 # Options of ansible-playbook that choose tasks, and that would leave out the only task of the play or ask a person about it.
 _CHOOSES_ALL_TASKS = {"step": False, "start_at_task": None, "tags": ("all",), "skip_tags": ()}
-_PREFIXES = ("ansible_", "kvmfleet_")
 
 
 def run_side_by_side(action: ActionBase, hosts: Sequence[str], args: Mapping[str, t.Any], task_vars: Result) -> dict[str, Result]:
@@ -80,7 +79,7 @@ def _restored_signals() -> Iterator[None]:
 
 def _describe_play(action: ActionBase, hosts: Sequence[str], args: Mapping[str, t.Any]) -> Result:
     task, play = action._task, action._task.get_play()
-    own_variables = {name: value for name, value in task.get_vars().items() if name.startswith(_PREFIXES)}
+    of_role = task._role.get_vars(task.get_dep_chain()) if task._role else {}
     inherited = {name: value for name in _INHERITED_KEYWORDS if (value := getattr(task, name)) is not None}
     # A host whose own connection is local, as the control node's, must not make the others local.
     connection = {} if str(play.connection).endswith("local") else {"connection": play.connection}
@@ -88,7 +87,7 @@ def _describe_play(action: ActionBase, hosts: Sequence[str], args: Mapping[str, 
         task.action: dict(args),
         "name": task.get_name(),
         "register": _ANSWER,
-        "vars": own_variables,
+        "vars": {**of_role, **task.get_vars()},
         "timeout": task.timeout,
         "ignore_errors": True,
         "ignore_unreachable": True,

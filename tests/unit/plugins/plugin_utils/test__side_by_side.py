@@ -16,6 +16,7 @@ import time
 import typing as t
 
 import pytest
+import yaml
 
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._side_by_side import _restored_signals
 from ansible_collections.kvmfleet.migration.tests.unit.playbooks.stage import COLLECTION, build_collection
@@ -240,3 +241,14 @@ def test_the_task_has_its_time_limit_and_its_signals_again() -> None:
         signal.alarm(0)
         for number, handler in handlers.items():
             signal.signal(number, handler)
+
+
+def test_variables_and_rights_of_a_role_apply(fleet: Fleet) -> None:
+    tasks = fleet.folder / "roles/asker/tasks"
+    tasks.mkdir(parents=True)
+    play = yaml.safe_load(PLAY)
+    (tasks / "main.yml").write_text(json.dumps(play[0]["tasks"]))
+    variables = {"ansible_become_exe": "become-{{ end }}", "end": "of-the-role"}
+    play[0].update(tasks=[], roles=[{"role": "asker", "become": True, "become_user": "nobody", "vars": variables}])
+    outcome = fleet.ask(play=json.dumps(play))
+    assert ["become-of-the-role" in json.dumps(one) for one in outcome["results"]] == [True] * len(HOSTS)
