@@ -20,6 +20,8 @@ import typing as t
 
 # OpenSSH accepts so many unauthenticated logins before it drops some; two are left for people and for Ansible.
 FREE_LOGINS = 8
+# What OpenSSH's client prints for a login that was dropped, for which it has no separate exit code.
+DROPPED_LOGIN = r"kex_exchange_identification|banner exchange|Connection (closed|reset) by \S+ port"
 # A server authenticates about so many in a second on a slow or busy host.
 LOGINS_PER_SECOND = 30.0
 _RANDOM = random.SystemRandom()

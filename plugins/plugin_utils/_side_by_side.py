@@ -12,16 +12,20 @@ neither the screen nor AWX sees it.
 from __future__ import annotations
 
 import contextlib
+import re
 import signal
 import typing as t
 from collections.abc import Iterator, Mapping, Sequence
 
+from ansible import constants as C
 from ansible import context
 from ansible.executor.process import worker
 from ansible.executor.task_queue_manager import TaskQueueManager
 from ansible.playbook.play import Play
 from ansible.plugins.action import ActionBase
 from ansible.utils.context_objects import CLIArgs
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._logins import DROPPED_LOGIN
 
 Result = dict[str, t.Any]
 
@@ -36,8 +40,8 @@ _CHOOSES_ALL_TASKS = {"step": False, "start_at_task": None, "tags": ("all",), "s
 def run_side_by_side(action: ActionBase, hosts: Sequence[str], args: Mapping[str, t.Any], task_vars: Result) -> dict[str, Result]:
     """Return what the module of this task returns on each of these hosts of the inventory, as the loop would register it.
 
-    A host that is not in the inventory is missing. The time limit of the task applies to each host. The process must end with the task: C(--limit), and options
-    that choose tasks, no longer apply in it.
+    A host that is not in the inventory is missing, and one whose login was dropped. The time limit of the task applies to each host. The process must end with
+    the task: C(--limit), and options that choose tasks, no longer apply in it.
     """
     hostvars = task_vars["hostvars"]
     inventory, variables = hostvars._inventory, hostvars._variable_manager
@@ -49,14 +53,25 @@ def run_side_by_side(action: ActionBase, hosts: Sequence[str], args: Mapping[str
         return {}
     play = Play.load(_describe_play(action, known, args), variable_manager=variables, loader=action._loader)
     with _restored_signals():
-        queue = TaskQueueManager(inventory=inventory, variable_manager=variables, loader=action._loader, passwords=_find_passwords(), forks=MAX_AT_ONCE)
+        queue = TaskQueueManager(inventory=inventory, variable_manager=variables, loader=action._loader, passwords=_find_passwords(), forks=_count_at_once())
         queue.load_callbacks = queue.send_callback = _tell_nobody
         try:
             queue.run(play)
         finally:
             queue.cleanup()
         answers = {host: hostvars.raw_get(host).get(_ANSWER) for host in known}
-    return {host: dict(answer) for host, answer in answers.items() if answer}
+    return {host: dict(answer) for host, answer in answers.items() if answer and not _is_dropped(answer)}
+
+
+def _is_dropped(answer: Result) -> bool:
+    """Whether the login at a host was dropped, as servers do at random when many begin at once: the hosts may be behind the same one (MaxStartups)."""
+    return bool(answer.get("unreachable") and re.search(DROPPED_LOGIN, str(answer.get("msg"))))
+
+
+def _count_at_once() -> int:
+    """Return how many hosts are asked at once: no more than the number of forks, if a person has chosen it."""
+    forks, (default, origin) = context.CLIARGS["forks"], C.config.get_config_value_and_origin("DEFAULT_FORKS")
+    return MAX_AT_ONCE if (forks, origin) == (default, "default") else min(forks, MAX_AT_ONCE)
 
 
 def _tell_nobody(*_args: object, **_more: object) -> None:

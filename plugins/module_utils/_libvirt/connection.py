@@ -22,6 +22,7 @@ import types
 import typing as t
 import urllib.parse
 
+from .._logins import DROPPED_LOGIN
 from .._model.errors import (
     Aborted,
     Conflict,
@@ -134,9 +135,6 @@ def libvirt_errors(attempt: str) -> t.Iterator[None]:
     except libvirt_binding().libvirtError as error:
         raise translate_error(error, attempt) from error
 
-
-# What OpenSSH's client prints for this error, for which it has no separate exit code.
-DROPPED_LOGIN = r"kex_exchange_identification|banner exchange|Connection (closed|reset) by \S+ port"
 
 # A host that does not answer is noticed after interval x (count + 1) seconds.
 KEEPALIVE_INTERVAL_SECONDS = 5

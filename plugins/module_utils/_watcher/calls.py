@@ -15,8 +15,8 @@ import re
 import threading
 import typing as t
 
-from .._libvirt.connection import DROPPED_LOGIN
 from .._libvirt.interface import Folder, Host, OpenHost
+from .._logins import DROPPED_LOGIN
 from .._migration.flags import check_call
 from .._migration.shared_storage import compare_folders
 from .._model.clock import utc_now

@@ -100,6 +100,13 @@ class Fleet:
         path.chmod(0o755)
         return path
 
+    def record_connections(self) -> None:
+        """Let the hosts have a connection of their own, see RECORDER."""
+        (self.folder / "connection_plugins").mkdir()
+        (self.folder / "connection_plugins/recorder.py").write_text(RECORDER)
+        for host in HOSTS:
+            self.variables[host] = self.variables[host].replace("=local", f"=recorder note={self.folder}/note-{host}")
+
     def ask(self, *options: str, play: str = PLAY) -> Outcome:
         """Return what the task with the loop has returned, and which facts the hosts have afterwards."""
         for name in ("meeting", "home"):
@@ -184,7 +191,7 @@ def test_variables_and_rights_of_the_play_apply(fleet: Fleet) -> None:
 RECORDER = """\
 DOCUMENTATION = '''
 name: recorder
-short_description: Runs commands on this machine, and writes down the password
+short_description: Runs commands on this machine, writes down the password, and drops a first login
 description: As told.
 options:
   password:
@@ -193,7 +200,12 @@ options:
   note:
     description: The file.
     vars: [{name: note}]
+  drops:
+    description: A file; the next login is dropped if it exists.
+    vars: [{name: drops}]
 '''
+import os
+from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.connection.local import Connection as LocalConnection
 
 
@@ -203,6 +215,9 @@ class Connection(LocalConnection):
     def _connect(self):
         with open(self.get_option("note"), "w") as stream:
             stream.write(str(self.get_option("password")))
+        if os.path.exists(str(self.get_option("drops"))):
+            os.unlink(self.get_option("drops"))
+            raise AnsibleConnectionFailure("Failed to connect to the host via ssh: kex_exchange_identification: Connection closed by remote host")
         return super()._connect()
 """
 
@@ -210,11 +225,8 @@ class Connection(LocalConnection):
 @pytest.mark.parametrize("typed", ["", "of-all"])
 def test_a_password_of_one_host_is_told_to_no_other(fleet: Fleet, typed: str) -> None:
     """What was typed for all hosts is not lost either."""
-    (fleet.folder / "connection_plugins").mkdir()
-    (fleet.folder / "connection_plugins/recorder.py").write_text(RECORDER)
+    fleet.record_connections()
     (fleet.folder / "typed").write_text(typed)
-    for host in HOSTS:
-        fleet.variables[host] = fleet.variables[host].replace("=local", f"=recorder note={fleet.folder}/note-{host}")
     fleet.variables["kvm2"] += " ansible_password=of-kvm2"
     options = ("--connection-password-file", str(fleet.folder / "typed")) if typed else ()
     facts = facts_of(fleet.ask("-e", json.dumps({"asked": ["kvm2", "kvm3", "kvm4", "kvm1"]}), *options))
@@ -252,3 +264,19 @@ def test_variables_and_rights_of_a_role_apply(fleet: Fleet) -> None:
     play[0].update(tasks=[], roles=[{"role": "asker", "become": True, "become_user": "nobody", "vars": variables}])
     outcome = fleet.ask(play=json.dumps(play))
     assert ["become-of-the-role" in json.dumps(one) for one in outcome["results"]] == [True] * len(HOSTS)
+
+
+def test_a_host_whose_login_was_dropped_is_asked_alone(fleet: Fleet) -> None:
+    """All hosts may be behind the same jump host, which drops logins when many begin at once."""
+    fleet.record_connections()
+    (fleet.folder / "drops").touch()
+    fleet.variables["kvm3"] += f" drops={fleet.folder}/drops"
+    fleet.expected = 3
+    assert list(facts_of(fleet.ask())) == list(HOSTS)
+    assert not (fleet.folder / "drops").exists()
+
+
+def test_no_more_hosts_are_asked_at_once_than_a_person_has_chosen(fleet: Fleet) -> None:
+    fleet.expected, fleet.patience_seconds = 3, 3
+    assert facts_of(fleet.ask("--forks", "1")).keys() != set(HOSTS), "the first hosts wait for others"
+    assert list(facts_of(fleet.ask("--forks", "3"))) == list(HOSTS)
