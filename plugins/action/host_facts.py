@@ -60,10 +60,10 @@ class ActionModule(KeptModuleAction, NormalAction):
         return _answers[hosts].pop(self._task.delegate_to, None)
 
     def _ask_all(self, hosts: tuple[str, ...], task_vars: Result) -> dict[str, Result]:
-        """Return what these hosts answer; nothing in a version of Ansible whose inner functions have another form."""
+        """Return what these hosts answer; nothing if there are no more processes, or in a version of Ansible whose inner functions have another form."""
         try:
             return run_side_by_side(self, hosts, self._task.args, task_vars)
-        except (AnsibleError, AttributeError, TypeError) as error:
+        except (AnsibleError, AttributeError, OSError, TypeError) as error:
             Display().warning(f"The hosts are asked one after the other, because they could not be asked side by side ({type(error).__name__}: {error}).")
             return {}
 

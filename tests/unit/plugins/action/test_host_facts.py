@@ -10,6 +10,7 @@ import types
 import typing as t
 
 import pytest
+from ansible.errors import AnsibleError
 from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.kvmfleet.migration.plugins.action import host_facts as module
@@ -77,3 +78,18 @@ def test_facts_get_the_time_of_their_receipt(monkeypatch: pytest.MonkeyPatch) ->
 )
 def test_an_answer_without_facts_is_returned_unchanged(monkeypatch: pytest.MonkeyPatch, answer: dict[str, t.Any]) -> None:
     assert outcome(monkeypatch, dict(answer)) == answer
+
+
+@pytest.mark.parametrize("error", [AnsibleError("A worker was found in a dead state"), OSError(11, "Resource temporarily unavailable")])
+def test_a_control_node_that_cannot_ask_all_hosts_at_once_asks_one_after_the_other(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    """The number of processes or open files of a container is limited; the loop needs few."""
+
+    def fail(*_: object) -> t.NoReturn:
+        raise error
+
+    monkeypatch.setattr(module, "run_side_by_side", fail)
+    monkeypatch.setattr(module, "_answers", {})
+    monkeypatch.setattr(module.NormalAction, "run", lambda self, tmp=None, task_vars=None: {"ansible_facts": {"kvmfleet_host": dict(FACTS)}})
+    asking = action(_work={"hosts": ["kvm1", "kvm2"]})
+    asking._task.delegate_to = "kvm2"
+    assert "received" in asking.run(None, dict(VARIABLES))["ansible_facts"]["kvmfleet_host"]
