@@ -221,8 +221,9 @@ class Guard:
 
     def _ask_storage(self, token: JsonDocument, seconds: float) -> t.Tuple[int, str]:
         """Return the exit code of the storage program, and its output. After the time limit it is killed and not waited for: it may hang in the kernel."""
-        command = [sys.executable, "-I", self.path(STORAGE_PROGRAM), json.dumps(token)]
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        # libvirt's names of folders are in UTF-8, whatever the locale of the host is.
+        command = [sys.executable, "-I", "-X", "utf8", self.path(STORAGE_PROGRAM), json.dumps(token)]
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8", errors="replace")
         try:
             output, _nothing = process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:

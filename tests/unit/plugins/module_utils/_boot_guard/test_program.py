@@ -319,6 +319,15 @@ def test_a_broken_storage_program_confirms_no_token(machine: Machine, text: str)
     assert not machine.starts_guests()
 
 
+def test_the_storage_program_names_folders_in_utf8_in_every_locale(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folders are those of libvirt. systemd gives the guard the locale of the host, in which Python may encode them otherwise, and not find them."""
+    monkeypatch.setenv("LC_ALL", "C.UTF-8")
+    _shut_down_cleanly(machine)
+    machine.write(program.STORAGE_PROGRAM, r"import sys; sys.stdout.buffer.write(b'/srv/gr\366\337e'); sys.exit(not sys.flags.utf8_mode)")
+    machine.boot()
+    assert machine.guard.confirm_token() is not None
+
+
 @pytest.mark.parametrize("wrong", [{"folders": {}}, {"folders": None}, {"folders": ["/x"]}, {"folders": {"relative": NONCE}}, {"host_id": None}])
 def test_a_grant_that_names_no_shared_storage_confirms_no_token(machine: Machine, wrong: t.Dict[str, t.Any]) -> None:
     machine.have_storage_program()
