@@ -75,7 +75,9 @@ def run_systemctl(*arguments: str, state: str) -> None:
     :arg state: what is now the case if it fails, as a sentence.
     """
     try:
-        subprocess.run(["systemctl", *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True, timeout=SYSTEMCTL_SECONDS)
+        # Its messages are in the encoding of the locale.
+        call: t.Dict[str, t.Any] = {"capture_output": True, "text": True, "errors": "replace", "check": True, "timeout": SYSTEMCTL_SECONDS}
+        subprocess.run(["systemctl", *arguments], stdin=subprocess.DEVNULL, **call)
     except (OSError, subprocess.SubprocessError) as error:
         output = str(getattr(error, "stderr", None) or error).strip().rstrip(".")
         raise Internal(f"'systemctl {' '.join(arguments)}' failed: {output}. {state}", "Repair this on the host and run the task again.") from error

@@ -82,7 +82,9 @@ def _is_systemd_running() -> bool:
 def _start_scope(unit: str, pid: int) -> t.Optional[str]:
     """Request the scope; return why it could not be created."""
     try:
-        subprocess.run(scope_command(unit, pid), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True, timeout=CALL_SECONDS)
+        # Its messages are in the encoding of the locale.
+        call: t.Dict[str, t.Any] = {"capture_output": True, "text": True, "errors": "replace", "check": True, "timeout": CALL_SECONDS}
+        subprocess.run(scope_command(unit, pid), stdin=subprocess.DEVNULL, **call)
     except subprocess.TimeoutExpired:
         return f"systemd did not answer within {CALL_SECONDS:.0f} s when it was asked for scope {unit}."
     except (OSError, subprocess.SubprocessError) as error:

@@ -21,6 +21,8 @@ WHAT_IS_LEFT = ". The boot guard's files are in place, but systemd does not hold
         ("exec sleep 60", "Command '['systemctl', 'daemon-reload']' timed out after 0.2 seconds"),
         ("echo 'Failed to connect to bus: No such file' >&2; exit 1", "Failed to connect to bus: No such file"),
         ("echo 'Failed to reload daemon.' >&2; exit 1", "Failed to reload daemon"),
+        # "Gerät" in ISO-8859-1: programs write in the encoding of the locale, and the module of a task has UTF-8.
+        (r"printf 'Ger\344t belegt' >&2; exit 1", "Ger\ufffdt belegt"),
     ],
 )
 def test_a_failed_systemctl_is_reported_in_whole_sentences(script: str, cause: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:

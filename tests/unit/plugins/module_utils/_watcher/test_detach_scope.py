@@ -105,10 +105,11 @@ def test_the_systemd_of_another_process_namespace_is_not_asked(machine: Machine)
     [
         ('echo "Call failed: Unit exists" >&2; exit 1', "did not start scope kvmfleet-watcher-"),
         ('echo "Call failed: Unit exists" >&2; exit 1', ": Call failed: Unit exists. The watcher stays"),
+        (r"printf 'Ger\344t belegt' >&2; exit 1", ": Ger\ufffdt belegt. The watcher stays"),
         ("exec sleep 30", "did not answer within 1 s"),
         ("exit 0", "1 s later the watcher had still not joined it"),
     ],
-    ids=["refused", "message of busctl", "hangs", "accepted without effect"],
+    ids=["refused", "message of busctl", "other encoding", "hangs", "accepted without effect"],
 )
 def test_a_failure_to_join_a_scope_is_a_warning_with_its_consequences(machine: Machine, monkeypatch: pytest.MonkeyPatch, script: str, said: str) -> None:
     monkeypatch.setattr(detach, "CALL_SECONDS", 1.0)
