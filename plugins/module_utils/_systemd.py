@@ -76,8 +76,8 @@ def run_systemctl(*arguments: str, state: str) -> None:
     """
     try:
         # Its messages are in the encoding of the locale.
-        call: t.Dict[str, t.Any] = {"capture_output": True, "text": True, "errors": "replace", "check": True, "timeout": SYSTEMCTL_SECONDS}
-        subprocess.run(["systemctl", *arguments], stdin=subprocess.DEVNULL, **call)
+        command, limit = ["systemctl", *arguments], SYSTEMCTL_SECONDS
+        subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=True, timeout=limit)
     except (OSError, subprocess.SubprocessError) as error:
         output = str(getattr(error, "stderr", None) or error).strip().rstrip(".")
         raise Internal(f"'systemctl {' '.join(arguments)}' failed: {output}. {state}", "Repair this on the host and run the task again.") from error

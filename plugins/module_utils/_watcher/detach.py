@@ -83,8 +83,8 @@ def _start_scope(unit: str, pid: int) -> t.Optional[str]:
     """Request the scope; return why it could not be created."""
     try:
         # Its messages are in the encoding of the locale.
-        call: t.Dict[str, t.Any] = {"capture_output": True, "text": True, "errors": "replace", "check": True, "timeout": CALL_SECONDS}
-        subprocess.run(scope_command(unit, pid), stdin=subprocess.DEVNULL, **call)
+        command = scope_command(unit, pid)
+        subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=True, timeout=CALL_SECONDS)
     except subprocess.TimeoutExpired:
         return f"systemd did not answer within {CALL_SECONDS:.0f} s when it was asked for scope {unit}."
     except (OSError, subprocess.SubprocessError) as error:
