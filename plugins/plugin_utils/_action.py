@@ -48,6 +48,7 @@ Result = dict[str, Json]
 
 # Exit codes of a shell for a program that does not exist, and for one that it must not run.
 _NOT_STARTED_CODES = (126, 127)
+_WHEN_REACHED = "Run the task again when the host can be reached."
 _NO_INTERPRETER = re.compile(r"python\S*: .*(?:not found|No such file or directory|cannot execute|Permission denied|Exec format error)", re.IGNORECASE)
 # Python's message before the module starts, if no file can be written: the disk is full, or its file system was made read-only after an error.
 _NO_TEMPORARY_FOLDER = re.compile(r"No usable temporary directory found")
@@ -147,16 +148,10 @@ class FleetAction(KeptModuleAction):
         """
         host = self.target_host(task_vars)
         module_args = {"uri": uri, "_work": {**work, "phase": phase}}
-        try:
-            with self._hide_values() if is_secret else contextlib.nullcontext():
-                result = self._execute_module(module_name=f"kvmfleet.migration.{module or self.MODULE}", module_args=module_args, task_vars=task_vars)
-        except (AnsibleError, OSError) as error:
-            why = explain_unreachable(error)
-            if why is None:
-                raise
-            raise Unreachable(f"{host} cannot be reached: {why}", "Run the task again when the host can be reached.") from error
+        with connection_errors(host, _WHEN_REACHED), self._hide_values() if is_secret else contextlib.nullcontext():
+            result = self._execute_module(module_name=f"kvmfleet.migration.{module or self.MODULE}", module_args=module_args, task_vars=task_vars)
         if result.get("unreachable"):
-            raise Unreachable(f"{host} cannot be reached: {result.get('msg')}", "Run the task again when the host can be reached.")
+            raise Unreachable(f"{host} cannot be reached: {result.get('msg')}", _WHEN_REACHED)
         if "error_code" not in result and ("module_stderr" in result or result.get("rc")):
             hidden = {"module_stdout": ""} if is_secret else {}
             raise self._unanswered_error(host, {**result, **hidden})
@@ -201,15 +196,20 @@ class FleetAction(KeptModuleAction):
         )
 
 
-def explain_unreachable(error: AnsibleError | OSError) -> str | None:
-    """Return why a host could not be reached: its connection failed, or this machine has no process, memory or file left for the SSH client now.
+@contextlib.contextmanager
+def connection_errors(host: str, next_step: str | None = None) -> Iterator[None]:
+    """Raise L(Unreachable) if the connection of the block failed, or if this machine has no process, memory or file left for the SSH client now.
 
-    None for any other error, such as a rejected password: to repeat it could lock the account.
+    Any other error, such as a rejected password, is raised unchanged: to repeat it could lock the account.
     """
-    cause = error if isinstance(error, OSError) else error.__cause__ or error.__context__
-    if not isinstance(error, AnsibleConnectionFailure) and not isinstance(cause, OSError):
-        return None
-    return f"{str(error).rstrip('.')}: {cause}" if isinstance(cause, OSError) and str(cause) not in str(error) else str(error)
+    try:
+        yield
+    except (AnsibleError, OSError) as error:
+        cause = error if isinstance(error, OSError) else error.__cause__ or error.__context__
+        if not isinstance(error, AnsibleConnectionFailure) and not isinstance(cause, OSError):
+            raise
+        why = f"{str(error).rstrip('.')}: {cause}" if isinstance(cause, OSError) and str(cause) not in str(error) else str(error)
+        raise Unreachable(f"{host} cannot be reached: {why}", next_step) from error
 
 
 def _warnings_in(result: JsonObject) -> t.Sequence[Json]:

@@ -17,8 +17,6 @@ import time
 import typing as t
 from dataclasses import field
 
-from ansible.errors import AnsibleError
-
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import BootMoment, HostClock, read_moment
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, Json, JsonObject, decode, encode
@@ -37,7 +35,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_
 )
 from ansible_collections.kvmfleet.migration.plugins.module_utils._proc_files import parse_number, parse_start_ticks
 from ansible_collections.kvmfleet.migration.plugins.module_utils._run_folder import RUN_FOLDER, orders_path, started_path
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, explain_unreachable
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, connection_errors
 
 # How long an order may be under way. Commands that SSH has delivered or repeated later begin nothing.
 ORDER_SECONDS = 300.0
@@ -201,13 +199,8 @@ class SourceHost:
 
         :arg text: its input.
         """
-        try:
+        with connection_errors(self.name):
             outcome = self._action._low_level_execute_command(command, in_data=text)
-        except (AnsibleError, OSError) as error:
-            why = explain_unreachable(error)
-            if why is None:
-                raise
-            raise Unreachable(f"{self.name} cannot be reached: {why}") from error
         if outcome["rc"] != 0:
             raise Unreachable(f"{self.name} did not run {name}: {outcome.get('stderr') or outcome['stdout']}")
         return str(outcome["stdout"])
