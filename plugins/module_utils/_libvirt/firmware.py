@@ -10,7 +10,7 @@ from __future__ import annotations
 import typing as t
 from xml.etree.ElementTree import Element
 
-from .._model.codec import ABSENT
+from .._model.codec import ABSENT, Absent
 from .._model.errors import KvmfleetError
 from .._model.facts import FirmwareFacts, Platform
 from .._model.libvirt_formats import parse_libvirt_xml
@@ -38,16 +38,21 @@ def read_firmware(connection: libvirt.virConnect, uri: str, platform: Platform) 
 
 def describe_firmware(capabilities: Element) -> FirmwareFacts:
     """Return the firmware and TPMs in the domain capabilities of a host. A libvirt of 2021 or before, such as 7.0, reports no TPMs."""
-    tpm = capabilities.find("devices/tpm")
-    backends, models, versions = (_list_values(capabilities, "devices/tpm", name) for name in ("backendModel", "model", "backendVersion"))
-    has_tpm = tpm is not None and tpm.get("supported") == "yes"
     return FirmwareFacts(
         loaders=tuple((value.text or "").strip() for value in capabilities.findall("os/loader/value")),
         secure_boot="yes" in _list_values(capabilities, "os/loader", "secure"),
-        tpm_backends=ABSENT if tpm is None else backends if has_tpm else (),
-        tpm_models=ABSENT if tpm is None else models if has_tpm else (),
-        tpm_versions=ABSENT if tpm is None else versions if has_tpm else (),
+        tpm_backends=_list_tpm_values(capabilities, "backendModel"),
+        tpm_models=_list_tpm_values(capabilities, "model"),
+        tpm_versions=_list_tpm_values(capabilities, "backendVersion"),
     )
+
+
+def _list_tpm_values(capabilities: Element, name: str) -> t.Union[t.Tuple[str, ...], Absent]:
+    """Return the values of that name; absent if TPMs are not reported."""
+    tpm = capabilities.find("devices/tpm")
+    if tpm is None:
+        return ABSENT
+    return _list_values(capabilities, "devices/tpm", name) if tpm.get("supported") == "yes" else ()
 
 
 def _list_values(capabilities: Element, where: str, name: str) -> t.Tuple[str, ...]:
