@@ -23,6 +23,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._side_by_side i
 Result = dict[str, Json]
 FACTS_KEY = "kvmfleet_host"
 
+# A host alone is asked sooner without a play of its own.
 _SEVERAL = 2
 # What the hosts of a loop have answered, by all of their names. A process of Ansible runs one task, and a host that is asked again is asked itself.
 _answers: dict[tuple[str, ...], dict[str, Result]] = {}

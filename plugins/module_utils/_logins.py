@@ -59,7 +59,10 @@ def spread_logins(
 
 
 def draw_slots(uris: t.Collection[str], longest_seconds: float = 60.0) -> t.Dict[str, float]:
-    """Return after how many seconds the first login at each of these hosts begins; empty for few hosts, and without SSH. The arguments: L(spread_logins)."""
+    """Return after how many seconds the first login at each of these hosts begins; empty for few hosts, and without SSH.
+
+    The arguments are those of L(spread_logins).
+    """
     remote = [uri for uri in sorted(set(uris)) if is_over_ssh(uri)]
     seconds = min(spread_seconds(len(remote)), longest_seconds)
     return {uri: _RANDOM.uniform(0, seconds) for uri in remote} if seconds else {}

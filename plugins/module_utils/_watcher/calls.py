@@ -30,7 +30,7 @@ from .._model.watched_moves import StartOrder
 def open_again(open_host: OpenHost) -> OpenHost:
     """Return what opens hosts for a watcher. If this host has no process or memory left for a connection, it raises L(Unreachable), and is called again.
 
-    Only who watches a guest must go on then. Elsewhere, that is no silence of the other host, which may count as evidence against it.
+    Only a process that watches a guest has to go on then. Elsewhere, this error must not pass for the silence of the other host, which is evidence.
     """
 
     def open_one(uri: str, timeout_seconds: t.Optional[float] = None) -> Host:

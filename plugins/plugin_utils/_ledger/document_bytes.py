@@ -37,7 +37,7 @@ class Newer(Unreadable):
 
 
 class TooLarge(Internal):
-    """The store takes no document of this size. Others are not concerned."""
+    """The store takes no document of this size. Other documents are not affected."""
 
 
 def canonical_json(value: Json) -> str:
