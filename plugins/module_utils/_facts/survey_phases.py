@@ -26,7 +26,7 @@ from .._module import Result, is_root, require_local, require_root
 from .._run_folder import read_json, state_path
 from .._time_limits import limit_questions
 from .gather import gather_facts
-from .memory_lock import read_memory_lock
+from .qemu_process import is_program_replaced, read_memory_lock
 from .storage_queries import StorageQueries
 from .survey import OpenSurveyedHost, survey_hosts
 
@@ -93,11 +93,14 @@ def survey_watched_moves(uri: str, questions: t.Sequence[SurveyQuestion]) -> Sur
 
 
 def add_watch(domain: SurveyedDomain, question: SurveyQuestion) -> SurveyedDomain:
-    """Return the domain with the state of its last move on this host, and with how much memory its QEMU may lock."""
+    """Return the domain with the state of its last move on this host, and with what matters of its QEMU process."""
     uuids = [domain.uuid] if domain.uuid else question.uuids
     memory_lock = read_memory_lock(domain.at_source.name) if domain.at_source else None
     return dataclasses.replace(
-        domain, watch=next(filter(None, map(_read_watch, uuids)), None), memory_lock_bytes=ABSENT if memory_lock is None else memory_lock
+        domain,
+        watch=next(filter(None, map(_read_watch, uuids)), None),
+        memory_lock_bytes=ABSENT if memory_lock is None else memory_lock,
+        qemu_replaced=ABSENT if domain.at_source is None else is_program_replaced(domain.at_source.name),
     )
 
 

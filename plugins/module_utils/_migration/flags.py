@@ -77,7 +77,7 @@ GATES = (
 EXCLUSIONS = (
     Exclusion(
         ("parallel_connections", "post_copy"),
-        "before QEMU 10.1 the guest is lost when such a move switches over",
+        "before QEMU 10.1 the guest is lost when such a move switches over, and a guest runs on the QEMU that was installed when it started",
         "Leave one of the two out, for example with parallel_connections unset.",
         qemu_since=10001000,
     ),
@@ -99,6 +99,9 @@ NEEDS = (
     Need("copy_storage_overwrite", "copy_storage", "Set copy_storage to auto, full or incremental as well."),
     Need("post_copy_bandwidth_mib", "post_copy", "Permit post_copy by the task or the domain's policy, or leave post_copy_bandwidth_mib out."),
 )
+
+# The oldest QEMU that a host of a fleet is expected to have.
+OLDEST_QEMU = 7002000
 
 # Features that the policy decides: the options of a task alone do not determine them.
 _OF_POLICY = ("post_copy",)
@@ -138,6 +141,16 @@ def check_versions(options: MoveOptions, flags: t.Sequence[str], versions: t.Map
     for gate in GATES:
         if gate.feature in wanted:
             _check_gate(gate, versions)
+
+
+def versions_under_guest(versions: t.Mapping[str, int], qemu_replaced: bool) -> t.Mapping[str, int]:
+    """Return the versions of libvirt and QEMU that move a guest away from a host.
+
+    A guest keeps the QEMU that it was started with. If that was replaced since, its version is not known, and it counts as the oldest.
+
+    :arg versions: C({libvirt, hypervisor}) as the host reports them.
+    """
+    return {**versions, "hypervisor": min(versions.get("hypervisor", 0), OLDEST_QEMU)} if qemu_replaced else versions
 
 
 def requested_features(options: MoveOptions, flags: t.Sequence[str] = ()) -> t.FrozenSet[str]:

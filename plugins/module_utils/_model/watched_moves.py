@@ -147,6 +147,7 @@ class SurveyedDomain:
     :arg seen_devices: by name of a destination, the paths of devices that it has according to the ledger. The control node adds them.
     :arg busy_with: the job other than a migration that occupies the domain, e.g. C(a backup).
     :arg memory_lock_bytes: how much memory its QEMU process on the source may lock.
+    :arg qemu_replaced: whether that process still is the QEMU from before an upgrade of the source.
     :arg rewrites: what would differ in its definition at the destination, where a name may.
     """
 
@@ -166,6 +167,7 @@ class SurveyedDomain:
     watch: t.Union[WatchReport, Absent, None] = ABSENT
     seen_devices: t.Union[t.Mapping[str, t.Tuple[str, ...]], Absent] = ABSENT
     memory_lock_bytes: t.Union[int, Absent] = ABSENT
+    qemu_replaced: t.Union[bool, Absent] = ABSENT
     busy_with: t.Union[str, Absent] = ABSENT
     rewrites: t.Union[t.Mapping[str, RewriteVerdict], Absent] = ABSENT
     extra: JsonObject = dataclasses.field(default_factory=dict)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
-from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.flags import check_versions, migration_flags
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.flags import check_versions, migration_flags, versions_under_guest
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.policy import prefer_feature
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, JsonObject, encode
@@ -49,7 +49,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.polic
 _NO_HOST = HostRef(None, None, None)
 
 
-def choose_policy(view: FleetView, request: MoveRequest, host: str) -> GivenPolicy:
+def choose_policy(view: FleetView, request: MoveRequest, domain: SurveyedDomain, host: str) -> GivenPolicy:
     """Return the policy of a move to that host. Post-copy that is only a default of the source gives way to what the task requests.
 
     If both features are only defaults, post-copy is used where both hosts are known to support it, else auto-converge.
@@ -57,36 +57,37 @@ def choose_policy(view: FleetView, request: MoveRequest, host: str) -> GivenPoli
     policy = request.policy
     if not policy.post_copy or policy.source_of("post_copy") != SOURCE_HOST:
         return policy
-    is_combinable = _can_combine_post_copy(view, request, host)
+    is_combinable = _can_combine_post_copy(view, request, domain, host)
     if policy.has_preference:
         hosts = (view.source_facts(), view.candidate_facts(host, request.uris[host]))
         return prefer_feature(policy, is_combinable and all(TRAITS["post_copy"] in (facts.traits or ()) for facts in hosts))
     return policy if is_combinable else replace(policy, post_copy=False, sources={**policy.sources, "post_copy": SOURCE_TASK})
 
 
-def _can_combine_post_copy(view: FleetView, request: MoveRequest, host: str) -> bool:
+def _can_combine_post_copy(view: FleetView, request: MoveRequest, domain: SurveyedDomain, host: str) -> bool:
     """Whether these two hosts can combine post-copy with the other options of the task."""
     try:
-        _check_hypervisors(view, request, host, post_copy=True)
+        _check_hypervisors(view, request, domain, host, post_copy=True)
     except NotSupported:
         return False
     return True
 
 
-def find_unable_hosts(view: FleetView, request: MoveRequest, candidates: Iterable[str]) -> dict[str, KvmfleetError]:
+def find_unable_hosts(view: FleetView, request: MoveRequest, domain: SurveyedDomain, candidates: Iterable[str]) -> dict[str, KvmfleetError]:
     """Return, by candidate, why its hypervisor or that of the source cannot carry out the options of the move; only those that cannot."""
     problems: dict[str, KvmfleetError] = {}
     for host in candidates:
         try:
-            _check_hypervisors(view, request, host, choose_policy(view, request, host).post_copy)
+            _check_hypervisors(view, request, domain, host, choose_policy(view, request, domain, host).post_copy)
         except NotSupported as error:
             problems[host] = error
     return problems
 
 
-def _check_hypervisors(view: FleetView, request: MoveRequest, host: str, post_copy: bool) -> None:
+def _check_hypervisors(view: FleetView, request: MoveRequest, domain: SurveyedDomain, host: str, post_copy: bool) -> None:
     survey = view.survey
-    versions = {view.source: survey.source.versions or {}, host: survey.destinations[request.uris[host]].versions or {}}
+    own = versions_under_guest(survey.source.versions or {}, bool(domain.qemu_replaced))
+    versions = {view.source: own, host: survey.destinations[request.uris[host]].versions or {}}
     check_versions(request.options, migration_flags(request.options, True, False, post_copy), versions)
 
 
@@ -138,7 +139,7 @@ class CandidateJudge:
 
     def choose_policy(self, host: str) -> GivenPolicy:
         """Return the policy of a move to that host."""
-        return choose_policy(self.view, self.request, host)
+        return choose_policy(self.view, self.request, self.domain, host)
 
     def candidate_facts(self, host: str) -> HostFacts:
         """Return the facts of a candidate that answered."""

@@ -81,7 +81,7 @@ class MoveRun(TaskRun[MoveRequest, MoveJob]):
             warnings = check_source_traits(request, view.source_facts(), self.context.source.name)
         except NotSupported as error:
             return d.exclude_hosts(request, start, dict.fromkeys(start.candidates, error))
-        decision = d.exclude_hosts(request, start, find_unable_hosts(view, request, start.candidates))
+        decision = d.exclude_hosts(request, start, find_unable_hosts(view, request, job.domain, start.candidates))
         self.context.warnings += warnings if isinstance(decision, d.Start) else ()
         return decision
 

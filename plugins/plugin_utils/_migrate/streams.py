@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import urllib.parse
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.flags import versions_under_guest
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.streams import StreamChoice, StreamFacts, choose_streams
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests import DomainRequest
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import SurveyedDomain
@@ -32,7 +33,7 @@ def choose_connections(view: FleetView, request: MoveRequest, domain: SurveyedDo
         post_copy=post_copy,
         is_tcp=migrate_uri is None or urllib.parse.urlsplit(migrate_uri).scheme == "tcp",
         memory_lock_bytes=domain.memory_lock_bytes if isinstance(domain.memory_lock_bytes, int) else None,
-        versions={view.source: source.versions or {}, host: destination.versions or {}},
+        versions={view.source: versions_under_guest(source.versions or {}, bool(domain.qemu_replaced)), host: destination.versions or {}},
     )
     return choose_streams(request.options, facts)
 

@@ -93,3 +93,11 @@ def test_what_would_differ_in_the_definition_is_reported_for_each_destination(fl
     assert domain["rewrites"]["qemu://x"]["error_code"] == "not_supported"
     assert "kvm2 has no folder 'fast'" in domain["rewrites"]["qemu://x"]["problem"]
     assert domain["paths"][TO_2] == {"/data/web.raw": True}
+
+
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_a_qemu_that_was_replaced_under_its_guest_is_reported(fleet: FakeFleet, monkeypatch: pytest.MonkeyPatch, is_replaced: bool) -> None:
+    monkeypatch.setattr(survey_phases, "is_program_replaced", lambda name: name == "web1" and is_replaced)
+    fleet.guest()
+    (domain,) = survey_phases.prepare_moves(LOCAL_URI, {"wanted": [WANTED]})["survey"]["domains"]
+    assert domain["qemu_replaced"] is is_replaced

@@ -21,6 +21,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.flag
     format_version,
     migration_flags,
     migration_parameters,
+    versions_under_guest,
 )
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Internal, InvalidArgument, NotSupported
 
@@ -185,6 +186,17 @@ def test_parallel_connections_with_post_copy_need_qemu_10_1_on_both_hosts(qemu: 
     else:
         with pytest.raises(NotSupported, match="guest is lost"):
             check_versions(options, flags_of(options, "post_copy"), hosts)
+
+
+@pytest.mark.parametrize("features", [("parallel_connections", "post_copy"), ("parallel_connections", "zero_copy")])
+def test_a_guest_whose_qemu_was_replaced_since_its_start_runs_on_an_old_one(features: t.Tuple[str, str]) -> None:
+    options = MoveOptions(parallel_connections=2, zero_copy="zero_copy" in features)
+    flags = flags_of(options, "post_copy") if "post_copy" in features else []
+    check_versions(options, flags, {"kvm1": versions_under_guest(versions(), False), "kvm2": versions()})
+    with pytest.raises(NotSupported):
+        check_versions(options, flags, {"kvm1": versions_under_guest(versions(), True), "kvm2": versions()})
+    check_versions(MoveOptions(parallel_connections=2), [], {"kvm1": versions_under_guest(versions(), True), "kvm2": versions()})
+    assert versions_under_guest(versions(qemu=7001000), True) == versions(qemu=7001000)
 
 
 @pytest.mark.parametrize(("mode", "flag"), [("auto", "NON_SHARED_DISK"), ("full", "NON_SHARED_DISK"), ("incremental", "NON_SHARED_INC")])

@@ -94,6 +94,8 @@ class FakeSource:
         self.facts: t.Dict[str, t.Dict[str, t.Any]] = {}
         self.needs: t.Dict[str, t.Dict[str, t.Any]] = {}
         self.policies: t.Dict[str, t.Dict[str, t.Any]] = {}
+        # Whether QEMU was upgraded since the domains were started.
+        self.qemu_replaced = False
         self.after_prepare: t.Callable[[], None] = lambda: None
         self.orders: t.List[t.Dict[str, t.Any]] = []
         # Until when an order may arrive, and what of this the orders had.
@@ -180,6 +182,7 @@ class FakeSource:
         for domain, wanted in zip(found["domains"], asked):
             uuids = [domain["info"]["uuid"]] if domain["found"] else [uuid for uuid in (wanted["uuid"], *wanted["known_uuids"]) if uuid]
             if domain["found"]:
+                domain["qemu_replaced"] = self.qemu_replaced
                 domain["request"].update(self.needs.get(uuids[0], {}))
                 domain["policy"]["values"].update(self.policies.get(uuids[0], {}))
             states = [(uuid, self.state_of(uuid)) for uuid in uuids]

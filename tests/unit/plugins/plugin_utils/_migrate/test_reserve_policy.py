@@ -106,6 +106,29 @@ def test_a_default_for_post_copy_gives_way_to_parallel_connections_of_the_task(f
     assert "POSTCOPY" not in fleet.source.orders[0]["flags"]
 
 
+NEW_QEMU = {"versions": {"libvirt": 11_008_000, "hypervisor": 10_001_000}}
+
+
+@pytest.mark.parametrize("is_replaced", [False, True])
+@pytest.mark.parametrize("given", [{"parallel_connections": 4}, {"link_mib": 2000}, {"link_mib": 2000, "post_copy": True}])
+def test_a_guest_from_before_an_upgrade_of_qemu_never_combines_both(fleet: Control, given: dict[str, t.Any], is_replaced: bool) -> None:
+    """libvirt reports the version of the installed QEMU, and the guest would be lost with that on which it runs."""
+    fleet.source.facts.update(kvm1={**ABLE, **NEW_QEMU}, kvm2={**ABLE, **NEW_QEMU})
+    fleet.source.qemu_replaced = is_replaced
+    job = run_one_move(fleet, **given)
+    assert job.error is None
+    assert ({"PARALLEL", "POSTCOPY"} <= set(fleet.source.orders[0]["flags"])) is not is_replaced
+
+
+def test_both_requested_for_a_guest_from_before_an_upgrade_are_refused(fleet: Control) -> None:
+    fleet.source.facts.update(kvm1={**ABLE, **NEW_QEMU}, kvm2={**ABLE, **NEW_QEMU})
+    fleet.source.qemu_replaced = True
+    job = run_one_move(fleet, parallel_connections=4, post_copy=True)
+    assert isinstance(job.error, e.NotSupported)
+    assert "a guest runs on the QEMU that was installed when it started" in str(job.error)
+    assert fleet.source.orders == []
+
+
 def test_parallel_connections_with_post_copy_of_the_domain_stay_refused(fleet: Control) -> None:
     fleet.source.policies[UUID] = {"post_copy": True}
     job = run_one_move(fleet, parallel_connections=4)

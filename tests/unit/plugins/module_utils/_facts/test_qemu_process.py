@@ -9,7 +9,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.memory_lock import UNLIMITED_BYTES, read_memory_lock
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.qemu_process import UNLIMITED_BYTES, is_program_replaced, read_memory_lock
 
 LIMITS = """Limit                     Soft Limit           Hard Limit           Units
 Max processes             31313                31313                processes
@@ -46,3 +46,15 @@ def test_a_damaged_process_id_is_not_followed(tmp_path: pathlib.Path, pid: str) 
 
 def test_a_domain_without_a_process_has_no_limit(tmp_path: pathlib.Path) -> None:
     assert read_memory_lock("web1", str(tmp_path)) is None
+
+
+@pytest.mark.parametrize(("program", "is_replaced"), [("/usr/bin/qemu-system-x86_64", False), ("/usr/bin/qemu-system-x86_64 (deleted)", True), (None, False)])
+def test_a_program_that_was_upgraded_under_its_guest_is_recognized(tmp_path: pathlib.Path, program: t.Optional[str], is_replaced: bool) -> None:
+    place(tmp_path, "")
+    if program:
+        (tmp_path / "proc/4711/exe").symlink_to(program)
+    assert is_program_replaced("web 1", str(tmp_path)) is is_replaced
+
+
+def test_a_domain_without_a_process_has_no_program(tmp_path: pathlib.Path) -> None:
+    assert not is_program_replaced("web1", str(tmp_path))

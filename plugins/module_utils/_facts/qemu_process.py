@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""How much memory the QEMU process of a domain may lock: zero-copy locks the pages that it sends."""
+"""The QEMU process of a domain: how much memory it may lock, as zero-copy locks the pages that it sends, and whether it still is the installed QEMU."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ import typing as t
 # Where the system's libvirt daemon keeps the process IDs of its domains.
 _PID_FOLDER = "run/libvirt/qemu"
 _LIMIT = "Max locked memory"
+# What the kernel adds to the path of a program whose file is gone (proc(5)).
+_REMOVED = " (deleted)"
 UNLIMITED_BYTES = 2**63 - 1
 
 
@@ -22,12 +24,29 @@ def read_memory_lock(name: str, root: str = "/") -> t.Optional[int]:
     :arg root: the folder that has C(proc) and C(run).
     """
     try:
-        with open(os.path.join(root, _PID_FOLDER, f"{name}.pid"), encoding="ascii") as stream:
-            pid = int(stream.read())
-        with open(os.path.join(root, "proc", str(pid), "limits"), encoding="ascii") as stream:
+        with open(_process_path(name, "limits", root), encoding="ascii") as stream:
             return _parse_limit(stream.read())
     except (OSError, ValueError):
         return None
+
+
+def is_program_replaced(name: str, root: str = "/") -> bool:
+    """Whether the file of the program that the domain runs on was removed or replaced since its start, as by an upgrade; false if that cannot be read.
+
+    libvirt reports the version of the installed program only.
+
+    :arg root: the folder that has C(proc) and C(run).
+    """
+    try:
+        return os.readlink(_process_path(name, "exe", root)).endswith(_REMOVED)
+    except (OSError, ValueError):
+        return False
+
+
+def _process_path(name: str, file: str, root: str) -> str:
+    """Return the path of a file of the domain's process. Raises C(OSError) or C(ValueError) if its process ID cannot be read."""
+    with open(os.path.join(root, _PID_FOLDER, f"{name}.pid"), encoding="ascii") as stream:
+        return os.path.join(root, "proc", str(int(stream.read())), file)
 
 
 def _parse_limit(text: str) -> t.Optional[int]:
