@@ -19,6 +19,7 @@ from .._dataclass import dataclass
 from .._domains.shutting_down import DomainShutdown
 from .._evacuation.quarantine import Quarantine, find_unmounted, is_moved
 from .._facts.mounts import innermost_mount, read_mounts
+from .._facts.qemu_process import is_program_replaced
 from .._host_identity import read_host_id
 from .._migration.rewriting import rewrite_definition
 from .._model.cleanup import QuarantinedFile
@@ -209,7 +210,7 @@ class ColdMover:
     def _save_memory(self) -> None:
         """Save the memory. Until the guest is off, it continues to run on the source if this fails."""
         uuid, image = self.order.uuid, str(self._cold.image)
-        chosen = choose_format([self.hosts.source, self.hosts.destination])
+        chosen = choose_format([self.hosts.source, self.hosts.destination], is_program_replaced(self.order.name))
         self.journal.note_cold(image_format=chosen)
         note_own_act(uuid, self.run_folder)
         self._paused_at = self.clock()

@@ -37,10 +37,13 @@ _ANY_NAME = "kvmfleet.save"
 _SUFFIXES = {SPENT_THERE: ".restored-at-destination", SPENT_HERE: ".restored-at-source"}
 
 
-def choose_format(hosts: t.Sequence[Host]) -> str:
-    """Return the format of saved memory that these hosts know best."""
+def choose_format(hosts: t.Sequence[Host], qemu_replaced: bool) -> str:
+    """Return the format of saved memory that these hosts know best.
+
+    :arg qemu_replaced: whether the guest still runs on a QEMU that was replaced since its start, which may be older than its host reports.
+    """
     versions = [host.read_versions() for host in hosts]
-    knows_sparse = all(one.get(what, 0) >= least for one in versions for what, least in _SPARSE_SINCE.items())
+    knows_sparse = not qemu_replaced and all(one.get(what, 0) >= least for one in versions for what, least in _SPARSE_SINCE.items())
     return SPARSE if knows_sparse else RAW
 
 

@@ -79,7 +79,14 @@ def test_an_image_that_is_gone_cannot_be_spent_or_flushed(tmp_path: pathlib.Path
 def test_memory_is_saved_sparse_if_both_hosts_can(fleet: FakeFleet, source: tuple[int, int], destination: tuple[int, int], expected: str) -> None:
     for machine, versions in zip(fleet.machines.values(), (source, destination)):
         machine.versions = dict(zip(("libvirt", "hypervisor"), versions))
-    assert sm.choose_format([fleet.open(LOCAL_URI), fleet.open("qemu+tcp://kvm2/system")]) == expected
+    assert sm.choose_format([fleet.open(LOCAL_URI), fleet.open("qemu+tcp://kvm2/system")], qemu_replaced=False) == expected
+
+
+def test_a_qemu_that_was_replaced_under_its_guest_may_not_know_the_sparse_format(fleet: FakeFleet) -> None:
+    for machine in fleet.machines.values():
+        machine.versions = {"libvirt": 12_000_000, "hypervisor": 11_000_000}
+    hosts = [fleet.open(LOCAL_URI), fleet.open("qemu+tcp://kvm2/system")]
+    assert [sm.choose_format(hosts, is_replaced) for is_replaced in (False, True)] == [sm.SPARSE, sm.RAW]
 
 
 @pytest.mark.parametrize(("runs", "state"), [(True, ds.RUNNING), (False, ds.PAUSED)])
