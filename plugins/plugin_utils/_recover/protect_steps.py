@@ -133,6 +133,7 @@ class _GuardAnswer:
     """The answer of a host about its boot guard and its watchdog.
 
     :arg withdrawn: whether the host never accepts its grant again; C(revoked_in): the folders in which a person has revoked it.
+    :arg spent: whether a token of its grant has released this boot. An earlier copy of the host's disk may have that token.
     :arg unrevoked: why an earlier copy of the host's disk could still use the grant before; empty if it could not.
     """
 
@@ -141,6 +142,7 @@ class _GuardAnswer:
     watchdog: Maybe[ProtectedWatchdog] = ABSENT
     withdrawn: Maybe[bool] = ABSENT
     revoked_in: Maybe[tuple[str, ...]] = ABSENT
+    spent: Maybe[bool] = ABSENT
     unrevoked: Maybe[str] = ABSENT
     extra: JsonObject = field(default_factory=dict)
 
@@ -266,14 +268,15 @@ class ProtectSteps:
         if grant and grant != before:
             self._replace_grant(own, None, grant)
         answer = self._run_guard_phase(own, grant, install)
-        if grant and (answer.withdrawn or answer.revoked_in) and not self.check:
-            # A revocation, on the host itself or on storage, that ended before it reached the ledger.
-            self._take_back(own, grant, install)
-            return self.set_up_guard(install, with_token, left_over)
+        if grant and (answer.withdrawn or answer.revoked_in or answer.spent) and not self.check:
+            # A revocation, on the host itself or on storage, that ended before it reached the ledger; or a token that must be good for one boot only.
+            unrevoked = self._take_back(own, grant, install)
+            result = self.set_up_guard(install, with_token, left_over)
+            return replace(result, guard=replace(result.guard, note=" ".join(filter(None, (result.guard.note, unrevoked)))))
         note = NOT_REVOCABLE if with_token and not folders else ""
         note = NOT_ALONE.format(names=", ".join(left_over)) if left_over and (with_token or recorded_grant(own)) else note
         guard = replace(answer.guard, note=" ".join(filter(None, (answer.guard.note, note, unrevoked or answer.unrevoked or ""))))
-        return GuardResult(answer.changed or grant != recorded_grant(own), guard, answer.watchdog or None)
+        return GuardResult(answer.changed or bool(answer.spent) or grant != recorded_grant(own), guard, answer.watchdog or None)
 
     def _run_guard_phase(self, own: t.Optional[HostEntry], grant: t.Optional[Grant], install: bool) -> _GuardAnswer:
         """Run the phase on the host, write the state of guard and watchdog into the host's entry, and return the answer."""

@@ -33,6 +33,11 @@ def test_a_clean_shutdown_token_that_was_revoked_elsewhere_does_not_release_the_
     # Another host and its token, which nobody revoked.
     site.bring_back(1)
     assert site.fleet() == {1: {"auto"}, 2: set(), 3: set()}
+    # The token was good for that boot only, also in an earlier copy of the host's disk.
+    before = site.task(1, "host", {}).result["host"]["protected"]["token_id"]
+    runs = [site.task(1, "protect", {"guard": True, "clean_shutdown_token": True}).changed for _run in range(2)]
+    assert runs == [True, False]
+    assert site.task(1, "host", {}).result["host"]["protected"]["token_id"] not in (None, before)
 
     shut_down(site)
     revocation = {"name": site.name(1), "revoke_token": True, "reason": "it is to be evacuated"}

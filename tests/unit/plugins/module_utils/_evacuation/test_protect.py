@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import errno
 import functools
+import json
 import pathlib
 import threading
 import time
@@ -326,6 +327,24 @@ def test_a_withdrawn_grant_is_reported_and_nothing_is_installed(fleet: FakeFleet
     answer = protect.PHASES["guard"](LOCAL_URI, {"install": True, "grant": grant, "taken_back": [], "check": False})
     assert (answer["changed"], answer["withdrawn"], answer["revoked_in"]) == (True, True, [])
     assert sorted(root.rglob("*")) == before
+
+
+@pytest.mark.parametrize(("released", "is_spent"), [(None, False), ({"by": "install"}, False), ({"grant": LEDGER}, False), ({"grant": OTHER}, True)])
+def test_a_grant_whose_token_has_released_this_boot_is_spent(
+    fleet: FakeFleet, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, released: t.Optional[Json], is_spent: bool
+) -> None:
+    boot_id = tmp_path / "proc/sys/kernel/random/boot_id"
+    boot_id.parent.mkdir(parents=True)
+    boot_id.write_text(LEDGER)
+    if released is not None:
+        document = tmp_path / "run/kvmfleet/guard/released.json"
+        document.parent.mkdir(parents=True)
+        document.write_text(json.dumps({"boot_id": LEDGER, "by": "token", "at": "2026-01-01T00:00:00Z", **released}))
+    monkeypatch.setattr(protect, "install_guard", functools.partial(protect.install_guard, str(tmp_path)))
+    monkeypatch.setattr(protect, "read_guard_state", functools.partial(read_guard_state, str(tmp_path)))
+    grant = {"grant": OTHER, "host_id": LEDGER, "folders": {"/images": LEDGER}}
+    answer = protect.PHASES["guard"](LOCAL_URI, {"install": True, "grant": grant, "taken_back": [], "check": False})
+    assert answer["spent"] is is_spent
 
 
 @pytest.mark.parametrize(

@@ -493,6 +493,7 @@ class Granted:
         self.in_ledger: list[str | None] = []
         self.revoked_in: list[list[str]] = []
         self.withdrawn: list[str] = []
+        self.spent: list[str] = []
         self.unrevoked = ""
         self.to_revoke: list[Body | None] = []
         """The grants that the host was told to revoke on storage."""
@@ -512,6 +513,7 @@ class Granted:
                 **guard(work),
                 "withdrawn": bool(work["grant"]) and work["grant"]["grant"] in self.withdrawn,
                 "revoked_in": revoked_in,
+                "spent": bool(work["grant"]) and work["grant"]["grant"] in self.spent,
                 "unrevoked": self.unrevoked if work["taken_back"] else "",
             }
 
@@ -674,6 +676,24 @@ def test_a_grant_with_an_unrecorded_revocation_is_replaced(ledger: FileLedger, h
     assert other is not None
     assert (same["grant"], nothing, taken_back) == (before, None, [before])
     assert own_entry(ledger)["protected"]["token_id"] == other["grant"] != before
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_a_grant_whose_token_has_released_a_boot_is_replaced(ledger: FileLedger, host: Host, steps: ProtectSteps, check: bool) -> None:
+    """An earlier copy of the host's disk may have the token, and storage would confirm it again."""
+    steps.leave_tokens({})
+    peer(ledger, {FOLDER: NONCE})
+    steps.set_up_guard(install=True, with_token=True)
+    before = own_entry(ledger)["protected"]["token_id"]
+    granted = Granted(ledger, host)
+    granted.spent, granted.unrevoked = [before], "No folder took a tombstone."
+    result = dataclasses.replace(steps, check=check).set_up_guard(install=True, with_token=True)
+    now = own_entry(ledger)["protected"]["token_id"]
+    assert (result.changed, now == before, result.guard.note) == (True, check, "" if check else granted.unrevoked)
+    if not check:
+        assert [(told or {}).get("grant") for told, _taken_back in granted.told] == [before, None, now]
+        assert granted.to_revoke == [{"grant": before, "host_id": ID1, "folders": {FOLDER: NONCE}}]
+        assert steps.set_up_guard(install=True, with_token=True).changed is False
 
 
 @pytest.mark.parametrize("install", [False, True])
