@@ -129,3 +129,4 @@ class LeaseAnswer:
     host_id: str
     boot_id: str
     lease: str
+    extra: JsonObject = dataclasses.field(default_factory=dict)

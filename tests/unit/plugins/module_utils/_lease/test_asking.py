@@ -55,6 +55,13 @@ def test_the_answers_of_peers_are_listed_by_host() -> None:
         assert m.ask_peers([peer_at(one), peer_at(other, THIRD)], ["a", "b"]) == {store: {PEER: NONE, THIRD: HELD} for store in "ab"}
 
 
+def test_the_answer_of_a_later_version_counts_although_it_says_more() -> None:
+    """While a fleet is upgraded, hosts of both versions need each other for a majority when etcd fails."""
+    line = json.dumps({"host_id": PEER, "boot_id": "boot", "lease": NONE, "since": 7}).encode("ascii") + b"\n"
+    with answering(line) as port:
+        assert m.ask_peers([peer_at(port)], ["a"]) == {"a": {PEER: NONE}}
+
+
 @pytest.mark.parametrize(
     "line", [line_of(OWN, NONE), line_of(PEER, "perhaps"), b"{}\n", b"\n", b"", b"not json\n", b'{"host_id": 1}\n', b"[" * 3000, b"x" * 10_000, b"\xff\n"]
 )
