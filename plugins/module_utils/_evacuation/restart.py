@@ -170,9 +170,8 @@ class Restart:
             check_definition(self.order, self.host.list_emulators(), lambda: self.host.read_surroundings().pools or ())
             self._check_no_conflict()
             # The checks of storage may have taken long.
-            if self.is_late():
+            if self.is_late() or not self._put_domain(view):
                 return self._build_result(DEFERRED)
-            self._put_domain(view)
         except KvmfleetError as error:
             return self._take_back(self._explain_failure(error))
         return self._verify_state(changed=True)
@@ -208,19 +207,24 @@ class Restart:
             f"{self._domain_text} was not started. The lock on {', '.join(held)} was accepted, but QEMU needs it: {error.message}", qemu_locks.FREE_KEPT_LOCKS
         )
 
-    def _put_domain(self, view: domain_states.DomainView) -> None:
+    def _put_domain(self, view: domain_states.DomainView) -> bool:
+        """Define and start the domain; return whether there was time for that: the disk or libvirt may have taken long. The definition stays."""
         order, wanted = self.order, self.order.wanted
         definition = order.definition or ""
         write_note(order.uuid, order.note, self.notes_folder)
+        if order.persistent and not view.present:
+            self.host.define_domain(definition)
+        if order.persistent and wanted == domain_states.SHUTOFF:
+            return True
+        if self.is_late():
+            return False
         if wanted != domain_states.SHUTOFF:
             note_own_act(order.uuid, self.run_folder)
         if order.persistent:
-            if not view.present:
-                self.host.define_domain(definition)
-            if wanted != domain_states.SHUTOFF:
-                self.host.start_domain(order.uuid, paused=wanted == domain_states.PAUSED)
+            self.host.start_domain(order.uuid, paused=wanted == domain_states.PAUSED)
         else:
             self.host.create_domain(definition, paused=wanted == domain_states.PAUSED)
+        return True
 
     def _verify_state(self, changed: bool) -> RestartResult:
         """Return the state of the domain when it is the wanted one, or at the end of the wait. A person may have resumed or started it meanwhile."""

@@ -240,6 +240,30 @@ def test_a_start_whose_checks_of_storage_took_too_long_is_deferred(bench: Bench,
     assert bench.restart(rejoin=True).outcome == r.STARTED
 
 
+def test_a_start_is_deferred_if_libvirt_hung_while_it_defined_the_domain(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    define = bench.host.define_domain
+    monkeypatch.setattr(bench.host, "define_domain", lambda definition: define(definition) or bench.clock.sleep(200))
+    assert bench.restart(late_after=15.0).outcome == r.DEFERRED
+    assert (bench.host.starts, bench.note(), read_own_act(UUID, str(bench.run))) == ([], RECORD, None)
+    assert bench.restart(rejoin=True).outcome == r.STARTED
+
+
+def test_a_deferred_start_whose_domain_is_defined_is_taken_back(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    define = bench.host.define_domain
+    monkeypatch.setattr(bench.host, "define_domain", lambda definition: define(definition) or bench.clock.sleep(200))
+    bench.restart(late_after=15.0)
+    assert bench.restart(rejoin=True, settle_only=True).outcome == r.FAILED
+    assert (bench.host.guests, bench.note()) == ({}, None)
+
+
+@pytest.mark.parametrize("persistent", [True, False])
+def test_a_start_is_deferred_if_the_disk_hung_while_the_note_was_written(bench: Bench, monkeypatch: pytest.MonkeyPatch, persistent: bool) -> None:
+    write = restart.write_note
+    monkeypatch.setattr(restart, "write_note", lambda *given: write(*given) or bench.clock.sleep(200))
+    assert bench.restart(late_after=15.0, persistent=persistent).outcome == r.DEFERRED
+    assert bench.host.starts == []
+
+
 def test_an_order_that_comes_again_too_late_is_answered_with_what_the_first_one_has_started(bench: Bench) -> None:
     assert bench.restart().outcome == r.STARTED
     assert bench.restart(late_after=-1.0).outcome == r.STARTED
