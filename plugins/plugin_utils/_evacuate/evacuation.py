@@ -151,12 +151,11 @@ class Evacuation:
         uris = self.question.list_uris()
         question = self.question.build_question(self.open_jobs(), uris)
         is_answer = earlier is not None and earlier.is_answer_to(self.context.target_host, self._digest(question), boot_moment(), SILENCE_FRESH_SECONDS)
-        asked, host_clock = (earlier, None) if earlier and is_answer else self._ask_side_by_side(question, asks_agent)
+        # When the source of an earlier round was silent is not known by this clock, so its silence is proved again before a start.
+        asked, host_clock, silent_at = (earlier, None, float("-inf")) if earlier and is_answer else self._ask_side_by_side(question, asks_agent)
         self.proofs.renewals.note_earlier(str(self.source.host_id), asked.lease_revision)
         seen = asked.seen
         self.proofs.asked_power = PowerReply.from_json(asked.power) if asked.power else None
-        # When the source was last silent; the agent is queried later.
-        silent_at = time.monotonic()
         self.proofs.check_endpoints(seen.doors, self.context.target_host)
         facts = read_facts(seen.facts)
         destination = self._read_host_ref(facts)
@@ -181,10 +180,10 @@ class Evacuation:
         answering = {name: uri for name, uri in uris.items() if name in fleet.answering_hosts}
         return ProbedFleet(began_at, seen, host_clock, asked.silence, silent_at, fleet, answering, silent, others)
 
-    def _ask_side_by_side(self, question: JsonObject, asks_agent: bool) -> tuple[FirstRound, HostClock]:
+    def _ask_side_by_side(self, question: JsonObject, asks_agent: bool) -> tuple[FirstRound, HostClock, float]:
         """Try to connect to the source, as Ansible does too, while the survivor asks the fleet. Nothing is judged before all of them have ended.
 
-        Returns the clock of the survivor as well.
+        Returns the clock of the survivor as well, and when the source was silent to the control node: the survivor may take much longer.
         """
         make_probe, name = self.context.make_probe, self.source.name
         self.proofs.renewals.read_leases()
@@ -194,16 +193,17 @@ class Evacuation:
         probe = make_probe(name) if make_probe and self.settings.is_known(name) else None
         with probe or contextlib.nullcontext(), concurrent.futures.ThreadPoolExecutor(2) as pool:
             power = self.proofs.begin_power_query(pool) if needs_agent else None
-            silence = pool.submit(self.proofs.check_silence)
+            silence = pool.submit(lambda: (self.proofs.check_silence(), time.monotonic()))
             seen = decode(SurvivorView, self.context.phase("look", question))
             host_clock = HostClock(seen.at, time.monotonic())
-            silent = silence.result()
+            silent, silent_at = silence.result()
             if probe:
                 probe.require_silence()
             reply = power.result().as_json() if power else None
         warnings = tuple(t.cast("t.Sequence[str]", seen.extra.get("warnings") or ()))
         digest = self._digest(question)
-        return FirstRound(self.context.target_host, digest, boot_moment(), replace(seen, extra={}), silent, warnings, reply, lease_revision), host_clock
+        first = FirstRound(self.context.target_host, digest, boot_moment(), replace(seen, extra={}), silent, warnings, reply, lease_revision)
+        return first, host_clock, silent_at
 
     def _digest(self, question: JsonObject) -> str:
         return digest_question(self.source, question)

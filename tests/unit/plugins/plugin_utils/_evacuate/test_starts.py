@@ -1,0 +1,74 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The proof that the source is off has an age, also if the task was stopped or had to wait after it."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import time
+import types
+import typing as t
+
+import pytest
+
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import BootMoment, boot_moment
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Unsafe
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate import evacuation, evidence, starts
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.evidence import SilenceRenewal
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._evacuate import sites
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._evacuate.sites import Body, Site
+
+
+class Clocks:
+    """The clocks of the control node and of the hosts, which all go on by C(passed) seconds at once."""
+
+    def __init__(self) -> None:
+        self.passed = 0.0
+
+    def monotonic(self) -> float:
+        return time.monotonic() + self.passed
+
+    def boot_moment(self) -> BootMoment:
+        now = boot_moment()
+        return dataclasses.replace(now, seconds=now.seconds + self.passed)
+
+
+@pytest.fixture
+def clocks(monkeypatch: pytest.MonkeyPatch) -> Clocks:
+    """Let the code and the hosts have these clocks."""
+    clocks = Clocks()
+    for module in (evacuation, evidence, starts):
+        monkeypatch.setattr(module, "time", types.SimpleNamespace(monotonic=clocks.monotonic, sleep=time.sleep))
+    monkeypatch.setattr(starts, "SilenceRenewal", functools.partial(SilenceRenewal, clock=clocks.monotonic))
+    monkeypatch.setattr(sites, "boot_moment", clocks.boot_moment)
+    return clocks
+
+
+def test_a_source_that_wakes_while_the_survivor_asks_the_fleet_is_found_before_a_start(site: Site, clocks: Clocks, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A person has confirmed that it is off, and it has no agent: its silence is all that shows this."""
+    site.save("web")
+    knocks, knock, look = list[str](), site.knock, site._look
+
+    def note_knock(address: str, port: int) -> str:
+        says = knock(address, port)
+        knocks.append(says)
+        return says
+
+    def look_for_long(on: str, work: t.Mapping[str, t.Any]) -> Body:
+        answer = look(on, work)
+        end = time.monotonic() + 30
+        while len(knocks) < 2 and time.monotonic() < end:
+            time.sleep(0.01)
+        clocks.passed += 20.0
+        site.refuses = True
+        return {**answer, "at": {**answer["at"], "seconds": clocks.boot_moment().seconds}}
+
+    monkeypatch.setattr(site, "knock", note_knock)
+    monkeypatch.setattr(site, "_look", look_for_long)
+    run = site.evacuate()
+    assert site.running() == {}
+    assert [type(job.error) for job in run.jobs if isinstance(job.error, Unsafe)] != []
+    assert site.record_summaries() == [("web", "failed", "kvm2")]
