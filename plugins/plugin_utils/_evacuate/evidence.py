@@ -160,6 +160,12 @@ class PowerOffEvidence:
         self.renewals.refuse_renewed(self.all_evidence)
         return self.all_evidence
 
+    @property
+    def longest_query_seconds(self) -> float:
+        """How long L(confirm_all) may wait for an agent."""
+        configs = [config for one in self.all_evidence if (config := self._fencing_config(one.host))]
+        return max((device.status_timeout_seconds for config in configs for device in config.devices), default=0)
+
     def await_expiry(self, only_renewed: bool) -> None:
         """Return when no host with evidence can hold a lease that it renews. Raises L(Unsafe) if one renews its lease, see L(Renewals.await_expiry)."""
         self.renewals.await_expiry(self.all_evidence, only_renewed, self.show)
@@ -290,7 +296,7 @@ class SilenceRenewal:
 
     def __init__(self, take: Callable[[], object], taken_at: float = float("-inf"), clock: Callable[[], float] = time.monotonic) -> None:
         self._take = take
-        self._taken_at = taken_at
+        self.taken_at = taken_at
         self._clock = clock
         self._taking: SilenceProof | None = None
         self._at_once = threading.Event()
@@ -308,7 +314,7 @@ class SilenceRenewal:
     def require_proof(self) -> None:
         """Return once the silence was proved, L(SILENCE_FRESH_SECONDS) ago at most. Raises the error of that proof."""
         self._wait_for_proof()
-        if self._clock() - self._taken_at > SILENCE_FRESH_SECONDS:
+        if self._clock() - self.taken_at > SILENCE_FRESH_SECONDS:
             self.start_proof(0)
             self._wait_for_proof()
 
@@ -330,4 +336,4 @@ class SilenceRenewal:
         self._at_once.wait(delay_seconds)
         if not self._dropped:
             self._take()
-            self._taken_at = self._clock()
+            self.taken_at = self._clock()

@@ -35,7 +35,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import HostTokens
 
 from .._migrate.follow import ControllerGone
-from .evidence import PowerOffEvidence, SilenceRenewal
+from .evidence import SILENCE_FRESH_SECONDS, PowerOffEvidence, SilenceRenewal
 from .image_locks import AcceptedLocks, is_fenced
 from .job import EvacuationContext, EvacuationJob
 from .reservation import request_here
@@ -165,11 +165,14 @@ class DomainStarter:
             self._settle_job(job, results[job.uuid], failed_by=error)
 
     def _prove_source_off(self) -> None:
-        """Prove that the source is silent and off, for the starts that follow. Raises the error if it is not."""
+        """Prove that the source is silent and off, for the starts that follow. Raises the error if it is not.
+
+        The agents have answered in their time. What took longer, as a ledger that hangs or a stop of this process, has made their answers older.
+        """
         self.silence.require_proof()
         self.proofs.confirm_all()
         self.proofs.check_not_withdrawn(self.context.ledger)
-        self._proved_at = time.monotonic()
+        self._proved_at = min(time.monotonic(), self.silence.taken_at + SILENCE_FRESH_SECONDS + self.proofs.longest_query_seconds)
         self.silence.start_proof(_PROBED_AFTER_SECONDS)
 
     def settle_begun(self, jobs: Sequence[EvacuationJob]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import threading
 import time
 import types
 import typing as t
@@ -17,19 +18,25 @@ import pytest
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import BootMoment, boot_moment
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Unsafe
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate import evacuation, evidence, starts
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.evidence import SilenceRenewal
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.evidence import PowerOffEvidence, SilenceRenewal
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._evacuate import sites
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._evacuate.sites import Body, Site
 
+LONG_SECONDS = 300.0
+
 
 class Clocks:
-    """The clocks of the control node and of the hosts, which all go on by C(passed) seconds at once."""
+    """The clocks of the control node and of the hosts, which all go on by C(passed) seconds at once. C(read_beside) is set when a thread reads one."""
 
     def __init__(self) -> None:
         self.passed = 0.0
+        self.read_beside = threading.Event()
 
     def monotonic(self) -> float:
-        return time.monotonic() + self.passed
+        now = time.monotonic() + self.passed
+        if threading.current_thread() is not threading.main_thread():
+            self.read_beside.set()
+        return now
 
     def boot_moment(self) -> BootMoment:
         now = boot_moment()
@@ -47,26 +54,40 @@ def clocks(monkeypatch: pytest.MonkeyPatch) -> Clocks:
     return clocks
 
 
+def test_a_task_that_was_stopped_after_it_asked_the_agent_asks_again_before_a_start(site: Site, clocks: Clocks, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.save("web")
+    agent, stops = site.agent(), [True]
+
+    def stop_once(_self: PowerOffEvidence, _ledger: object) -> None:
+        if stops.pop() if stops else False:
+            clocks.passed += LONG_SECONDS
+            agent.switch("on")
+
+    monkeypatch.setattr(PowerOffEvidence, "check_not_withdrawn", stop_once)
+    site.evacuate()
+    assert (site.running(), site.record_summaries()) == ({}, [("web", "failed", "kvm2")])
+
+
+def test_a_task_that_was_stopped_starts_the_domain_once_the_source_was_proved_off_again(site: Site, clocks: Clocks, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.save("web")
+    site.agent()
+    monkeypatch.setattr(PowerOffEvidence, "check_not_withdrawn", lambda _self, _ledger: setattr(clocks, "passed", LONG_SECONDS))
+    site.evacuate()
+    assert site.record_summaries() == [("web", "done", "kvm2")]
+
+
 def test_a_source_that_wakes_while_the_survivor_asks_the_fleet_is_found_before_a_start(site: Site, clocks: Clocks, monkeypatch: pytest.MonkeyPatch) -> None:
     """A person has confirmed that it is off, and it has no agent: its silence is all that shows this."""
     site.save("web")
-    knocks, knock, look = list[str](), site.knock, site._look
-
-    def note_knock(address: str, port: int) -> str:
-        says = knock(address, port)
-        knocks.append(says)
-        return says
+    look = site._look
 
     def look_for_long(on: str, work: t.Mapping[str, t.Any]) -> Body:
         answer = look(on, work)
-        end = time.monotonic() + 30
-        while len(knocks) < 2 and time.monotonic() < end:
-            time.sleep(0.01)
+        assert clocks.read_beside.wait(30)
         clocks.passed += 20.0
         site.refuses = True
         return {**answer, "at": {**answer["at"], "seconds": clocks.boot_moment().seconds}}
 
-    monkeypatch.setattr(site, "knock", note_knock)
     monkeypatch.setattr(site, "_look", look_for_long)
     run = site.evacuate()
     assert site.running() == {}
