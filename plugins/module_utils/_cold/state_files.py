@@ -11,6 +11,7 @@ libvirt receives is not flushed to disk, what it copies is: each file is receive
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import stat
@@ -146,7 +147,7 @@ class _Copier(t.NamedTuple):
                 return None
             if finding.verdict != SEPARATE:
                 raise Unsafe(f"{describe_file(file.what, path)} may be the file of the destination: {finding.why}.", "Nothing was copied.")
-            content = _read_content(path)
+            content, permissions = _read_file(path)
             folder.refresh_listing()
             copied = CopiedFile(file.what, path, len(content), _checksum(content), there if there != path else ABSENT)
             existing = _read_existing(folder, name)
@@ -159,7 +160,7 @@ class _Copier(t.NamedTuple):
             if existing is not None:
                 folder.copy_file(name, f"{name}.before-{self.record_id}", _PRIVATE)
                 folder.remove_file(name)
-            _write_copy(folder, name, content, _permissions_of(path), self.record_id)
+            _write_copy(folder, name, content, permissions, self.record_id)
             return _verify_copy(copied, folder, name)
 
     def _check_unused(self, there: str) -> None:
@@ -198,16 +199,33 @@ def remove_copies(copies: t.Sequence[CopiedFile], destination: Host) -> None:
 
 
 def _permissions_of(path: str) -> Permissions:
-    found = os.stat(path)
+    return _read_permissions(os.stat(path))
+
+
+def _read_permissions(found: os.stat_result) -> Permissions:
     return Permissions(stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid)
 
 
-def _read_content(path: str) -> bytes:
-    with open(path, "rb") as stream:
+def _read_file(path: str) -> t.Tuple[bytes, Permissions]:
+    """Return the content of a file, and its permissions. The user of QEMU or swtpm may have put a link or a pipe in its place since it was examined."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise _irregular_error(path) from error
+    with os.fdopen(handle, "rb") as stream:
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode):
+            raise _irregular_error(path)
         content = stream.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:
         raise NotSupported(f"{path} is larger than {MAX_BYTES // 1024**2} MiB.", "It was not copied.")
-    return content
+    return content, _read_permissions(found)
+
+
+def _irregular_error(path: str) -> NotSupported:
+    return NotSupported(f"{path} is not a regular file any more.", "It was not copied. Find out who has replaced it.")
 
 
 def _read_existing(folder: Folder, name: str) -> t.Optional[bytes]:

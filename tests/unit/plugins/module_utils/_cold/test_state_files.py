@@ -4,13 +4,16 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._cold import state_files
 from ansible_collections.kvmfleet.migration.plugins.module_utils._cold.state_files import copy_files, find_irregular, list_paths, remove_copies
+from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.interface import Folder
 from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.values import Permissions
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.shared_storage import Finding
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import Disk
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Internal, NotSupported, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import CopiedFile
@@ -168,6 +171,28 @@ def test_the_state_of_a_tpm_behind_a_link_is_not_left_behind(site: Site, is_fold
     with pytest.raises(NotSupported, match="is a symbolic link to"):
         copy_files([site.file, NeededFile("tpm", "file", str(folder))], site.host, UUID, RECORD)
     # Nothing is copied before all files are known to be complete.
+    assert site.names() == []
+
+
+@pytest.mark.parametrize("becomes", ["link", "pipe"])
+def test_variables_that_become_a_link_or_a_pipe_after_they_were_examined_are_not_read(
+    site: Site, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, becomes: str
+) -> None:
+    """The user of QEMU or swtpm owns some of these folders, and the copy of a file of root would belong to that user."""
+    secret, compare = tmp_path / "shadow", state_files.compare_folders
+    secret.write_bytes(b"secret")
+
+    def swap(path: str, folder: Folder) -> Finding:
+        site.path.unlink()
+        if becomes == "link":
+            site.path.symlink_to(secret)
+        else:
+            os.mkfifo(site.path)
+        return compare(path, folder)
+
+    monkeypatch.setattr(state_files, "compare_folders", swap)
+    with pytest.raises(NotSupported, match="is not a regular file any more"):
+        copy_files([site.file], site.host, UUID, RECORD)
     assert site.names() == []
 
 
