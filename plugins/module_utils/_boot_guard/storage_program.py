@@ -14,8 +14,10 @@ file next to that one, the tombstone of the grant. A folder without this host's 
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import stat
 import sys
 import threading
 import typing as t
@@ -73,6 +75,32 @@ def has_tombstone(folder: str, grant: str, host_id: str, nonce: str) -> bool:
         os.close(descriptor)
 
 
+def open_regular_file(path: str, folder: t.Optional[int] = None) -> int:
+    """Open a file to read it. Raises C(OSError) for anything else, which is not even opened; a link is not followed.
+
+    A guest that has its folder as a shared one can make a device there, and to open one may act already: C(/dev/watchdog) resets the host.
+
+    :arg folder: the descriptor of the folder that the path is relative to.
+    """
+    try:
+        return _open_examined(path, folder)
+    except OSError as error:
+        if error.errno != errno.ESTALE:
+            raise
+        # The file server has another file of that name by now.
+        return _open_examined(path, folder)
+
+
+def _open_examined(path: str, folder: t.Optional[int]) -> int:
+    examined = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        if not stat.S_ISREG(os.fstat(examined).st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", path)
+        return os.open(f"/proc/self/fd/{examined}", os.O_RDONLY | os.O_CLOEXEC)
+    finally:
+        os.close(examined)
+
+
 def main(arguments: t.Sequence[str]) -> int:
     """Judge the grant in the only argument, which is JSON; print why it is not confirmed."""
     grant = json.loads(arguments[0])
@@ -105,7 +133,7 @@ def _read_tombstone(grant: Grant, folder: str) -> t.Tuple[bool, str]:
 
 
 def _read_nonce(descriptor: int, host_id: str) -> Json:
-    handle = os.open(f"{HOST_TOKEN_PREFIX}{host_id}", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, dir_fd=descriptor)
+    handle = open_regular_file(f"{HOST_TOKEN_PREFIX}{host_id}", descriptor)
     with os.fdopen(handle, "rb") as stream:
         token, inode = json.loads(stream.read(_LONGEST_BYTES)), os.fstat(handle).st_ino
     # A copy of the folder has the file, too, but not its number.

@@ -18,7 +18,7 @@ import typing as t
 import uuid as uuid_module
 from xml.etree.ElementTree import Element
 
-from .._boot_guard.storage_program import HOST_TOKEN_PREFIX
+from .._boot_guard.storage_program import HOST_TOKEN_PREFIX, open_regular_file
 from .._facts.block_devices import BlockDevices
 from .._facts.disks import list_image_files
 from .._facts.image_header import Files
@@ -275,7 +275,7 @@ def _read_token(folder: str, host_id: str) -> t.Optional[StorageToken]:
     """Return the existing token; null if it is missing, damaged, or a copy. Raises L(NotSupported) or C(OSError)."""
     path = token_path(_check_folder(folder), _check_host_id(host_id))
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+        handle = open_regular_file(path)
     except FileNotFoundError:
         return None
     with os.fdopen(handle, "rb") as stream:

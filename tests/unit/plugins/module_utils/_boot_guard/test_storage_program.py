@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import threading
 import time
@@ -95,3 +96,11 @@ def _fail_at(failing: str, error: Exception) -> t.Callable[..., bool]:
         return has_tombstone(folder, grant, host_id, nonce)
 
     return fail
+
+
+def test_a_device_in_place_of_the_token_confirms_no_grant_and_is_not_opened(machine: Machine) -> None:
+    token = machine.stores[0] / f"{storage_program.HOST_TOKEN_PREFIX}{HOST_ID}"
+    token.unlink()
+    os.mkfifo(token)
+    code, why = storage_program.judge_grant(grant_of(machine))
+    assert (code, f"{machine.stores[0]}: it is no regular file" in why) == (UNREADABLE, True)

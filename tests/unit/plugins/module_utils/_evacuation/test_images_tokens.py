@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pathlib
@@ -160,6 +161,37 @@ def test_a_link_in_place_of_a_token_is_not_followed(tmp_path: pathlib.Path) -> N
     _nonces, problems = images.leave_tokens([str(folder)], HOST)
     assert list(problems) == [str(folder)]
     assert elsewhere.read_text() == json.dumps({"host_id": HOST, "nonce": OTHER})
+
+
+def test_what_is_no_file_in_place_of_a_token_is_not_even_opened(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A guest that has the folder as a shared one can make a device there, and to open one may act already."""
+    token, really_open, opened = tmp_path / f".kvmfleet-host-{HOST}", os.open, list[int]()
+
+    def note_open(path: str, flags: int, *mode: int, dir_fd: int | None = None) -> int:
+        handle = really_open(path, flags, *mode, dir_fd=dir_fd)
+        if os.fstat(handle).st_ino == token.lstat().st_ino and not flags & os.O_PATH:
+            opened.append(flags)
+        return handle
+
+    os.mkfifo(token)
+    monkeypatch.setattr(os, "open", note_open)
+    assert not images.is_token_seen(str(tmp_path), HOST, OTHER)
+    assert images.leave_tokens([str(tmp_path)], HOST) == ({}, {str(tmp_path): "it is no regular file"})
+    assert opened == []
+
+
+def test_a_token_that_was_replaced_on_its_file_server_is_looked_up_again(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nonces, _problems = images.leave_tokens([str(tmp_path)], HOST)
+    really_open, stale = os.open, [True]
+
+    def open_stale_once(path: str, flags: int, *mode: int, dir_fd: int | None = None) -> int:
+        if path.startswith("/proc/") and stale and stale.pop():
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+        return really_open(path, flags, *mode, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "open", open_stale_once)
+    assert images.has_token(str(tmp_path), HOST, nonces[str(tmp_path)])
+    assert not stale
 
 
 def test_a_folder_that_cannot_hold_a_token_is_reported(tmp_path: pathlib.Path) -> None:
