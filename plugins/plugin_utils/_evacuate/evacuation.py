@@ -18,7 +18,7 @@ from dataclasses import field, replace
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._host_identity import HOST_ID_FILE
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import HostClock, boot_moment, utc_now
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import BootMoment, HostClock, boot_moment, utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, KvmfleetError, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.evidence import SourceSilence
@@ -77,6 +77,7 @@ class ProbedFleet:
     :arg host_clock: the clock of that host; None if an earlier step has asked it.
     :arg silence: of the source, to the control node.
     :arg silent_at: when the source was last found silent, by the monotonic clock.
+    :arg silent_moment: the same, or a little later, by the clock that continues while the control node is suspended.
     :arg uris: of the hosts that answered, by name.
     :arg silent: the hosts that did not answer, except for the source.
     :arg others: silent hosts that need evidence of their own.
@@ -87,6 +88,7 @@ class ProbedFleet:
     host_clock: HostClock | None
     silence: SourceSilence
     silent_at: float
+    silent_moment: BootMoment
     fleet: FleetAnswers
     uris: Mapping[str, str]
     silent: SilentHosts
@@ -153,6 +155,8 @@ class Evacuation:
         is_answer = earlier is not None and earlier.is_answer_to(self.context.target_host, self._digest(question), boot_moment(), SILENCE_FRESH_SECONDS)
         # When the source of an earlier round was silent is not known by this clock, so its silence is proved again before a start.
         asked, host_clock, silent_at = (earlier, None, float("-inf")) if earlier and is_answer else self._ask_side_by_side(question, asks_agent)
+        waited = 0.0 if host_clock is None else time.monotonic() - silent_at
+        silent_moment = replace(asked.moment, seconds=asked.moment.seconds - waited)
         self.proofs.renewals.note_earlier(str(self.source.host_id), asked.lease_revision)
         seen = asked.seen
         self.proofs.asked_power = PowerReply.from_json(asked.power) if asked.power else None
@@ -178,7 +182,7 @@ class Evacuation:
         self.unaccounted = fleet.list_unaccounted([document.domain for document in self.domains.documents], held)
         self._add_warnings(fleet)
         answering = {name: uri for name, uri in uris.items() if name in fleet.answering_hosts}
-        return ProbedFleet(began_at, seen, host_clock, asked.silence, silent_at, fleet, answering, silent, others)
+        return ProbedFleet(began_at, seen, host_clock, asked.silence, silent_at, silent_moment, fleet, answering, silent, others)
 
     def _ask_side_by_side(self, question: JsonObject, asks_agent: bool) -> tuple[FirstRound, HostClock, float]:
         """Try to connect to the source, as Ansible does too, while the survivor asks the fleet. Nothing is judged before all of them have ended.
@@ -237,7 +241,7 @@ class Evacuation:
             self._check_writable()
         try:
             self.proofs.collect_evidence(
-                options.fencing, options.force_down, probed.others, lambda: self._check_silent(probed.silent), may_fence=not self.check
+                options.fencing, options.force_down, probed.others, lambda: self._check_before_fencing(probed), may_fence=not self.check
             )
         except KvmfleetError as error:
             # What a person has to know is the error of the fencing, also if the ledger cannot be written.
@@ -247,6 +251,13 @@ class Evacuation:
         known = self.source.entry.fencing
         if known and known.is_impossible and self.proofs.of_source and not self.check:
             clear_impossible(ledger, host_id)
+
+    def _check_before_fencing(self, probed: ProbedFleet) -> None:
+        """Raise L(Unsafe) for another host that is silent, or if the source answers by now: this process may have been stopped, or its machine suspended."""
+        self._check_silent(probed.silent)
+        age = boot_moment().seconds_since(probed.silent_moment)
+        if self.proofs.of_source is None and not self.check and (age is None or age > _FRESH_SECONDS):
+            self.proofs.check_silence()
 
     def _check_writable(self) -> None:
         """Raise the ledger's error if no start can be recorded: the source may be on, and its guests would be down for nothing."""

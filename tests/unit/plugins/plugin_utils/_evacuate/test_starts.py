@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The proof that the source is off has an age, also if the task was stopped or had to wait after it."""
+"""The silence of the source, and the proof that it is off, have an age, also if the task was stopped or had to wait after it."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Unsafe
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate import evacuation, evidence, starts
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.evidence import PowerOffEvidence, SilenceRenewal
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fleet_answers import SourceAnswers
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._evacuate import sites
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._evacuate.sites import Body, Site
 
@@ -50,7 +51,8 @@ def clocks(monkeypatch: pytest.MonkeyPatch) -> Clocks:
     for module in (evacuation, evidence, starts):
         monkeypatch.setattr(module, "time", types.SimpleNamespace(monotonic=clocks.monotonic, sleep=time.sleep))
     monkeypatch.setattr(starts, "SilenceRenewal", functools.partial(SilenceRenewal, clock=clocks.monotonic))
-    monkeypatch.setattr(sites, "boot_moment", clocks.boot_moment)
+    for module in (evacuation, sites):
+        monkeypatch.setattr(module, "boot_moment", clocks.boot_moment)
     return clocks
 
 
@@ -93,3 +95,25 @@ def test_a_source_that_wakes_while_the_survivor_asks_the_fleet_is_found_before_a
     assert site.running() == {}
     assert [type(job.error) for job in run.jobs if isinstance(job.error, Unsafe)] != []
     assert site.record_summaries() == [("web", "failed", "kvm2")]
+
+
+@pytest.mark.parametrize("is_awake", [True, False])
+def test_a_source_is_asked_again_before_it_is_fenced_by_a_task_that_was_stopped_or_suspended(
+    site: Site, clocks: Clocks, monkeypatch: pytest.MonkeyPatch, is_awake: bool
+) -> None:
+    """Meanwhile a person may have repaired it, and its guests may run again."""
+    site.save("web")
+    agent, check = site.agent(power="on"), site.ledger.check_writable
+
+    def stop() -> None:
+        check()
+        clocks.passed += LONG_SECONDS
+        site.refuses = is_awake
+
+    monkeypatch.setattr(site.ledger, "check_writable", stop)
+    if is_awake:
+        with pytest.raises(SourceAnswers):
+            site.evacuate()
+    else:
+        site.evacuate()
+    assert ("off" in [action for line in agent.asked() for action in line.split("=")], site.running()) == (not is_awake, {} if is_awake else {"kvm2": ["web"]})
