@@ -282,8 +282,14 @@ def _find_later_overlay(path: str) -> str:
     begin, written = name.partition(".")[0], _last_write(path)
     beside = [os.path.join(folder, other) for other in os.listdir(folder) if other != name and other.startswith(begin)]
     later = sorted((at, other) for other in beside if (at := _last_write(other)) > written)
-    overlay = next((other for _at, other in reversed(later) if path in _list_backing_files(other)), "")
+    overlay = next((other for _at, other in reversed(later) if _is_built_on(other, path)), "")
     return f"{overlay} is built on it and was written later: a snapshot was made since it was saved. If it is not needed, move it away" if overlay else ""
+
+
+def _is_built_on(overlay: str, path: str) -> bool:
+    # One path can be written in many ways, with links and double slashes.
+    real = os.path.realpath(path)
+    return any(os.path.realpath(file) == real for file in _list_backing_files(overlay))
 
 
 def _last_write(path: str) -> int:

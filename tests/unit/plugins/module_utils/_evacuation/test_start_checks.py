@@ -81,6 +81,16 @@ def test_an_image_on_which_a_later_one_is_built_is_not_started(tmp_path: pathlib
     assert find_unproved_disks([disk(tmp_path, format=image_format)], given) == {}
 
 
+@pytest.mark.parametrize("named", ["{folder}//web", "{folder}/./web", "{folder}/link/web"])
+def test_a_later_overlay_is_found_however_the_definition_writes_the_path(tmp_path: pathlib.Path, given: HostTokens, named: str) -> None:
+    """libvirt gives the overlay the path of the definition, with its slashes; a backup program may give it the path without links."""
+    (tmp_path / "link").symlink_to(tmp_path)
+    write_at(tmp_path / "web", 100)
+    write_at(tmp_path / "web.snap", 200, tmp_path / "web")
+    path = named.format(folder=tmp_path)
+    assert "web.snap is built on it and was written later" in find_unproved_disks([disk(tmp_path, path=path)], given)["vda"]
+
+
 @pytest.mark.parametrize(("name", "backing", "differing"), [("web.old", "other", {}), ("clone", "web", {}), ("web.snap", "web", {"readonly": True})])
 def test_other_images_of_the_folder_prevent_no_start(tmp_path: pathlib.Path, given: HostTokens, name: str, backing: str, differing: dict[str, t.Any]) -> None:
     write_at(tmp_path / "web", 100)
