@@ -46,8 +46,8 @@ attributes:
     support: none
 notes:
   - Requires root on the host of the domain.
-  - A domain with a job (a migration, a backup), a paused domain, and a domain that libvirt would start again are refused with C(invalid_state). While the
-    task waits, no move of the domain can start.
+  - A domain with a job (a migration, a backup, the copy of a disk), a paused domain, and a domain that libvirt would start again are refused with
+    C(invalid_state). While the task waits, no move of the domain can start.
   - If the task ends early, for example because its job is cancelled, the module stops repeating its request, and moves can start again. With C(async), as in a
     drain, it goes on until the domain is off or O(wait_seconds) are over.
 seealso:

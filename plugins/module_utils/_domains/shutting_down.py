@@ -89,10 +89,10 @@ class DomainShutdown:
         view = self.info.view
         if not self.is_own and self._is_watched():
             raise self._being_moved()
-        if view.is_busy:
-            raise InvalidState(
-                f"{self.domain_text} is {view.describe()} and has a job in progress ({view.job}).", "It was not shut down: wait for the job's end."
-            )
+        # Its end would abort the job of a disk too, which the state does not show.
+        job = view.job if view.is_busy else self.host.find_other_job(self.info.uuid)
+        if job:
+            raise InvalidState(f"{self.domain_text} is {view.describe()} and has a job in progress ({job}).", "It was not shut down: wait for the job's end.")
         if view.state != domain_states.RUNNING:
             raise InvalidState(f"{self.domain_text} is {view.describe()}, so its guest cannot react.", "It was not shut down: resume it, or move it.")
         action = self.host.on_poweroff(self.info.uuid)

@@ -59,7 +59,7 @@ def decide_cold_move(
             f"Domain {request.label} is being moved on {source} for record {watch.record_id}, which this ledger does not have.",
             "Another ledger owns that move. Use the one it was started with.",
         )
-    _check_state(request, source, domain.at_source.view)
+    _check_state(request, source, domain.at_source.view, domain.busy_with or "")
     if not domain.at_source.view.active and entry is not None:
         _check_not_left_over(request, source, survey, entry)
     _check_traits(request, source, domain, traits)
@@ -102,11 +102,14 @@ def _check_not_left_over(request: ColdRequest, source: str, survey: Survey, entr
     )
 
 
-def _check_state(request: ColdRequest, source: str, view: domain_states.DomainView) -> None:
-    """Raise L(InvalidState) or L(NotSupported) if the method cannot move a domain in that state."""
+def _check_state(request: ColdRequest, source: str, view: domain_states.DomainView, busy_with: str) -> None:
+    """Raise L(InvalidState) or L(NotSupported) if the method cannot move a domain in that state.
+
+    :arg busy_with: the job that occupies the domain, e.g. C(a backup), also one of a disk, which the state does not show; empty for none.
+    """
     what = f"Domain {request.label} on {source} is {view.describe()}"
-    if view.is_busy:
-        raise InvalidState(f"{what} and has a job in progress ({view.job}).", f"Wait for its end. {_NOTHING}")
+    if view.is_busy or busy_with:
+        raise InvalidState(f"{what} and has a job in progress ({busy_with or view.job}).", f"Wait for its end. {_NOTHING}")
     if not view.persistent:
         raise NotSupported(f"{what} and transient: it has no definition that could move.", f"Move it live (live_migrate). {_NOTHING}")
     if request.method == OFFLINE and (view.active or view.state != domain_states.SHUTOFF):

@@ -125,6 +125,14 @@ def test_a_guest_that_cannot_shut_down_is_refused_before_it_is_asked(
     assert count_shutdown_calls(fleet) == 0
 
 
+def test_a_guest_whose_disk_is_being_copied_is_refused_before_it_is_asked(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
+    """The job of a disk ends with its guest, and nobody is told."""
+    fleet.guest(other_job="a copy of disk vda")
+    with pytest.raises(InvalidState, match=r"has a job in progress \(a copy of disk vda\)"):
+        shutdown(fleet, PoliteHost(fleet), tmp_path).check_possible()
+    assert count_shutdown_calls(fleet) == 0
+
+
 def test_the_shutdown_of_a_watched_domain_is_refused(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     fleet.guest()
     (tmp_path / f"{UUID}.json").write_text(json.dumps({"status": "queued", "watcher": encode(identify_watcher("run"))}))

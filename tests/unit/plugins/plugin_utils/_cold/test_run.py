@@ -203,6 +203,8 @@ REFUSALS: list[tuple[dict[str, t.Any], dict[str, t.Any], type[e.KvmfleetError], 
     ({"state": ds.SHUTOFF}, {"method": "save"}, e.InvalidState, "Use the method offline"),
     ({"state": ds.PAUSED}, {"method": "shutdown"}, e.InvalidState, "its guest cannot shut down"),
     ({"persistent": False}, {"method": "save"}, e.NotSupported, "transient"),
+    ({"other_job": "a copy of disk vda"}, {"method": "shutdown"}, e.InvalidState, "has a job in progress (a copy of disk vda)"),
+    ({"other_job": "a copy of disk vda"}, {"method": "save"}, e.InvalidState, "has a job in progress (a copy of disk vda)"),
 ]
 
 
