@@ -26,7 +26,7 @@ from .._model.cleanup import QuarantinedFile
 from .._model.cold_moves import ColdAnswer, ColdOrder
 from .._model.definition_files import SHARED, list_needed_files
 from .._model.domain_states import NO_ANSWER, RUNNING
-from .._model.errors import Internal, KvmfleetError, MigrationFailed, NotSupported
+from .._model.errors import Conflict, Internal, KvmfleetError, MigrationFailed, NotSupported
 from .._model.libvirt_formats import parse_libvirt_xml
 from .._model.record_parts import LIVE, PERSISTENT, SAVE, ColdMove, CopiedFile, Result
 from .._model.saved_domains import NVRAM, TPM, NeededFile
@@ -218,10 +218,21 @@ class ColdMover:
         sync_image(image)
 
     def _copy_files(self) -> None:
-        files = self._list_files(self.hosts.source.read_whole_definition(self.order.uuid, True))
+        definition = self.hosts.source.read_whole_definition(self.order.uuid, True)
+        self._check_unchanged(definition)
+        files = self._list_files(definition)
         record, destination, renaming = self.journal.record, self.hosts.destination, self._cold.renaming or None
         copies = copy_files(files, destination, self.order.uuid, record.record_id, renaming, self._copied_files(), self._note_copy)
         self.journal.note_cold(files=tuple(copies))
+
+    def _check_unchanged(self, definition: str) -> None:
+        """Raise L(Conflict) if the destination has an older definition: a snapshot or a commit gives a disk another image, and its old one is stale."""
+        there = self.hosts.destination.read_whole_definition(self.order.uuid, True)
+        changed = find_lost(self._rewrite(definition, PERSISTENT), there)
+        if changed:
+            raise Conflict(
+                f"The definition of domain {self.order.name} was changed on the source since it was sent to the destination ({changed}).", "Run the task again."
+            )
 
     def _note_copy(self, copied: CopiedFile) -> None:
         others = (known for known in self._copied_files() if known.path != copied.path)

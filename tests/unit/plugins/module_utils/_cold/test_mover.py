@@ -149,6 +149,24 @@ def test_a_part_of_the_definition_that_the_destination_loses_is_named(make: Make
     assert pair.places() == {"kvm1": ds.SHUTOFF}
 
 
+@pytest.mark.parametrize(("method", "step"), [("shutdown", "shut_down"), ("save", "save_domain")])
+def test_a_guest_whose_definition_has_changed_since_it_was_sent_stays(make: Make, monkeypatch: pytest.MonkeyPatch, method: str, step: str) -> None:
+    """A backup makes a snapshot while the guest shuts down: the definition that the destination has names the image below it."""
+    pair = make(method, start=method == "shutdown")
+    before = "<disk><source file='/srv/web1.qcow2'/></disk>"
+    pair.guest.definition = pair.guest.definition.replace("<devices>", f"<devices>{before}")
+    act = getattr(FakeHost, step)
+
+    def snapshot_and_act(host: FakeHost, uuid: str, *arguments: t.Any) -> None:
+        pair.guest.definition = pair.guest.definition.replace("web1.qcow2", "web1.snap")
+        act(host, uuid, *arguments)
+
+    monkeypatch.setattr(FakeHost, step, snapshot_and_act)
+    answer = run(pair)
+    assert (answer.record.status, answer.error_code, pair.places()) == (s.FAILED, "conflict", {"kvm1": ds.RUNNING})
+    assert "was changed on the source since it was sent to the destination (/domain/devices/disk/source/@file)" in answer.msg
+
+
 def test_a_definition_that_cannot_be_undone_at_the_destination_is_left_and_named(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its libvirt would delete the state of a TPM with it."""
     pair = make("offline", state=ds.SHUTOFF)
