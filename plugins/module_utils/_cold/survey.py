@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import typing as t
 
+from .._facts.disks import find_other_image
 from .._facts.survey_phases import survey_watched_moves
 from .._libvirt.host import open_host
 from .._libvirt.interface import Host, OpenHost
@@ -67,10 +68,17 @@ def read_traits(host: Host, domain: SurveyedDomain, question: SurveyQuestion, op
         on_poweroff=host.on_poweroff(info.uuid),
         files=files,
         file_bytes=_total_size(files),
-        problem=find_problem(files, loses_tpm=has_deletable_tpm(root) and not host.keeps_tpm()),
+        problem=_find_other_image(host, domain, question) or find_problem(files, loses_tpm=has_deletable_tpm(root) and not host.keeps_tpm()),
         saved=find_managed_save(info.name, info.uuid, host) or ABSENT,
         folders={uri: prove_folder(folder, uri, open_other) for uri in question.destination_uris} if folder else {},
     )
+
+
+def _find_other_image(host: Host, domain: SurveyedDomain, question: SurveyQuestion) -> str:
+    """Return why a guest that is shut down would start from other images than it runs on; empty for one that keeps its memory."""
+    view = domain.source_info.view
+    is_asked = question.gives_up_memory and view.active and view.persistent
+    return find_other_image(host, domain.source_info.uuid) if is_asked else ""
 
 
 def _total_size(files: t.Sequence[NeededFile]) -> int:

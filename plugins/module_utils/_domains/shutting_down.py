@@ -12,6 +12,7 @@ import time
 import typing as t
 
 from .._dataclass import dataclass
+from .._facts.disks import find_other_image
 from .._libvirt.host import open_host
 from .._libvirt.interface import Host
 from .._live_watchers import is_alive
@@ -95,6 +96,9 @@ class DomainShutdown:
             raise InvalidState(f"{self.domain_text} is {view.describe()} and has a job in progress ({job}).", "It was not shut down: wait for the job's end.")
         if view.state != domain_states.RUNNING:
             raise InvalidState(f"{self.domain_text} is {view.describe()}, so its guest cannot react.", "It was not shut down: resume it, or move it.")
+        other = find_other_image(self.host, self.info.uuid) if self.start_again and view.persistent else ""
+        if other:
+            raise InvalidState(f"{self.domain_text} would be started again from another image: {other}.", "It was not shut down: correct its definition.")
         action = self.host.on_poweroff(self.info.uuid)
         if action != "destroy":
             raise InvalidState(

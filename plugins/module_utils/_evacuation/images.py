@@ -20,7 +20,7 @@ from xml.etree.ElementTree import Element
 
 from .._boot_guard.storage_program import HOST_TOKEN_PREFIX, open_regular_file
 from .._facts.block_devices import BlockDevices
-from .._facts.disks import list_image_files
+from .._facts.disks import explain_other_image, find_running_disks, list_image_files
 from .._facts.image_header import Files
 from .._facts.mounts import Mount, identify_store, innermost_mount, read_mounts
 from .._facts.storage_queries import StorageQueries
@@ -71,7 +71,7 @@ class ImageLocator:
         :arg live: the definition of an active domain, which knows the backing files too.
         :arg files: where the images are.
         """
-        running = _running_disks(live)
+        running = find_running_disks(live)
         return [self._locate_disk(disk, pools, _BackingChain.read_chain(disk, running.get(disk.target), pools, files, self.storage)) for disk in requested]
 
     def locate_files(self, needed: t.Sequence[NeededFile]) -> t.List[SavedFile]:
@@ -152,16 +152,6 @@ def locate_saved_volume(volume: str, pools: Pools) -> t.Tuple[str, str]:
     return "block" if folder.startswith("/dev") else "file", f"{folder}/{file}"
 
 
-def _running_disks(live: t.Optional[Element]) -> t.Dict[str, Element]:
-    """Return the disks of a running domain by their targets."""
-    found: t.Dict[str, Element] = {}
-    for disk in live.findall("devices/disk") if live is not None else ():
-        target = disk.find("target")
-        if target is not None:
-            found[target.get("dev", "")] = disk
-    return found
-
-
 class _BackingChain(t.NamedTuple):
     """The backing chain of a disk's image: C(files) and C(devices) by their paths, and why it may be incomplete.
 
@@ -185,31 +175,10 @@ class _BackingChain(t.NamedTuple):
             if source_of(running.find("source")) == disk.source:
                 problem = unknown
             else:
-                problem, other = problem or unknown, _explain_other_image(disk, running, pools, storage)
+                problem, other = problem or unknown, explain_other_image(disk, running, pools, storage)
         is_device = {path: kind == "block" for kind, path in known if path.startswith("/")}
         plain, devices = (sorted(path for path in is_device if is_device[path] is wanted) for wanted in (False, True))
         return cls(plain, devices, other or problem, is_unknown=bool(problem and not other))
-
-
-_MEDIA = ("cdrom", "floppy")
-
-
-def _explain_other_image(disk: DiskNeed, running: Element, pools: Pools, storage: StorageQueries) -> t.Optional[str]:
-    """Return why a start from the definition would not use the image that the running domain has as this disk; null if it would, or for a medium.
-
-    libvirt runs a transient disk on an overlay that it deletes at the end: a start is to use the image of the definition.
-    """
-    now = source_of(running.find("source"))
-    if not now or not disk.source or disk.readonly or disk.device in _MEDIA or running.find("transient") is not None:
-        return None
-    paths = [_find_path(disk.kind or "", disk.source, pools), _find_path(running.get("type", ""), now, pools)]
-    if all(path.startswith("/") for path in paths) and storage.ask(paths[1], lambda: os.path.realpath(paths[0]) == os.path.realpath(paths[1])):
-        return None
-    return f"the running domain has {now} as this disk, and its definition has {disk.source}, which may be outdated"
-
-
-def _find_path(kind: str, source: str, pools: Pools) -> str:
-    return locate_saved_volume(source, pools)[1] if kind == VOLUME else source
 
 
 _MAX_BYTES = 4096

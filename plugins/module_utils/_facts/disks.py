@@ -11,14 +11,18 @@ are read.
 
 from __future__ import annotations
 
+import os
 import typing as t
 from xml.etree.ElementTree import Element
 
 from .._dataclass import dataclass
+from .._libvirt.interface import Host
+from .._libvirt.reading import parse_domain_xml
 from .._model.definition_files import BACKING, DATA, Pools, is_left_out, list_own_servers, locate_source, locate_volume, source_of
 from .._model.requests import DiskFile, DiskNeed
 from .image_header import FILE, NETWORK, RAW, Files, Header, OwnFiles, Unreadable, locate_name
 from .local_stores import Stores
+from .storage_queries import StorageQueries
 
 _MAX_DEPTH = 64
 _BLOCK = "block"
@@ -208,3 +212,42 @@ def _network_store(source: Element, name: str) -> str:
     if protocol in _NAMED_BY_THEMSELVES or host is None:
         return f"{protocol}:{name}"
     return f"{protocol}:{host.get('name') or host.get('socket', '')}:{host.get('port', '')}/{name}"
+
+
+_MEDIA = ("cdrom", "floppy")
+
+
+def find_other_image(host: Host, uuid: str) -> str:
+    """Return why the next start of an active persistent domain of this host would not use the images that it runs on; empty if it would.
+
+    Raises L(NotFound), or L(Forbidden) on a connection that may only read.
+    """
+    pools, storage = host.read_surroundings().pools or (), StorageQueries()
+    running = find_running_disks(parse_domain_xml(host.read_movable_definition(uuid, persistent=False)))
+    saved = [disk for disk in describe_disks(parse_domain_xml(host.read_definition(uuid)), None, pools) if disk.target in running]
+    reasons = {disk.target: explain_other_image(disk, running[disk.target], pools, storage) for disk in saved}
+    return next((f"disk {target}: {why}" for target, why in reasons.items() if why), "")
+
+
+def find_running_disks(live: t.Optional[Element]) -> t.Dict[str, Element]:
+    """Return the disks of a running domain by their targets."""
+    disks = live.findall("devices/disk") if live is not None else ()
+    return {target.get("dev", ""): disk for disk in disks if (target := disk.find("target")) is not None}
+
+
+def explain_other_image(disk: DiskNeed, running: Element, pools: Pools, storage: StorageQueries) -> t.Optional[str]:
+    """Return why a start from the definition would not use the image that the running domain has as this disk; null if it would, or for a medium.
+
+    libvirt runs a transient disk on an overlay that it deletes at the end: a start is to use the image of the definition.
+    """
+    now = source_of(running.find("source"))
+    if now in ("", disk.source) or not disk.source or disk.readonly or disk.device in _MEDIA or running.find("transient") is not None:
+        return None
+    paths = [_find_path(disk.kind or "", disk.source, pools), _find_path(running.get("type", ""), now, pools)]
+    if all(path.startswith("/") for path in paths) and storage.ask(paths[1], lambda: os.path.realpath(paths[0]) == os.path.realpath(paths[1])):
+        return None
+    return f"the running domain has {now} as this disk, and its definition has {disk.source}, which may be outdated"
+
+
+def _find_path(kind: str, source: str, pools: Pools) -> str:
+    return locate_volume(source, pools)[1] if kind == "volume" else source

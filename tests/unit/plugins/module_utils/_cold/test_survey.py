@@ -6,10 +6,13 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
+import typing as t
 
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._cold.survey import prove_folder, read_traits
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import RUNNING, SHUTOFF
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import NOT_SURVEYED, SurveyedDomain, SurveyQuestion
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI, UUID, FakeFleet
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.folder import DirectoryFolder
@@ -69,6 +72,17 @@ def test_a_libvirt_that_deletes_the_state_of_a_tpm_is_named(fleet: FakeFleet, at
     traits = read_traits(fleet.open(LOCAL_URI), domain, SurveyQuestion(None, UUID, (THERE,)), fleet.open)
     assert traits is not None
     assert ("would delete the state of its TPM" in traits.problem) is is_deleted
+
+
+@pytest.mark.parametrize(("save_folder", "state", "is_named"), [(ABSENT, RUNNING, True), ("/srv/saved", RUNNING, False), (ABSENT, SHUTOFF, False)])
+def test_a_guest_that_would_start_from_a_stale_image_is_named(fleet: FakeFleet, save_folder: t.Any, state: str, is_named: bool) -> None:
+    """It was defined anew while it ran on a snapshot. A guest that keeps its memory keeps its images too."""
+    guest(fleet, devices="<disk type='file'><source file='/srv/web1.qcow2'/><target dev='vda'/></disk>")
+    domain = fleet.source.domain(UUID)
+    domain.live_definition, domain.state = domain.definition.replace("web1.qcow2", "web1.snap"), state
+    traits = read_traits(fleet.open(LOCAL_URI), surveyed(fleet), SurveyQuestion(None, UUID, (), is_cold=True, save_folder=save_folder), fleet.open)
+    assert traits is not None
+    assert ("disk vda: the running domain has /srv/web1.snap as this disk" in traits.problem) is is_named
 
 
 def test_a_domain_that_the_source_does_not_have_has_no_traits(fleet: FakeFleet) -> None:

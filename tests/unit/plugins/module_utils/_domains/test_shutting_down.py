@@ -133,6 +133,21 @@ def test_a_guest_whose_disk_is_being_copied_is_refused_before_it_is_asked(fleet:
     assert count_shutdown_calls(fleet) == 0
 
 
+@pytest.mark.parametrize(("start_again", "differing", "is_refused"), [(True, "", True), (False, "", False), (True, "<transient/>", False)])
+def test_a_guest_that_would_start_again_from_a_stale_image_is_refused(
+    fleet: FakeFleet, tmp_path: pathlib.Path, start_again: bool, differing: str, is_refused: bool
+) -> None:
+    """It was defined anew while it ran on a snapshot: its definition names the image below that."""
+    domain = fleet.guest(disks=(domain_states.Disk("vda", "file", "/srv/web1.qcow2"),))
+    domain.live_definition = domain.xml().replace("web1.qcow2'", "web1.snap'").replace("</disk>", f"{differing}</disk>")
+    one = dataclasses.replace(shutdown(fleet, PoliteHost(fleet), tmp_path), start_again=start_again)
+    if not is_refused:
+        one.check_possible()
+        return
+    with pytest.raises(InvalidState, match=r"disk vda: the running domain has /srv/web1.snap as this disk, and its definition has /srv/web1.qcow2"):
+        one.check_possible()
+
+
 def test_the_shutdown_of_a_watched_domain_is_refused(fleet: FakeFleet, tmp_path: pathlib.Path) -> None:
     fleet.guest()
     (tmp_path / f"{UUID}.json").write_text(json.dumps({"status": "queued", "watcher": encode(identify_watcher("run"))}))
