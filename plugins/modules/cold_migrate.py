@@ -129,6 +129,8 @@ notes:
   - A transient domain has no definition that could move, and is refused (C(not_supported)); M(kvmfleet.migration.live_migrate) moves it. A domain with
     snapshots or checkpoints is refused with the reason, and so is one with a managed-save image that libvirt cannot read, or with a symbolic link in place of
     its firmware variables or of a file of its TPM.
+  - A domain with a job (a backup, the copy of a disk) is refused with C(invalid_state). One that runs on another image than its definition names does not move
+    by O(method=shutdown). If its definition is changed while it shuts down or is saved, the move is undone with C(conflict).
   - A domain gets the names that the destination uses (C(kvmfleet_bridge_map) and the like), by the same rules as in
     M(kvmfleet.migration.live_migrate). Its definition, and the one in its saved memory, are rewritten on the hosts. The names of O(save_folder) and of the
     state of a TPM stay the same.
