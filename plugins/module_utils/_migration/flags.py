@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from .._dataclass import dataclass
@@ -45,12 +46,18 @@ class Gate:
 
 @dataclass(frozen=True)
 class Exclusion:
-    """Two features that cannot be combined; C(qemu_since) is the first QEMU with which they can."""
+    """Two features that cannot be combined; C(qemu_since) and C(machine_since) are the first QEMU and the first machine type with which they can."""
 
     features: t.Tuple[str, str]
     why: str
     next_step: str
     qemu_since: int = 0
+    machine_since: int = 0
+
+    @property
+    def depends_on_host(self) -> bool:
+        """Whether the options alone do not decide."""
+        return bool(self.qemu_since or self.machine_since)
 
 
 @dataclass(frozen=True)
@@ -82,6 +89,12 @@ EXCLUSIONS = (
         qemu_since=10001000,
     ),
     Exclusion(
+        ("parallel_connections", "post_copy"),
+        "such a move of a guest with a machine type from before QEMU 8.0, or of an unknown age, can hang without end",
+        "Leave one of the two out, for example with parallel_connections unset.",
+        machine_since=8000000,
+    ),
+    Exclusion(
         ("parallel_connections", "compression xbzrle"),
         "xbzrle works on a single stream",
         "Use zlib or zstd with parallel_connections, or leave one of the two out.",
@@ -99,6 +112,9 @@ NEEDS = (
     Need("copy_storage_overwrite", "copy_storage", "Set copy_storage to auto, full or incremental as well."),
     Need("post_copy_bandwidth_mib", "post_copy", "Permit post_copy by the task or the domain's policy, or leave post_copy_bandwidth_mib out."),
 )
+
+# Those of QEMU itself: RHEL has pc-q35-rhel9.4.0, Ubuntu pc-q35-noble.
+_VERSIONED_MACHINE = re.compile(r"[a-z0-9-]+-(\d+)\.(\d+)")
 
 # The oldest QEMU that a host of a fleet is expected to have.
 OLDEST_QEMU = 7002000
@@ -120,7 +136,7 @@ def check_options(options: MoveOptions) -> None:
     wanted = requested_features(options)
     _check_needs(wanted, [need for need in NEEDS if need.needs not in _OF_POLICY])
     for exclusion in EXCLUSIONS:
-        if not exclusion.qemu_since:
+        if not exclusion.depends_on_host:
             _check_exclusion(wanted, exclusion, {})
 
 
@@ -132,7 +148,7 @@ def check_combination(options: MoveOptions, flags: t.Sequence[str]) -> None:
 def check_versions(options: MoveOptions, flags: t.Sequence[str], versions: t.Mapping[str, t.Mapping[str, int]]) -> None:
     """Raise L(NotSupported) if the requested features cannot be combined on these hosts, or a host is too old for them.
 
-    :arg versions: host name to C({libvirt, hypervisor}).
+    :arg versions: host name to C({libvirt, hypervisor}), for the source as L(versions_under_guest) returns it.
     """
     check_combination(options, flags)
     wanted = requested_features(options, flags)
@@ -143,14 +159,18 @@ def check_versions(options: MoveOptions, flags: t.Sequence[str], versions: t.Map
             _check_gate(gate, versions)
 
 
-def versions_under_guest(versions: t.Mapping[str, int], qemu_replaced: bool) -> t.Mapping[str, int]:
-    """Return the versions of libvirt and QEMU that move a guest away from a host.
+def versions_under_guest(versions: t.Mapping[str, int], qemu_replaced: bool, machine: t.Optional[str]) -> t.Mapping[str, int]:
+    """Return the versions of libvirt and QEMU that move a guest away from a host, and C(machine), the QEMU that its machine type behaves like.
 
-    A guest keeps the QEMU that it was started with. If that was replaced since, its version is not known, and it counts as the oldest.
+    A guest keeps the QEMU that it was started with. If that was replaced since, its version is not known, and it counts as the oldest. The machine
+    types of distributions do not name a version of QEMU; it is 0 then.
 
     :arg versions: C({libvirt, hypervisor}) as the host reports them.
+    :arg machine: the machine type of the guest, e.g. C(pc-q35-8.2).
     """
-    return {**versions, "hypervisor": min(versions.get("hypervisor", 0), OLDEST_QEMU)} if qemu_replaced else versions
+    named = _VERSIONED_MACHINE.fullmatch(machine or "")
+    qemu = min(versions.get("hypervisor", 0), OLDEST_QEMU) if qemu_replaced else versions.get("hypervisor", 0)
+    return {**versions, "hypervisor": qemu, "machine": int(named[1]) * 1000000 + int(named[2]) * 1000 if named else 0}
 
 
 def requested_features(options: MoveOptions, flags: t.Sequence[str] = ()) -> t.FrozenSet[str]:
@@ -226,8 +246,13 @@ def _check_needs(wanted: t.AbstractSet[str], needs: t.Iterable[Need]) -> None:
 
 def _check_exclusion(wanted: t.AbstractSet[str], exclusion: Exclusion, versions: t.Mapping[str, t.Mapping[str, int]]) -> None:
     first, second = exclusion.features
-    new_enough = exclusion.qemu_since and all(version.get("hypervisor", 0) >= exclusion.qemu_since for version in versions.values())
-    if {first, second} <= wanted and not new_enough:
+    if not {first, second} <= wanted:
+        return
+    new_enough = all(
+        version.get("hypervisor", 0) >= exclusion.qemu_since and version.get("machine", exclusion.machine_since) >= exclusion.machine_since
+        for version in versions.values()
+    )
+    if not exclusion.depends_on_host or not new_enough:
         raise NotSupported(f"{first} cannot be combined with {second}: {exclusion.why}.", f"{exclusion.next_step} Nothing was moved.")
 
 

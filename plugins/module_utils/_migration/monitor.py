@@ -19,6 +19,8 @@ from .downtime import DowntimeSchedule, Iterations, ScheduleMoment, read_iterati
 
 # The hypervisor recomputes its rate, and what it can send within the allowed downtime, every tenth of a second.
 RATE_SETTLES_SECONDS = 0.3
+# How long an aborted job may go on without sending anything. QEMU ends one within a second, or never.
+ABORT_SECONDS = 60.0
 
 
 def measure_progress(stats: JobStats, percent_before: int, memory_bytes: int = 0) -> Progress:
@@ -96,6 +98,7 @@ class MonitorState:
     dirty_set_bytes: int = 0
     timed_out: bool = False
     aborted: bool = False
+    aborted_at: t.Optional[float] = None
     bandwidth_changed_at: t.Optional[float] = None
 
 
@@ -120,7 +123,12 @@ class ForceComplete:
     """Start to force the move."""
 
 
-Action = t.Union[SetDowntime, Abort, ForceComplete]
+@dataclass(frozen=True)
+class EndIncoming:
+    """End the incoming domain at the destination: the job does not react to its abort, and ends with its stream."""
+
+
+Action = t.Union[SetDowntime, Abort, ForceComplete, EndIncoming]
 
 
 def decide_actions(stats: JobStats, elapsed_seconds: float, limits: Limits, watched: MonitorState, cap_bytes: int = 0) -> t.Tuple[t.List[Action], MonitorState]:
@@ -129,11 +137,12 @@ def decide_actions(stats: JobStats, elapsed_seconds: float, limits: Limits, watc
     :arg cap_bytes: the bandwidth cap of the job itself, as L(ScheduleMoment) has it.
 
     The timeout fires once. A downtime that could not be set is returned again at the next poll, until the caller confirms it with L(note_downtime). An abort is
-    returned once; L(note_lost_abort) makes it due again. After a change of the bandwidth, the downtime waits for the new rate (L(note_bandwidth)).
+    returned once; L(note_lost_abort) makes it due again. A job that sends nothing and does not end within C(ABORT_SECONDS) of its abort is stuck. After a
+    change of the bandwidth, the downtime waits for the new rate (L(note_bandwidth)).
     """
     watched = _note_progress(stats, elapsed_seconds, limits, watched)
     if watched.aborted:
-        return [], watched
+        return _await_abort(elapsed_seconds, watched)
     if _is_stalled(elapsed_seconds, limits, watched):
         return [Abort(REASON_STALLED)], dataclasses.replace(watched, aborted=True)
     if limits.timeout_seconds and elapsed_seconds > limits.timeout_seconds and not watched.timed_out:
@@ -166,7 +175,15 @@ def note_bandwidth(watched: MonitorState, elapsed_seconds: float) -> MonitorStat
 
 def note_lost_abort(watched: MonitorState) -> MonitorState:
     """Return what to remember after an abort that may not have reached libvirt: it is due again at the next poll."""
-    return dataclasses.replace(watched, aborted=False, timed_out=False)
+    return dataclasses.replace(watched, aborted=False, aborted_at=None, timed_out=False)
+
+
+def _await_abort(elapsed_seconds: float, watched: MonitorState) -> t.Tuple[t.List[Action], MonitorState]:
+    if watched.aborted_at is None:
+        return [], dataclasses.replace(watched, aborted_at=elapsed_seconds)
+    if elapsed_seconds - max(watched.aborted_at, watched.progressed_at or 0.0) < ABORT_SECONDS:
+        return [], watched
+    return [EndIncoming()], dataclasses.replace(watched, aborted_at=elapsed_seconds)
 
 
 def _is_stalled(elapsed_seconds: float, limits: Limits, watched: MonitorState) -> bool:

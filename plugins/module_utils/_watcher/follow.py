@@ -25,6 +25,7 @@ from .._migration.force import (
 from .._migration.link_share import MIB, WAITING_MIB
 from .._migration.monitor import (
     Abort,
+    EndIncoming,
     ForceComplete,
     Limits,
     MonitorState,
@@ -41,7 +42,7 @@ from .._model.codec import Absent
 from .._model.errors import InvalidState, KvmfleetError, NotSupported, Unreachable
 from .._model.watched_moves import LinkWait
 from . import control_files
-from .journal import ABORT_PREFIX, FORCE_PREFIX, NOT_PAUSED_NOTE, JobController, Journal
+from .journal import ABORT_PREFIX, END_INCOMING_ACT, FORCE_PREFIX, NOT_PAUSED_NOTE, JobController, Journal
 
 POLL_SECONDS = 0.25
 FORCING_POLL_SECONDS = 0.05
@@ -60,6 +61,7 @@ class Follower:
     """Polls one job on its source host. The clock starts with the job, even if the job is older than this process.
 
     :arg check_resume: raises the reason why the destination cannot resume a post-copy stream that is paused now.
+    :arg open_destination: connects to the destination, within seconds; null if that is not known, as for the job of another tool.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class Follower:
         terms: ForcingTerms,
         clock: t.Callable[[], float],
         check_resume: t.Callable[[], None] = lambda: None,
+        open_destination: t.Optional[t.Callable[[], Host]] = None,
     ) -> None:
         self._reopen = reopen
         self._host: t.Optional[Host] = None
@@ -81,6 +84,7 @@ class Follower:
         self._terms = _terms_of(journal, terms)
         self._clock = clock
         self._check_resume = check_resume
+        self._open_destination = open_destination
         self._no_resume = ""
         self._watched = MonitorState(downtime_ms=_allowed_before(journal))
         # Not every poll leaves a sample: after the last one, an earlier watcher may have allowed more.
@@ -301,6 +305,8 @@ class Follower:
                 self._abort_job(host, action)
             elif isinstance(action, ForceComplete):
                 self.begin_forcing(s.REASON_TIMEOUT)
+            elif isinstance(action, EndIncoming):
+                self._end_incoming(host)
             elif self._forcing is None and self._pilot.allow_downtime(host, action.milliseconds) is None:
                 self._watched = note_downtime(self._watched, action.milliseconds)
                 self._journal.write_allowance(action)
@@ -360,6 +366,15 @@ class Follower:
             if self._forcing:
                 self._forcing = dataclasses.replace(self._forcing, aborted=False)
             raise
+
+    def _end_incoming(self, host: Host) -> None:
+        if self._open_destination is None:
+            return
+        try:
+            self._pilot.end_incoming(host, self._open_destination)
+        except KvmfleetError as error:
+            # It is tried again later; the source may well answer.
+            self._journal.note_event(f"{END_INCOMING_ACT} failed", str(error))
 
     def abort_adopted_job(self, by: str) -> None:
         """Abort the job at the next poll, if there is one that can be aborted."""

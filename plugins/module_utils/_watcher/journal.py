@@ -7,12 +7,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import typing as t
 
 from .._libvirt.interface import Host
 from .._migration.force import PAUSING_RUNGS, ForceAction, SetBandwidth, StartPostCopy, Suspend, latest_rung
 from .._migration.monitor import Abort, Samples, SetDowntime, measure_progress
+from .._model import domain_states
 from .._model import statuses as s
 from .._model.clock import utc_now
 from .._model.codec import Absent, JsonObject
@@ -211,6 +213,8 @@ class Journal:
 
 ABORT_PREFIX = "abort: "
 FORCE_PREFIX = "force: "
+END_INCOMING_ACT = "end_incoming"
+NO_REACTION = "the job has not reacted to its abort; the guest runs on the source"
 SUSPEND_ACT = FORCE_PREFIX + "suspend"
 BANDWIDTH_NOTE = "bandwidth"
 _ACTS: t.Dict[type, str] = {StartPostCopy: "post_copy", SetBandwidth: "bandwidth", SetDowntime: "downtime", Suspend: "suspend"}
@@ -236,6 +240,14 @@ class JobController:
         if act not in self._begun:
             self._journal.note_event(s.ABORT_START, action.reason, by=by)
         return self._do_act(act, lambda: host.abort_job(self._uuid), (InvalidState, NotSupported))
+
+    def end_incoming(self, source: Host, open_destination: t.Callable[[], Host]) -> None:
+        """End the incoming domain of an aborted job at the destination, if the guest runs on the source. Its QEMU then notices that the stream is broken."""
+        with contextlib.closing(open_destination()) as destination:
+            there = destination.read_state(self._uuid)
+            if there != (domain_states.PAUSED, domain_states.MIGRATION) or source.read_state(self._uuid)[0] != domain_states.RUNNING:
+                return
+            self._do_act(END_INCOMING_ACT, lambda: destination.destroy_domain(self._uuid), detail=NO_REACTION)
 
     def allow_downtime(self, host: Host, milliseconds: int) -> t.Optional[KvmfleetError]:
         """Allow a downtime; a step of the ramp is not an event of the record. Return what libvirt refused it with, if it did."""
@@ -273,10 +285,10 @@ class JobController:
         """Pause a post-copy migration that has stalled."""
         self._do_act("recover: pause", lambda: host.pause_post_copy(self._uuid))
 
-    def _do_act(self, act: str, call: t.Callable[[], None], refusals: Refusals = (KvmfleetError,)) -> t.Optional[KvmfleetError]:
+    def _do_act(self, act: str, call: t.Callable[[], None], refusals: Refusals = (KvmfleetError,), detail: str = "") -> t.Optional[KvmfleetError]:
         if act not in self._begun:
             self._begun.add(act)
-            self._journal.intend_act(act)
+            self._journal.intend_act(act, detail)
         return self._ask_libvirt(act, call, refusals)
 
     def _ask_libvirt(self, act: str, call: t.Callable[[], None], refusals: Refusals = (KvmfleetError,)) -> t.Optional[KvmfleetError]:

@@ -35,8 +35,8 @@ UNREACHABLE_SECONDS = 600.0
 # How long libvirt may take to end its call after the job: a hypervisor that hangs at the destination blocks it forever.
 CALL_OUTLIVES_SECONDS = 60.0
 
-# How long connecting to the destination may keep the watcher from its polls, to ask for the version of its libvirt.
-RESUME_CHECK_SECONDS = 5.0
+# How long connecting to the destination may keep the watcher from its polls.
+BRIEF_SECONDS = 5.0
 
 LOGIN_DROPPED_NOTE = "login_dropped"
 _INTENT_POLL_SECONDS = 0.5
@@ -72,7 +72,9 @@ class Mover(threading.Thread):
         self.is_settling = False
         self._why_now = ""
         self._limits = limits_of(order)
-        self._follower = Follower(self._open_source, order.uuid, journal, self._limits, terms_of(order), clock, self._check_resume)
+        self._follower = Follower(
+            self._open_source, order.uuid, journal, self._limits, terms_of(order), clock, self._check_resume, self._open_destination_briefly
+        )
         self._share_mib: t.Optional[int] = None
         self._preparation = JobPreparation(journal, self._open_destination, arrivals, self._handle_intents_before_job, lambda: self._share_mib is not None)
         self._busy_wait = BusyWait(order, journal, self._open_source, clock)
@@ -292,7 +294,10 @@ class Mover(threading.Thread):
         return self._open_host(self.order.source_uri)
 
     def _check_resume(self) -> None:
-        check_resume(lambda: self._open_host(self.order.destination_uri, RESUME_CHECK_SECONDS))
+        check_resume(self._open_destination_briefly)
+
+    def _open_destination_briefly(self) -> Host:
+        return self._open_host(self.order.destination_uri, BRIEF_SECONDS)
 
     def _open_destination(self) -> Host:
         return self._open_host(self.order.destination_uri)

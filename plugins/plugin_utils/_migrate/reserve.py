@@ -86,7 +86,8 @@ def find_unable_hosts(view: FleetView, request: MoveRequest, domain: SurveyedDom
 
 def _check_hypervisors(view: FleetView, request: MoveRequest, domain: SurveyedDomain, host: str, post_copy: bool) -> None:
     survey = view.survey
-    own = versions_under_guest(survey.source.versions or {}, bool(domain.qemu_replaced))
+    machine = (domain.request.machine or None) if domain.request else None
+    own = versions_under_guest(survey.source.versions or {}, bool(domain.qemu_replaced), machine)
     versions = {view.source: own, host: survey.destinations[request.uris[host]].versions or {}}
     check_versions(request.options, migration_flags(request.options, True, False, post_copy), versions)
 

@@ -172,8 +172,9 @@ def test_options_that_exclude_each_other_are_refused_with_the_reason(exclusion: 
     first, second = exclusion.features
     compression = second.removeprefix("compression ") if second.startswith("compression") else None
     options = MoveOptions(parallel_connections=2, compression=compression, tls=second == "tls", zero_copy=first == "zero_copy")
+    source = {**versions(), "machine": 7999000} if exclusion.machine_since else versions()
     with pytest.raises(NotSupported, match=f"{first} cannot be combined with {second}: {exclusion.why}"):
-        check_versions(options, flags_of(options, second), {"kvm1": versions(), "kvm2": versions(qemu=10000999 if exclusion.qemu_since else NEWEST)})
+        check_versions(options, flags_of(options, second), {"kvm1": source, "kvm2": versions(qemu=10000999 if exclusion.qemu_since else NEWEST)})
 
 
 @pytest.mark.parametrize(("qemu", "passes"), [((7002000, 7002000), False), ((10001000, 10000000), False), ((10001000, 10001000), True)])
@@ -192,11 +193,36 @@ def test_parallel_connections_with_post_copy_need_qemu_10_1_on_both_hosts(qemu: 
 def test_a_guest_whose_qemu_was_replaced_since_its_start_runs_on_an_old_one(features: t.Tuple[str, str]) -> None:
     options = MoveOptions(parallel_connections=2, zero_copy="zero_copy" in features)
     flags = flags_of(options, "post_copy") if "post_copy" in features else []
-    check_versions(options, flags, {"kvm1": versions_under_guest(versions(), False), "kvm2": versions()})
+    check_versions(options, flags, {"kvm1": versions_under_guest(versions(), False, "pc-q35-8.0"), "kvm2": versions()})
     with pytest.raises(NotSupported):
-        check_versions(options, flags, {"kvm1": versions_under_guest(versions(), True), "kvm2": versions()})
-    check_versions(MoveOptions(parallel_connections=2), [], {"kvm1": versions_under_guest(versions(), True), "kvm2": versions()})
-    assert versions_under_guest(versions(qemu=7001000), True) == versions(qemu=7001000)
+        check_versions(options, flags, {"kvm1": versions_under_guest(versions(), True, "pc-q35-8.0"), "kvm2": versions()})
+    check_versions(MoveOptions(parallel_connections=2), [], {"kvm1": versions_under_guest(versions(), True, "pc-q35-8.0"), "kvm2": versions()})
+    assert versions_under_guest(versions(qemu=7001000), True, "pc-q35-8.0")["hypervisor"] == 7001000
+
+
+@pytest.mark.parametrize(
+    ("machine", "passes"),
+    [
+        ("pc-i440fx-7.2", False),
+        ("pc-q35-8.0", True),
+        ("virt-10.0", True),
+        ("s390-ccw-virtio-11.1", True),
+        ("pc-q35-rhel9.4.0", False),
+        ("pc-q35-noble", False),
+        ("q35", False),
+        (None, False),
+    ],
+)
+def test_parallel_connections_with_post_copy_need_a_machine_type_that_is_known_to_work(machine: t.Optional[str], passes: bool) -> None:
+    """QEMU 11.1 hangs in such a move of a guest with the machine type pc-i440fx-7.2, also after an abort; from 8.0 on it works."""
+    options = MoveOptions(parallel_connections=2)
+    hosts = {"kvm1": versions_under_guest(versions(), False, machine), "kvm2": versions()}
+    check_versions(options, [], hosts)
+    if passes:
+        check_versions(options, flags_of(options, "post_copy"), hosts)
+    else:
+        with pytest.raises(NotSupported, match=r"machine type from before QEMU 8\.0"):
+            check_versions(options, flags_of(options, "post_copy"), hosts)
 
 
 @pytest.mark.parametrize(("mode", "flag"), [("auto", "NON_SHARED_DISK"), ("full", "NON_SHARED_DISK"), ("incremental", "NON_SHARED_INC")])

@@ -14,6 +14,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.down
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.monitor import (
     Abort,
     Action,
+    EndIncoming,
     ForceComplete,
     Limits,
     MonitorState,
@@ -86,7 +87,7 @@ def test_the_timeout_aborts_once() -> None:
     monitor = Monitored(timeout=5)
     monitor.poll(0, 1)
     assert monitor.poll(5.1, 2) == [Abort("timeout")]
-    assert [monitor.poll(second, 3) for second in (6, 15, 30, 3000)] == [[], [], [], []]
+    assert [monitor.poll(second, 3) for second in (6, 15, 30, 60)] == [[], [], [], []]
 
 
 def test_zero_disables_timeout_and_stall() -> None:
@@ -180,3 +181,27 @@ def test_the_dirty_set_is_the_largest_begin_of_an_iteration() -> None:
     for second, (iteration, remaining) in enumerate([(1, 1000), (1, 200), (2, 300), (2, 10), (3, 250), (3, 5)]):
         _actions, watched = decide_actions(JobStats(iteration=iteration, memory_remaining_bytes=remaining), second, limits, watched)
     assert (watched.dirty_set_bytes, watched.synced_at) == (300, 4)
+
+
+def test_a_job_that_does_not_react_to_its_abort_loses_its_destination_once_a_minute() -> None:
+    monitor = Monitored(stall=10)
+    seen = {second: actions for second in range(200) if (actions := monitor.poll(float(second), 1)) and not isinstance(actions[0], SetDowntime)}
+    assert seen == {10: [Abort("stalled")], 71: [EndIncoming()], 131: [EndIncoming()], 191: [EndIncoming()]}
+
+
+def test_an_aborted_job_that_still_sends_keeps_its_destination() -> None:
+    """Then the abort has not been lost, or was ignored: the guest may be needed there."""
+    monitor = Monitored(timeout=10)
+    seen = [action for second in range(200) for action in monitor.poll(float(second), second + 1)]
+    assert Abort("timeout") in seen
+    assert EndIncoming() not in seen
+
+
+def test_an_abort_that_was_lost_is_awaited_anew() -> None:
+    monitor = Monitored(stall=10)
+    for second in range(40):
+        monitor.poll(float(second), 1)
+    monitor.watched = note_lost_abort(monitor.watched)
+    assert monitor.poll(71.5, 1) == [Abort("stalled")]
+    assert [monitor.poll(float(second), 1) for second in (73, 131)] == [[], []]
+    assert monitor.poll(134.0, 1) == [EndIncoming()]

@@ -15,6 +15,7 @@ import pytest
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.downtime import AdaptiveSchedule, SteppedSchedule
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.force import ForcingTerms
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.monitor import Limits
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states as ds
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import (
@@ -37,7 +38,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.contro
     new_intent,
 )
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.follow import POLL_SECONDS, Follower
-from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.journal import Journal
+from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher.journal import NO_REACTION, Journal
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.domain import MIB
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI, UUID, FakeFleet
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._watcher.moves import Document, acts, journal_of, record_of, state_in
@@ -61,6 +62,7 @@ class Following:
         cap_mib: int = 0,
         record: t.Optional[MoveRecord] = None,
         check_resume: t.Callable[[], None] = lambda: None,
+        has_destination: bool = True,
         **terms: t.Any,
     ) -> None:
         self.fleet = FakeFleet(link_mib=100)
@@ -74,7 +76,8 @@ class Following:
         if note:
             self.journal.note_event(note)
         terms_now = dataclasses.replace(TERMS, **terms)
-        self.follower = Follower(lambda: self.fleet.open(LOCAL_URI), UUID, self.journal, limits, terms_now, self.fleet.clock, check_resume)
+        destination = (lambda: self.fleet.open(f"qemu+tcp://{self.fleet.destination.name}/system")) if has_destination else None
+        self.follower = Follower(lambda: self.fleet.open(LOCAL_URI), UUID, self.journal, limits, terms_now, self.fleet.clock, check_resume, destination)
 
     def poll_for(self, seconds: float) -> t.List[bool]:
         seen = []
@@ -171,6 +174,60 @@ def test_in_post_copy_only_samples_are_kept(tmp_path: pathlib.Path) -> None:
     assert following.poll_for(20) == [True] * 20
     assert (following.record["status"], following.fleet.source.calls) == (s.RUNNING_POST_COPY, [])
     assert len(following.record["samples"]) == 20
+
+
+def stick(following: Following, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the job send nothing and ignore its abort, as QEMU 11.1 does with several connections, post-copy and an old machine type."""
+    following.poll_for(2)
+    following.migration.link_bytes = 0
+    monkeypatch.setattr(following.migration, "cancel", lambda: None)
+
+
+def test_a_job_that_ignores_its_abort_ends_with_its_incoming_domain(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    following = Following(tmp_path, stall=5)
+    stick(following, monkeypatch)
+    assert following.poll_for(60) == [True] * 60
+    assert f"destroy {UUID}" not in following.fleet.destination.calls
+    following.poll_for(15)
+    assert following.fleet.destination.calls.count(f"destroy {UUID}") == 1
+    assert (following.guest.state, acts(following.record)) == (ds.RUNNING, ["abort: stalled", "end_incoming"])
+    assert [line["detail"] for line in following.record["history"] if line["status"] == "end_incoming"] == [NO_REACTION]
+    assert f"destroy {UUID}" not in following.fleet.source.calls
+
+
+@pytest.mark.parametrize(
+    ("source", "destination"),
+    [((ds.PAUSED, ds.MIGRATION), (ds.PAUSED, ds.MIGRATION)), ((ds.RUNNING, ""), (ds.RUNNING, "")), ((ds.RUNNING, ""), (ds.PAUSED, "user"))],
+    ids=["does not run on the source", "runs at the destination", "is not an incoming domain"],
+)
+def test_a_domain_at_the_destination_that_may_be_needed_is_not_ended(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, source: t.Tuple[str, str], destination: t.Tuple[str, str]
+) -> None:
+    following = Following(tmp_path, stall=5)
+    stick(following, monkeypatch)
+    following.poll_for(30)
+    monkeypatch.setattr(following.migration, "_arrive", lambda reason: None)
+    following.guest.enter(*source)
+    following.fleet.destination.domain(UUID).enter(*destination)
+    following.poll_for(200)
+    assert acts(following.record) == ["abort: stalled"]
+    assert f"destroy {UUID}" not in following.fleet.destination.calls
+
+
+def test_a_destination_that_does_not_answer_is_asked_again_to_end_the_incoming_domain(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    following = Following(tmp_path, stall=5)
+    stick(following, monkeypatch)
+    following.fleet.destination.answers = False
+    assert all(following.poll_for(250))
+    assert following.events().count("end_incoming failed") > 1
+    assert acts(following.record) == ["abort: stalled"]
+
+
+def test_the_incoming_domain_of_another_tool_is_left_alone(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    following = Following(tmp_path, stall=5, has_destination=False)
+    stick(following, monkeypatch)
+    assert all(following.poll_for(200))
+    assert acts(following.record) == ["abort: stalled"]
 
 
 def test_a_stalled_post_copy_stream_is_paused_and_never_aborted(tmp_path: pathlib.Path) -> None:

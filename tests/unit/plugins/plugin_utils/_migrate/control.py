@@ -45,7 +45,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.varia
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI, FakeFleet
 
 HOSTS = ("kvm1", "kvm2", "kvm3")
-PLATFORM = {"arch": "x86_64", "virt_type": "kvm", "emulator": "/usr/bin/qemu", "machines": ["q35", "pc-q35-7.2"], "max_vcpus": 64, "cpu": None}
+PLATFORM = {"arch": "x86_64", "virt_type": "kvm", "emulator": "/usr/bin/qemu", "machines": ["q35", "pc-q35-7.2", "pc-q35-8.0"], "max_vcpus": 64, "cpu": None}
 
 
 def settings_of(*hosts: str, **of_each: t.Any) -> Settings:

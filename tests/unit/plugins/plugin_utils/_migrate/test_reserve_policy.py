@@ -109,15 +109,16 @@ def test_a_default_for_post_copy_gives_way_to_parallel_connections_of_the_task(f
 NEW_QEMU = {"versions": {"libvirt": 11_008_000, "hypervisor": 10_001_000}}
 
 
-@pytest.mark.parametrize("is_replaced", [False, True])
+@pytest.mark.parametrize(("machine", "is_replaced"), [("pc-q35-8.0", False), ("pc-q35-8.0", True), ("pc-q35-7.2", False)])
 @pytest.mark.parametrize("given", [{"parallel_connections": 4}, {"link_mib": 2000}, {"link_mib": 2000, "post_copy": True}])
-def test_a_guest_from_before_an_upgrade_of_qemu_never_combines_both(fleet: Control, given: dict[str, t.Any], is_replaced: bool) -> None:
-    """libvirt reports the version of the installed QEMU, and the guest would be lost with that on which it runs."""
+def test_a_guest_with_an_old_qemu_or_machine_type_never_combines_both(fleet: Control, given: dict[str, t.Any], machine: str, is_replaced: bool) -> None:
+    """libvirt reports the version of the installed QEMU, and the guest would be lost with that on which it runs. With an old machine type, the job hangs."""
     fleet.source.facts.update(kvm1={**ABLE, **NEW_QEMU}, kvm2={**ABLE, **NEW_QEMU})
     fleet.source.qemu_replaced = is_replaced
+    fleet.fleet.source.domain(UUID).machine = machine
     job = run_one_move(fleet, **given)
     assert job.error is None
-    assert ({"PARALLEL", "POSTCOPY"} <= set(fleet.source.orders[0]["flags"])) is not is_replaced
+    assert ({"PARALLEL", "POSTCOPY"} <= set(fleet.source.orders[0]["flags"])) is (machine == "pc-q35-8.0" and not is_replaced)
 
 
 def test_both_requested_for_a_guest_from_before_an_upgrade_are_refused(fleet: Control) -> None:
