@@ -77,7 +77,7 @@ class ProbedFleet:
     :arg host_clock: the clock of that host; None if an earlier step has asked it.
     :arg silence: of the source, to the control node.
     :arg silent_at: when the source was last found silent, by the monotonic clock.
-    :arg silent_moment: the same, or a little later, by the clock that continues while the control node is suspended.
+    :arg silent_moment: the same, by the clock that continues while the control node is suspended.
     :arg uris: of the hosts that answered, by name.
     :arg silent: the hosts that did not answer, except for the source.
     :arg others: silent hosts that need evidence of their own.
@@ -155,8 +155,6 @@ class Evacuation:
         is_answer = earlier is not None and earlier.is_answer_to(self.context.target_host, self._digest(question), boot_moment(), SILENCE_FRESH_SECONDS)
         # When the source of an earlier round was silent is not known by this clock, so its silence is proved again before a start.
         asked, host_clock, silent_at = (earlier, None, float("-inf")) if earlier and is_answer else self._ask_side_by_side(question, asks_agent)
-        waited = 0.0 if host_clock is None else time.monotonic() - silent_at
-        silent_moment = replace(asked.moment, seconds=asked.moment.seconds - waited)
         self.proofs.renewals.note_earlier(str(self.source.host_id), asked.lease_revision)
         seen = asked.seen
         self.proofs.asked_power = PowerReply.from_json(asked.power) if asked.power else None
@@ -182,7 +180,7 @@ class Evacuation:
         self.unaccounted = fleet.list_unaccounted([document.domain for document in self.domains.documents], held)
         self._add_warnings(fleet)
         answering = {name: uri for name, uri in uris.items() if name in fleet.answering_hosts}
-        return ProbedFleet(began_at, seen, host_clock, asked.silence, silent_at, silent_moment, fleet, answering, silent, others)
+        return ProbedFleet(began_at, seen, host_clock, asked.silence, silent_at, asked.silent_moment, fleet, answering, silent, others)
 
     def _ask_side_by_side(self, question: JsonObject, asks_agent: bool) -> tuple[FirstRound, HostClock, float]:
         """Try to connect to the source, as Ansible does too, while the survivor asks the fleet. Nothing is judged before all of them have ended.
@@ -197,16 +195,16 @@ class Evacuation:
         probe = make_probe(name) if make_probe and self.settings.is_known(name) else None
         with probe or contextlib.nullcontext(), concurrent.futures.ThreadPoolExecutor(2) as pool:
             power = self.proofs.begin_power_query(pool) if needs_agent else None
-            silence = pool.submit(lambda: (self.proofs.check_silence(), time.monotonic()))
+            silence = pool.submit(lambda: (self.proofs.check_silence(), time.monotonic(), boot_moment()))
             seen = decode(SurvivorView, self.context.phase("look", question))
             host_clock = HostClock(seen.at, time.monotonic())
-            silent, silent_at = silence.result()
+            silent, silent_at, silent_moment = silence.result()
             if probe:
                 probe.require_silence()
             reply = power.result().as_json() if power else None
         warnings = tuple(t.cast("t.Sequence[str]", seen.extra.get("warnings") or ()))
         digest = self._digest(question)
-        first = FirstRound(self.context.target_host, digest, boot_moment(), replace(seen, extra={}), silent, warnings, reply, lease_revision)
+        first = FirstRound(self.context.target_host, digest, boot_moment(), replace(seen, extra={}), silent, silent_moment, warnings, reply, lease_revision)
         return first, host_clock, silent_at
 
     def _digest(self, question: JsonObject) -> str:

@@ -111,6 +111,7 @@ class FirstRound:
     :arg moment: when everything had been answered.
     :arg seen: what it sees.
     :arg silence: the silence of the source, also to Ansible.
+    :arg silent_moment: when the source was found silent; the survivor may have taken much longer.
     :arg facts_warnings: those of the facts of the survivor.
     :arg power: the power state of the source, null if its agent was not asked.
     :arg lease_revision: of the lease of the source when the round began; null if none was read.
@@ -121,6 +122,7 @@ class FirstRound:
     moment: BootMoment
     seen: SurvivorView
     silence: SourceSilence
+    silent_moment: BootMoment
     facts_warnings: tuple[str, ...]
     power: t.Optional[JsonObject] = None
     lease_revision: t.Optional[int] = None

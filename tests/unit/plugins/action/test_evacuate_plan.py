@@ -6,8 +6,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import pathlib
+import threading
 import types
 import typing as t
 
@@ -16,13 +18,16 @@ import pytest
 from ansible_collections.kvmfleet.migration.plugins.action import evacuate_plan
 from ansible_collections.kvmfleet.migration.plugins.action.evacuate_plan import ActionModule
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import BootMoment, boot_moment
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, NotSupported, Unreachable, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.leases import HostLease, LeaseFleet
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import new_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate import action as common
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate import evacuation
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.evacuation import Evacuation
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.evidence import SILENCE_FRESH_SECONDS
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fleet_answers import SourceAnswers
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.plan import RECENT_SECONDS
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.leases import LeaseReading, SeenLease
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
@@ -262,6 +267,34 @@ def test_answers_to_another_question_are_not_used(node: Node, site: Site, change
     site.phases.clear()
     node.task("prove", {"first_round": round_one, **work}, survivors=PLAY)
     assert ("kvm2", "look") in site.phases
+
+
+def test_a_source_that_was_repaired_while_the_query_was_suspended_is_not_fenced(node: Node, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control node was suspended between its own question and the answer of the survivor."""
+    agent = site.agent(power="on")
+    site.save("web")
+    slept, found_silent, look = [0.0], threading.Event(), site._look
+
+    def moment() -> BootMoment:
+        now = boot_moment()
+        now = dataclasses.replace(now, seconds=now.seconds + slept[0])
+        if threading.current_thread() is not threading.main_thread():
+            found_silent.set()
+        return now
+
+    def look_and_sleep(on: str, work: Body) -> Body:
+        answer = look(on, work)
+        found_silent.wait(10)
+        slept[0] = 300.0
+        return answer
+
+    monkeypatch.setattr(evacuation, "boot_moment", moment)
+    monkeypatch.setattr(site, "_look", look_and_sleep)
+    asked = json.loads(json.dumps(node.task("query")["first_round"]))
+    site.refuses = True
+    with pytest.raises(SourceAnswers, match="A host that answers is never evacuated"):
+        node.task("prove", {"first_round": asked}, survivors=PLAY)
+    assert (power(site), "off" in agent.asked()) == ("on", False)
 
 
 def test_a_source_that_answers_is_reported_by_the_proof_and_not_by_the_query(node: Node, site: Site) -> None:
