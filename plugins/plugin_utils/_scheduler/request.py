@@ -273,6 +273,12 @@ class Request:
         return tuple((nodes, cell.memory_mib) for cell in bound if (nodes := frozenset(cell.nodeset or ()) or whole))
 
     @functools.cached_property
+    def named_cells(self) -> frozenset[int]:
+        """Every NUMA cell of the host that the definition names for memory, in any mode: libvirt starts no guest on a host that lacks one of them."""
+        numa = self.needs.numa
+        return frozenset(numa.nodeset or ()).union(*(cell.nodeset or () for cell in numa.cells or ())) if numa else frozenset()
+
+    @functools.cached_property
     def hugepages(self) -> Sequence[HugepageNeed]:
         """Huge pages that back its memory."""
         return self.needs.hugepages or ()

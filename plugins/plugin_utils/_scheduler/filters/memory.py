@@ -125,8 +125,8 @@ class Numa(Rule):
     name = "numa"
 
     def applies_to(self, request: Request) -> bool:
-        """Return whether the domain has pinned vCPUs or bound memory."""
-        return bool(request.pinned_cpus or request.bindings)
+        """Return whether the domain has pinned vCPUs or memory for which cells are named."""
+        return bool(request.pinned_cpus or request.named_cells)
 
     def judge_host(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
         """Return which CPUs, and how many MiB on which cells, are missing."""
@@ -152,12 +152,12 @@ def _judge_pins(request: Request, host: HostState) -> Finding:
 
 
 def _judge_cells(request: Request, host: HostState) -> Finding:
-    if not request.bindings:
+    if not request.named_cells:
         return PASS
     cells = host.hardware.cells_mib
     if cells is None:
         return Finding(warnings=(f"Whether {host.name} has the NUMA cells that {request.name} is bound to is not known.",))
-    absent = frozenset().union(*(nodes for nodes, _mib in request.bindings)) - cells.keys()
+    absent = request.named_cells - cells.keys()
     if absent:
         return Finding(f"It has no NUMA {_cell_text(absent)}, which the memory of {request.name} is bound to (it has {ids_text(cells) or 'none'}).")
     findings = (_judge_ordinary_cells(request, host), _judge_page_cells(request, host))

@@ -91,9 +91,20 @@ def test_a_binding_to_a_missing_cell_is_refused() -> None:
     )
 
 
-@pytest.mark.parametrize("numa", [bound(7, mode="preferred"), {"mode": None, "nodeset": [], "cells": [{"id": 0, "memory_mib": 9000}]}, bound()])
+@pytest.mark.parametrize("mode", ["preferred", "interleave"])
+def test_a_missing_cell_is_refused_in_every_mode(mode: str) -> None:
+    """libvirt starts no guest whose definition names a cell that the host lacks: "NUMA node 7 is unavailable"."""
+    cells = [{"id": 0, "memory_mib": 1024, "vcpus": [0], "nodeset": [7], "mode": mode}]
+    for numa in (bound(0, 7, mode=mode), {"mode": None, "nodeset": [], "cells": cells}):
+        assert judge_with("numa", request(numa=numa), host(numa_cells=CELLS)).reason == (
+            "It has no NUMA cell 7, which the memory of web1 is bound to (it has 0-1)."
+        )
+        assert judge_with("numa", request(numa=numa), host(numa_cells=None)).warnings
+
+
+@pytest.mark.parametrize("numa", [bound(1, mode="preferred"), {"mode": None, "nodeset": [], "cells": [{"id": 0, "memory_mib": 9000}]}, bound()])
 def test_a_binding_that_is_not_strict_passes(numa: dict[str, t.Any]) -> None:
-    assert judge_with("numa", request(numa=numa), host(numa_cells=CELLS)).reason is None
+    assert judge_with("numa", request(memory_mib=9000, numa=numa), host(numa_cells=CELLS)).reason is None
 
 
 def test_the_cells_of_a_guest_are_bound_separately() -> None:
