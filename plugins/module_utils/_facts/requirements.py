@@ -108,19 +108,34 @@ def read_numa(root: Element) -> t.Optional[NumaPlacement]:
     """Return how the memory is bound, and the guest's own cells, or null if the definition does not mention NUMA."""
     memory = root.find("numatune/memory")
     nodes = {node.get("cellid"): node for node in root.findall("numatune/memnode")}
-    cells = tuple(_read_cell(cell, number, nodes) for number, cell in enumerate(root.findall("cpu/numa/cell")))
+    plugged = _sum_plugged_bytes(root)
+    cells = tuple(_read_cell(cell, number, nodes, plugged) for number, cell in enumerate(root.findall("cpu/numa/cell")))
     if memory is None and not cells:
         return None
     mode = memory.get("mode", _DEFAULT_MODE) if memory is not None else None
     return NumaPlacement(mode, tuple(parse_ids(memory.get("nodeset"))) if memory is not None else (), cells)
 
 
-def _read_cell(cell: Element, number: int, nodes: t.Mapping[t.Optional[str], Element]) -> GuestCell:
+# Memory devices whose memory is that of the host, and no file.
+_PLUGGED = ("dimm", "virtio-mem")
+
+
+def _sum_plugged_bytes(root: Element) -> t.Dict[str, int]:
+    """Return how much memory devices add to each cell of the guest. One that names cells of the host itself is not bound as the cell is, and left out."""
+    found: t.Dict[str, int] = {}
+    for device in root.findall("devices/memory"):
+        size, cell = device.find("target/size"), device.findtext("target/node")
+        if device.get("model") in _PLUGGED and size is not None and cell is not None and device.find("source/nodemask") is None:
+            found[cell] = found.get(cell, 0) + parse_size(size.text, size.get("unit"))
+    return found
+
+
+def _read_cell(cell: Element, number: int, nodes: t.Mapping[t.Optional[str], Element], plugged: t.Mapping[str, int]) -> GuestCell:
     identifier = cell.get("id", str(number))
     bound = nodes.get(identifier)
     return GuestCell(
         id=parse_number(identifier),
-        memory_mib=round_up_to_mib(parse_size(cell.get("memory"), cell.get("unit"))),
+        memory_mib=round_up_to_mib(parse_size(cell.get("memory"), cell.get("unit")) + plugged.get(identifier, 0)),
         vcpus=tuple(parse_ids(cell.get("cpus"))),
         nodeset=tuple(parse_ids(bound.get("nodeset"))) if bound is not None else None,
         mode=bound.get("mode", _DEFAULT_MODE) if bound is not None else ABSENT,

@@ -54,6 +54,7 @@ class Pinning:
 class GuestCell:
     """A NUMA cell of a guest.
 
+    :arg memory_mib: with the memory devices that belong to it.
     :arg nodeset: the host's cells that hold the memory of this one; C(mode) is how it is bound to them, if that differs from the mode for all memory.
     """
 

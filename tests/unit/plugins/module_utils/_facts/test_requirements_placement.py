@@ -89,3 +89,17 @@ def test_a_cell_can_be_bound_where_the_rest_of_the_memory_is_not() -> None:
 def test_a_numa_cell_without_a_number_is_an_error() -> None:
     with pytest.raises(Internal, match="'first' was found where libvirt writes a number"):
         read_numa(domain("<cpu><numa><cell id='first' memory='1'/></numa></cpu>"))
+
+
+def test_plugged_memory_counts_for_the_cell_that_it_belongs_to() -> None:
+    """libvirt binds it and puts it into huge pages as the rest of its cell, and the total of the definition includes it."""
+    devices = (
+        "<memory model='dimm'><target><size unit='KiB'>2097152</size><node>1</node></target></memory>"
+        "<memory model='virtio-mem'><target><size unit='GiB'>1</size><node>1</node><requested unit='KiB'>0</requested></target></memory>"
+        "<memory model='dimm'><source><nodemask>0</nodemask></source><target><size unit='GiB'>4</size><node>1</node></target></memory>"
+        "<memory model='nvdimm'><source><path>/pmem</path></source><target><size unit='GiB'>8</size><node>1</node></target></memory>"
+    )
+    root = domain(f"{CELLS}<memoryBacking><hugepages><page size='1' unit='G' nodeset='1'/></hugepages></memoryBacking>", devices, 19456)
+    numa = read_numa(root)
+    assert [cell.memory_mib for cell in (numa.cells if numa else None) or ()] == [1024, 6144]
+    assert encode(read_hugepages(root, 19456, numa)) == [{"size_kib": 1048576, "mib": 6144}]
