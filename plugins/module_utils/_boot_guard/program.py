@@ -121,7 +121,7 @@ class Guard:
                 _remove_file(self.released_file)
             token, why = self._spend_token()
             if released is None and self.read_hold() is None:
-                self._write_held(_UNCONFIRMED if token else why, token)
+                self._write_held(_UNCONFIRMED if token else why, {"unconfirmed": token} if token else {})
             if released is None:
                 return None
             if released["by"] == BY_TOKEN:
@@ -151,7 +151,8 @@ class Guard:
     def release_boot(self, by: str) -> t.Tuple[JsonDocument, bool]:
         """Release this boot, and return the release and whether it was written now. Neither this function nor libvirt starts a guest then.
 
-        The release keeps in C(would_start) what a boot without guard would have started; the caller decides whether to start it.
+        The release keeps in C(would_start) what a boot without guard would have started; the caller decides whether to start it. It names in C(grant)
+        the grant of a token that this boot had: an earlier copy of the disk may have that token too.
         Raises OSError or L(GuardError) where libvirt-guests would start guests afterwards; then the host stays held.
         """
         with self.hold_lock():
@@ -162,7 +163,8 @@ class Guard:
             if by == BY_CONTROL:
                 self._set_mark()
                 self._set_list_aside()
-            document = self._write_released(by, {"would_start": would_start})
+            grant = self._read_spent_grant()
+            document = self._write_released(by, {"would_start": would_start, **({"grant": grant} if grant else {})})
             _remove_file(self.held_file)
             return document, True
 
@@ -210,9 +212,12 @@ class Guard:
         document = _read_json(path)
         return document if isinstance(document, dict) and document.get("boot_id") == self.boot_id() else None
 
-    def _write_held(self, why: str, token: t.Optional[JsonDocument] = None) -> None:
-        document = {"boot_id": self.boot_id(), "at": _utc_now(), "why": why}
-        write_json(self.held_file, document if token is None else {**document, "unconfirmed": token})
+    def _write_held(self, why: str, detail: t.Mapping[str, Json]) -> None:
+        write_json(self.held_file, {**detail, "boot_id": self.boot_id(), "at": _utc_now(), "why": why})
+
+    def _read_spent_grant(self) -> t.Optional[str]:
+        """Return the grant of the token that this boot had, whether it was confirmed or not; null for a boot without a valid one."""
+        return _read_uuid(self._read_unconfirmed(), "grant") or _read_uuid(self.read_hold(), "grant")
 
     def _read_unconfirmed(self) -> t.Optional[JsonDocument]:
         """Return the token of this boot that shared storage has not confirmed yet: C(token), and its grant's C(grant), C(host_id), C(folders)."""
@@ -237,7 +242,7 @@ class Guard:
             if self.read_release() is not None or self._read_unconfirmed() != token:
                 return
             if code == _CONFIRMED and self.read_grant_id() != token["grant"]:
-                self._write_held("the grant of the clean-shutdown token was taken back in this boot")
+                self._write_held("the grant of the clean-shutdown token was taken back in this boot", {})
                 return
             if code == _CONFIRMED:
                 self._write_released(BY_TOKEN, {key: token[key] for key in ("token", "grant")})
@@ -245,7 +250,7 @@ class Guard:
                 return
             if code == _REVOKED:
                 self._forget_grant(token["grant"])
-            self._write_held(why)
+            self._write_held(why, {"grant": token["grant"]})
 
     def _forget_grant(self, grant: Json) -> None:
         """Remove a grant that was revoked on shared storage, so that this host no longer needs the storage to know that."""

@@ -355,8 +355,24 @@ def test_a_release_by_the_control_node_wins_over_the_token(machine: Machine) -> 
     machine.guard.release_boot(BY_CONTROL)
     released = machine.guard.confirm_token()
     assert released is not None
-    assert released["by"] == BY_CONTROL
+    assert (released["by"], released["grant"]) == (BY_CONTROL, GRANT)
     assert not machine.starts_guests()
+
+
+def test_a_release_names_the_grant_of_a_token_that_storage_did_not_confirm(machine: Machine) -> None:
+    """The token is gone, but an earlier copy of the disk may still have it, and would be confirmed once storage is back."""
+    _shut_down_cleanly(machine)
+    machine.boot()
+    for store in machine.stores:
+        store.rename(store.with_name(f"{store.name}-away"))
+    assert machine.guard.confirm_token() is None
+    assert machine.guard.release_boot(BY_CONTROL)[0]["grant"] == GRANT
+
+
+def test_a_release_of_a_boot_without_a_token_names_no_grant(machine: Machine) -> None:
+    machine.boot()
+    machine.guard.hold_boot()
+    assert "grant" not in machine.guard.release_boot(BY_CONTROL)[0]
 
 
 def test_a_revocation_invalidates_only_its_own_grant(machine: Machine) -> None:
