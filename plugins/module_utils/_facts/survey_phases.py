@@ -8,9 +8,12 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import os
 import typing as t
 
 from .._libvirt.host import LibvirtHost, open_host, open_reader
+from .._libvirt.values import Image
 from .._live_watchers import is_alive
 from .._migration.shared_storage import inspect_images
 from .._model.codec import ABSENT, Json, JsonObject, decode, encode
@@ -54,7 +57,23 @@ def survey_moves(uri: str, questions: t.Sequence[SurveyQuestion], may_examine: b
 
 
 def _inspect_images(uuid: str, source: LibvirtHost, destination: LibvirtHost) -> t.Sequence[JsonObject]:
-    return inspect_images(source.list_images(uuid), destination)
+    return inspect_images(count_images_below(source.list_images(uuid)), destination)
+
+
+def count_images_below(images: t.Sequence[Image]) -> t.List[Image]:
+    """Return the images of a domain of this host with the size of what they are built on: a full copy has the data of the whole chain."""
+    below = {path for image in images for path in image.backing}
+    sizes = StorageQueries().ask_each({path: functools.partial(_count_allocated, path) for path in below if path}) if below else {}
+    return [dataclasses.replace(image, below_bytes=_sum_known([sizes.get(path) for path in image.backing])) for image in images]
+
+
+def _count_allocated(path: str) -> int:
+    return os.stat(path).st_blocks * 512
+
+
+def _sum_known(sizes: t.Sequence[t.Optional[int]]) -> t.Optional[int]:
+    known = [size for size in sizes if size is not None]
+    return sum(known) if known and len(known) == len(sizes) else None
 
 
 class _SurveyCandidates(t.TypedDict):

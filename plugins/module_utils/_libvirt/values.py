@@ -67,7 +67,7 @@ class DomainUse:
 class Image:
     """The image behind a domain's disk. Sizes in bytes: what the guest sees, and what is allocated of it.
 
-    C(backing) are the paths of the files below it, where these are files.
+    C(backing) are the paths of the files below it, where these are files; C(below_bytes) is what is allocated of all of them, null if that is not known.
     """
 
     target: str
@@ -79,6 +79,7 @@ class Image:
     shareable: bool = False
     has_backing: bool = False
     backing: t.Tuple[str, ...] = ()
+    below_bytes: t.Optional[int] = None
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import dataclasses
 import typing as t
 
 from .._dataclass import dataclass
-from .codec import ABSENT, Absent, JsonObject
+from .codec import ABSENT, Absent, JsonObject, Maybe
 
 
 @dataclass(frozen=True)
@@ -19,6 +19,7 @@ class SurveyedImage:
     """The image behind a disk. Sizes in bytes: what the guest sees, and what is allocated of it.
 
     :arg backing: the paths of the images below it, the next one first; empty for one that is not a file.
+    :arg below_bytes: what is allocated of them; null if that is not known.
     """
 
     target: str
@@ -30,6 +31,7 @@ class SurveyedImage:
     shareable: bool
     has_backing: bool
     backing: t.Union[t.Tuple[str, ...], Absent] = ABSENT
+    below_bytes: Maybe[int] = ABSENT
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 

@@ -87,8 +87,19 @@ def _plan_copy(request: CopyRequest, disk: SurveyedDisk, domain: str, host: str)
     if problem:
         raise problem
     action = CREATE if not existing else FILL if request.mode == INCREMENTAL else REPLACE
-    size = image.capacity_bytes if image.format == "raw" else image.allocation_bytes
-    return DiskCopy(image.target, image.path, image.format, image.capacity_bytes, size, action, made=False)
+    return DiskCopy(image.target, image.path, image.format, image.capacity_bytes, _count_bytes(image, action), action, made=False)
+
+
+def _count_bytes(image: SurveyedImage, action: str) -> int:
+    """Return the size of a copy. One that is not filled in has the data of all images below; if their size is not known, as much as the guest sees."""
+    if image.format == "raw":
+        return image.capacity_bytes
+    if action == FILL or not image.has_backing:
+        return image.allocation_bytes
+    if not isinstance(image.below_bytes, int):
+        return max(image.capacity_bytes, image.allocation_bytes)
+    # Data of lower images that upper ones hide is not copied.
+    return max(image.allocation_bytes, min(image.capacity_bytes, image.allocation_bytes + image.below_bytes))
 
 
 def _find_problem(request: CopyRequest, disk: SurveyedDisk, domain: str, host: str) -> t.Optional[KvmfleetError]:

@@ -15,6 +15,7 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils import _run_folder
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts import survey_phases
+from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.values import Image
 from ansible_collections.kvmfleet.migration.plugins.module_utils._live_watchers import identify_watcher
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
@@ -101,3 +102,11 @@ def test_a_qemu_that_was_replaced_under_its_guest_is_reported(fleet: FakeFleet, 
     fleet.guest()
     (domain,) = survey_phases.prepare_moves(LOCAL_URI, {"wanted": [WANTED]})["survey"]["domains"]
     assert domain["qemu_replaced"] is is_replaced
+
+
+def test_images_below_count_with_what_is_allocated_of_them(tmp_path: pathlib.Path) -> None:
+    base, middle, absent = (str(tmp_path / name) for name in ("base", "middle", "absent"))
+    sizes = [pathlib.Path(path).write_bytes(b"x" * 70000) and os.stat(path).st_blocks * 512 for path in (base, middle)]
+    chains = [(), (middle, base), (base,), (middle, ""), (absent,)]
+    images = [Image("vda", "file", "/images/web", "qcow2", 8, 8, has_backing=bool(chain), backing=chain) for chain in chains]
+    assert [image.below_bytes for image in survey_phases.count_images_below(images)] == [None, sum(sizes), sizes[0], None, None]

@@ -56,6 +56,24 @@ def test_a_raw_image_counts_with_its_capacity() -> None:
     assert copy.bytes == 64 * MIB
 
 
+@pytest.mark.parametrize(
+    ("below", "size"),
+    [({"below_bytes": 20 * MIB}, 28 * MIB), ({"below_bytes": 200 * MIB}, 64 * MIB), ({"below_bytes": None}, 64 * MIB), ({}, 64 * MIB)],
+)
+def test_a_full_copy_of_an_overlay_counts_with_all_images_below(below: t.Dict[str, t.Any], size: int) -> None:
+    """The copy has the data of the whole chain."""
+    overlay = {**LAYERED, **below}
+    for request in (CopyRequest("auto", ["vda"]), CopyRequest("full", ["vda"])):
+        assert [plan_disk_copies(request, disk(image=overlay, existing=there))[0].bytes for there in (None, volume())] == [size, size]
+    (filled,) = plan_disk_copies(CopyRequest("incremental", ["vda"]), disk(image=overlay, existing=volume(**BELOW)))
+    assert filled.bytes == 8 * MIB
+
+
+def test_a_full_copy_of_an_overlay_needs_the_space_of_the_whole_chain() -> None:
+    with pytest.raises(Conflict, match=r"kvm2 is 8 MiB short of space in /images: the disks of domain web1 need 28 MiB there"):
+        plan_disk_copies(CopyRequest("full"), disk(image={**LAYERED, "below_bytes": 20 * MIB}, available_bytes=20 * MIB))
+
+
 def test_copy_storage_auto_copies_only_local_disks() -> None:
     disks = [disk("shared"), disk(image={"target": "vdb", "path": "/data/b"}), disk("shared", {"target": "vdc", "kind": "network"})]
     assert [copy.target for copy in plan_disk_copies(CopyRequest("auto"), *disks)] == ["vdb"]
