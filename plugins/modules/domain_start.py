@@ -26,6 +26,7 @@ extends_documentation_fragment:
   - kvmfleet.migration._attributes
   - kvmfleet.migration._attributes.actiongroup
   - kvmfleet.migration._domain
+  - kvmfleet.migration._internal
   - kvmfleet.migration._libvirt
 attributes:
   async:
@@ -76,8 +77,8 @@ error_code:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import ONE_DOMAIN_RULE, domain_spec, libvirt_spec
-from ansible_collections.kvmfleet.migration.plugins.module_utils._boot_guard.status import check_not_held
+from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import ONE_DOMAIN_RULE, domain_spec, internal_spec, libvirt_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._boot_guard.status import check_not_held, check_same_boot
 from ansible_collections.kvmfleet.migration.plugins.module_utils._domains.starting import start_of
 from ansible_collections.kvmfleet.migration.plugins.module_utils._module import Result, new_module, run_module
 
@@ -96,6 +97,8 @@ def domain_start(module: AnsibleModule) -> Result:
             # Of a recovery, check mode has not released the host either.
             return {"changed": True, "domain": domain}
         check_not_held(start.domain_text)
+        # Set by the role recover_host: the boot in which the fleet was asked about this domain.
+        check_same_boot(start.domain_text, (module.params["_work"] or {}).get("boot_id"))
         return {"changed": True, "domain": domain, **start.carry_out()}
     finally:
         start.host.close()
@@ -105,7 +108,7 @@ def main() -> None:
     """Start one domain."""
     module = new_module(
         AnsibleModule,
-        argument_spec={**libvirt_spec(), **domain_spec(), "paused": {"type": "bool", "default": False}},
+        argument_spec={**libvirt_spec(), **domain_spec(), **internal_spec(), "paused": {"type": "bool", "default": False}},
         mutually_exclusive=ONE_DOMAIN_RULE,
         required_one_of=ONE_DOMAIN_RULE,
         supports_check_mode=True,

@@ -204,6 +204,21 @@ def check_not_held(domain: str, root: str = "/") -> None:
         )
 
 
+def check_same_boot(domain: str, boot_id: t.Optional[str], root: str = "/") -> None:
+    """Raise L(InvalidState) if the host was booted since it was decided to start a domain: it may have been fenced, and its guests started elsewhere.
+
+    A boot guard would hold the new boot. Not every host has one.
+
+    :arg domain: that is to be started, with its host, as a sentence begins with it.
+    :arg boot_id: the boot in which that was decided; null for a start that no recovery has decided.
+    """
+    if boot_id and Guard(root).boot_id() != boot_id:
+        raise InvalidState(
+            f"{domain} was not started: the host was booted since it was decided to start it, and the guests of the host may have been started elsewhere.",
+            "Run recover for the host again; it asks the ledger and all hosts.",
+        )
+
+
 @dataclass(frozen=True)
 class HostRelease:
     """The release of this boot."""

@@ -41,12 +41,14 @@ def machine(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
         return DomainStart(host, host.find_domain(uuid=UUID), str(tmp_path), str(tmp_path / "notes"))
 
     monkeypatch.setattr(domain_start, "start_of", start_of)
-    monkeypatch.setattr(domain_start, "check_not_held", functools.partial(domain_start.check_not_held, root=str(tmp_path)))
+    for check in ("check_not_held", "check_same_boot"):
+        monkeypatch.setattr(domain_start, check, functools.partial(getattr(domain_start, check), root=str(tmp_path)))
     return machine
 
 
-def start(check_mode: bool = False) -> Result:
-    return t.cast(Result, domain_start.domain_start(t.cast(t.Any, types.SimpleNamespace(params={}, check_mode=check_mode))))
+def start(check_mode: bool = False, boot_id: str | None = None) -> Result:
+    params = {"_work": {"boot_id": boot_id} if boot_id else None}
+    return t.cast(Result, domain_start.domain_start(t.cast(t.Any, types.SimpleNamespace(params=params, check_mode=check_mode))))
 
 
 def test_a_domain_starts_on_a_host_without_a_boot_guard(machine: Machine) -> None:
@@ -71,3 +73,12 @@ def test_a_hold_of_an_earlier_boot_does_not_count(machine: Machine) -> None:
     machine.guard.hold_boot()
     machine.write("proc/sys/kernel/random/boot_id", f"{UUID}\n")
     assert start()["changed"]
+
+
+def test_a_decision_of_an_earlier_boot_starts_nothing(machine: Machine) -> None:
+    """The control node was suspended after a recovery had asked the fleet; the host, which has no guard, was fenced, evacuated and booted meanwhile."""
+    decided_in = machine.guard.boot_id()
+    machine.write("proc/sys/kernel/random/boot_id", f"{UUID}\n")
+    with pytest.raises(InvalidState, match=r"web1 on .* was not started: the host was booted since .* Run recover"):
+        start(boot_id=decided_in)
+    assert start(boot_id=machine.guard.boot_id())["changed"]
