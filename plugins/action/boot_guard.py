@@ -97,7 +97,9 @@ class ActionModule(FleetAction):
             done = self._run_guard_phase("forget", {"uuids": unwanted}, task, task_vars)
             changed, forgotten = bool(done["changed"]), {"forgotten": done["forgotten"]}
         if is_wanted or unwanted:
-            answer = decode(GuardAnswer, self._run_guard_phase("release" if is_wanted else "read", {}, task, task_vars))
+            # The ledger was read after the host had named its boot.
+            phase, work = ("release", {"boot_id": answer.guard.boot_id or None}) if is_wanted else ("read", {})
+            answer = decode(GuardAnswer, self._run_guard_phase(phase, work, task, task_vars))
         open_records = cleaned.without_predicted(obstacles.open_records) if cleaned else obstacles.open_records
         result: Result = {
             "changed": changed or answer.changed,

@@ -17,7 +17,7 @@ from .._libvirt.host import open_reader
 from .._model.boot_guard import AutomaticStart
 from .._model.codec import Json, JsonObject, encode
 from .._model.domain_states import RUNNING
-from .._model.errors import KvmfleetError
+from .._model.errors import InvalidState, KvmfleetError
 from .._module import Phase, Result, require_local, require_root
 from .install import leave_tombstones, read_grant, revoke_grant
 from .status import GuardState, read_guard_state, release_host
@@ -118,6 +118,7 @@ class _ReleaseBoot(t.TypedDict):
     """The input of L(release_boot)."""
 
     check: bool
+    boot_id: t.Optional[str]
 
 
 class _ForgetStarts(t.TypedDict):
@@ -143,10 +144,13 @@ def read_guard(uri: str, _work: JsonObject) -> Result:
 def release_boot(_uri: str, work: _ReleaseBoot) -> Result:
     """Release this boot. The guests that a boot would have started are noted first, so that they are known even if this process dies.
 
-    The action plugin has read the ledger before. With C(check), the release is only predicted.
+    The action plugin has read the ledger before. With C(check), the release is only predicted. Raises L(InvalidState) if the host is in another boot than
+    C(boot_id) by now: it may have been fenced and evacuated since the ledger was read.
     """
     require_root()
     before = read_guard_state()
+    if work.get("boot_id") not in (None, before.boot.boot_id):
+        raise InvalidState("The host was booted while its release was decided. It was not released.", "Run the task again; it reads the ledger again.")
     if before.can_release and not before.boot.released and not work["check"]:
         for entry in before.boot.would_start:
             if entry.uuid:

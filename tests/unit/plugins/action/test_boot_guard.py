@@ -36,6 +36,7 @@ class Host:
         self.ledger_id: str | None = None
         self.phases: list[str] = []
         self.checks: set[bool] = set()
+        self.boots: list[str | None] = []
         self.remembered: list[dict[str, t.Any]] = []
         self.when_asked: t.Callable[[], object] = lambda: None
 
@@ -43,6 +44,7 @@ class Host:
         work = module_args["_work"]
         self.phases.append(work["phase"])
         self.checks.add(work["check"])
+        self.boots.append(work.get("boot_id"))
         self.when_asked()
         if work["phase"] == "forget":
             return {"changed": True, "forgotten": work["uuids"]}
@@ -97,6 +99,7 @@ def test_a_known_host_without_open_evacuations_is_released(fleet: Fleet) -> None
     result = fleet.task(state="released")
     assert (result["changed"], [entry["name"] for entry in result["to_start"]]) == (True, ["web1"])
     assert (fleet.host.phases, fleet.host.checks) == (["read", "release"], {False})
+    assert fleet.host.boots == [None, "boot B"]
 
 
 def test_check_mode_is_passed_to_the_host(fleet: Fleet) -> None:

@@ -14,7 +14,7 @@ import pytest
 from ansible_collections.kvmfleet.migration.plugins.module_utils._boot_guard import phases
 from ansible_collections.kvmfleet.migration.plugins.module_utils._boot_guard.status import GuardState
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.boot_guard import BootHold, BootStatus
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Unreachable
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidState, Unreachable
 
 BOOT = "9d6c2f0e-7c1e-4b0e-8d53-0c6a1f2b3d44"
 HELD = BootHold(BOOT, "2026-11-21T01:00:00Z", "there is no clean-shutdown token")
@@ -47,3 +47,13 @@ def test_a_recalled_record_says_whether_its_domain_runs_here(monkeypatch: pytest
     monkeypatch.setattr(phases, "open_reader", lambda _uri: types.SimpleNamespace(view_domain=view_domain, close=lambda: None))
     assert phases.recall_record("qemu:///system", {"id": "known"})["told"] == {**told, "running": running}
     assert phases.recall_record("qemu:///system", {"id": "unknown"})["told"] is None
+
+
+def test_a_host_that_was_booted_since_the_ledger_was_read_is_not_released(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have been fenced and evacuated meanwhile. Released, it would leave a token at its next shutdown, and then start outdated copies."""
+    boot = BootStatus(BOOT, ran=True, held=HELD, released=None, marked=True, grant=None, token=None, would_start=())
+    monkeypatch.setattr(phases, "require_root", lambda: None)
+    monkeypatch.setattr(phases, "read_guard_state", lambda: GuardState(installed=True, systemd=True, boot=boot))
+    monkeypatch.setattr(phases, "release_host", lambda check_mode: pytest.fail("released"))
+    with pytest.raises(InvalidState, match=r"was booted while its release was decided\. It was not released\..*Run the task again"):
+        phases.release_boot("qemu:///system", {"check": False, "boot_id": "0" + BOOT[1:]})
