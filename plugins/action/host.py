@@ -14,10 +14,17 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import
 from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.peers import SSH_ANSWERS, SSH_UNKNOWN
 from ansible_collections.kvmfleet.migration.plugins.module_utils._host_identity import HOST_ID_FILE
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject, decode, encode
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, InvalidState
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, InvalidState, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import IdentityAnswer
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import COLD_MIGRATION, ENABLED, LIVE_MIGRATION, MAINTENANCE
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import (
+    COLD_MIGRATION,
+    ENABLED,
+    LIVE_MIGRATION,
+    MAINTENANCE,
+    TOMBSTONE,
+    UNSETTLED,
+)
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, describe_actor
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._cold.run import ColdSettlement
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.answers import readable_facts
@@ -43,10 +50,12 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_en
 )
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_if_any, open_ledger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.rules import describe_record
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.job import RunContext
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.run import MakeSettlement, MoveSettlement, RecordDecision
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.source_host import SourceHost
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.host_decisions import adopt_identity, discard_source, give_up_domains, revoke_token
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.release import find_withholding
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import TaskSettings, read_facts
 
 Result = dict[str, Json]
@@ -60,13 +69,17 @@ class SettleOption(t.TypedDict):
 
 
 class HostWork(t.TypedDict, total=False):
-    """The input from a role in addition to the options. A host that is in maintenance for another reason than C(own_reason) keeps its status."""
+    """The input from a role in addition to the options. A host that is in maintenance for another reason than C(own_reason) keeps its status.
+
+    C(recovered): the host is enabled after its recovery, and must not have been evacuated since.
+    """
 
     together: bool
     refusal: str
     drain: JsonObject
     ledger: bool
     own_reason: str
+    recovered: bool
 
 
 class HostOptions(t.TypedDict):
@@ -234,6 +247,9 @@ class ActionModule(FleetAction):
         if wanted is None:
             return None, {"changed": False, "host": found.body if found else None}
         _check_new_host(ledger, found, identity, options)
+        # Check mode has completed none of the records that the cleanup would complete.
+        if ledger and wanted.state == ENABLED and (options["_work"] or HostWork()).get("recovered") and not self._task.check_mode:
+            _check_not_evacuated(ledger, identity)
         return self._write_entry(ledger, found, identity, wanted, by, is_drained=is_drained, is_stated=_is_stated(options))
 
     def _write_entry(
@@ -282,6 +298,14 @@ def _check_new_host(ledger: Ledger | None, found: Document | None, identity: Hos
     """Raise L(Conflict) or L(NotSupported) if a host without an entry may have a document that cannot be read, and no person states its state."""
     if ledger and found is None and not _is_stated(options):
         ledger.check_new_host(identity.host_ref)
+
+
+def _check_not_evacuated(ledger: Ledger, identity: HostIdentity) -> None:
+    """Raise L(Unsafe) if evacuations of the host are open: they began after its cleanup, which ended with none."""
+    found = find_withholding(ledger.list_records(statuses=sorted(UNSETTLED | TOMBSTONE)), identity)
+    if found:
+        why = "; ".join(f"{describe_record(record)} is '{record.status}'" for record in found)
+        raise Unsafe(f"{identity.name} was not enabled: it was evacuated during its recovery: {why}.", "Run recover again; it cleans the host up first.")
 
 
 def _wanted_status(options: HostOptions, before: HostStatus, is_drained: bool) -> HostStatus | None:

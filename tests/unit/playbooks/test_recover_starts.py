@@ -26,6 +26,7 @@ def test_a_start_that_never_ends_does_not_keep_the_other_domains_off(tmp_path: p
     done = stage.play("recover", target="kvm1", __recover_host_start_seconds=3)
     assert [args["uuid"] for _host, args in done.calls_of("domain_start")] == ["uuid of hung", "uuid of web1"], done.text
     assert all(args["_work"] == {"boot_id": "b"} for _host, args in done.calls_of("domain_start"))
+    assert [args["_work"] for _host, args in done.calls_of("host") if args.get("state")] == [{"own_reason": "", "recovered": True}]
     ((_host, verified),) = done.calls_of("recover_verify")
     results = verified["_work"]["tasks"]["started"]["kvm1"]["results"]
     assert [one.get("failed", False) for one in results] == [True, False]

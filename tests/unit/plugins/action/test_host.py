@@ -14,13 +14,16 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.action import host
 from ansible_collections.kvmfleet.migration.plugins.action.host import ActionModule
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument, KvmfleetError, NotFound, NotSupported
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument, KvmfleetError, NotFound, NotSupported, Unsafe
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import new_record
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import HostEntry
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import with_receipt
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.task import task_vars
 
-ID, UUID = (str(uuid.UUID(int=number)) for number in (1, 2))
+ID, UUID, OTHER = (str(uuid.UUID(int=number)) for number in (1, 2, 9))
 
 
 class Host:
@@ -154,6 +157,20 @@ def test_a_role_does_not_change_what_a_person_has_written_in_the_meantime(fleet:
         result = fleet.task(**task)
         assert (result["changed"], result["host"]["state"], result["host"]["reason"]) == (False, "maintenance", "A disk fails")
     assert fleet.task(state="enabled")["host"]["state"] == "enabled"
+
+
+@pytest.mark.parametrize("status", [s.DONE, s.ERROR])
+def test_a_recovery_does_not_enable_a_host_that_was_evacuated_since_its_cleanup(fleet: Fleet, status: str) -> None:
+    fleet.task(state="maintenance", reason="It was fenced")
+    ledger = FileLedger(str(fleet.folder))
+    stored = ledger.open_record(new_record(s.EVACUATION, DomainRef(UUID, "web1"), HostRef("kvm1", ID, None), HostRef("kvm2", OTHER, None), {}, "test"))
+    for step in (s.PRE_MIGRATING, status):
+        stored = ledger.update_record(stored, stored.record.advance(step, "test"))
+    with pytest.raises(Unsafe, match=rf"kvm1 was not enabled: .*web1.* is '{status}'.*Run recover again"):
+        fleet.task(state="enabled", _work={"recovered": True})
+    assert fleet.entries()[0]["state"] == "maintenance"
+    ledger.update_record(stored, stored.record.advance(s.COMPLETED if status == s.DONE else s.FAILED, "test"))
+    assert fleet.task(state="enabled", _work={"recovered": True})["host"]["state"] == "enabled"
 
 
 SAVED = {"uuid": UUID, "name": "web1", "active": True, "state": "running", "policy": {"drain": "save"}}
