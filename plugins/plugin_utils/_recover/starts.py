@@ -139,6 +139,12 @@ def _judge_start(noted: NotedDomain, host_facts: HostFacts, inputs: StartInputs,
         return "forget", f"According to the ledger, it is on {names}."
     if others:
         return "refuse", f"According to the ledger, it may be on {names} too."
+    rivals = [] if possible_hosts else _list_rivals(noted.uuid, host_facts, facts)
+    if rivals:
+        return "refuse", (
+            f"It is marked for autostart on {', '.join(rivals)} too, and the ledger does not know it, so it is not known which definition is the right one. "
+            f"Undefine it on the other host, or start it with kvmfleet.migration.domain_start on the right one and protect that host."
+        )
     if inputs.silent:
         return "refuse", f"It may run on {', '.join(inputs.silent)}, which did not answer. Fence them, or accept them by name (recover_host_accept_silent)."
     used = users.find_other(noted.uuid, host, list_written(domain.needs))
@@ -152,3 +158,9 @@ def _judge_start(noted: NotedDomain, host_facts: HostFacts, inputs: StartInputs,
 def _lacks_domain(place: HostRef, uuid: str, facts: Facts) -> bool:
     """Whether the host answers, and does not have the domain."""
     return any(known and place.is_same(replace(known.host, host=name)) and not known.find_domain(uuid) for name, known in facts.items())
+
+
+def _list_rivals(uuid: str, host_facts: HostFacts, facts: Facts) -> list[str]:
+    """Return the other hosts on which the domain is marked for autostart. They may be recovered in the same run, and would start it at the same moment."""
+    known = {name: other for name, other in facts.items() if other and not other.host.is_same_answer(host_facts.host)}
+    return sorted(name for name, other in known.items() if (found := other.find_domain(uuid)) and found.autostart)

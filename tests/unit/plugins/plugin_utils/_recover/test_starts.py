@@ -53,6 +53,8 @@ def verdict(
         ({"there": (ACTIVE,)}, "forget", "active on kvm2"),
         ({"there": (WEB,)}, "start", "autostart"),
         ({"there": (WEB,), "documents": [document("web1", "kvm2")]}, "forget", "it is on kvm2"),
+        ({"there": ({**WEB, "autostart": True},)}, "refuse", "marked for autostart on kvm2 too, and the ledger does not know it"),
+        ({"there": ({**WEB, "autostart": True},), "documents": [document("web1", "kvm1")]}, "start", "autostart"),
         ({"documents": [document("web1", "kvm2")]}, "refuse", "it is on kvm2, which answers and does not have it"),
         ({"documents": [document("web1", "kvm2")]}, "refuse", "Otherwise undefine it there"),
         ({"documents": [document("web1", "kvm2", "kvm3")]}, "forget", "it is on kvm2, kvm3"),
