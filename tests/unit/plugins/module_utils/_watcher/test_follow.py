@@ -1028,15 +1028,30 @@ def test_no_limit_of_a_move_acts_while_its_job_waits_for_the_link(tmp_path: path
     assert len(following.calls_of("abort")) == 1, "the time that it waited does not count"
 
 
-def adopt(following: Following, timeout: float = 30, **terms: t.Any) -> Follower:
+def adopt(following: Following, timeout: float = 30, open_destination: t.Optional[t.Callable[[], t.Any]] = None, **terms: t.Any) -> Follower:
     """Return what follows the job after the death of its watcher, with what that one has written."""
     state = read_state(following.record)
     following.journal = Journal(
         state.record, state.watcher, str(following.folder), link_wait=state.link_wait, forcing=state.forcing, job_started_at=state.job_started_at
     )
     limits, terms_now = Limits(SteppedSchedule(RAMP), timeout, 0), dataclasses.replace(TERMS, **terms)
-    following.follower = Follower(lambda: following.fleet.open(LOCAL_URI), UUID, following.journal, limits, terms_now, following.fleet.clock)
+    following.follower = Follower(
+        lambda: following.fleet.open(LOCAL_URI), UUID, following.journal, limits, terms_now, following.fleet.clock, open_destination=open_destination
+    )
     return following.follower
+
+
+def test_an_adopted_job_that_ignores_its_abort_ends_with_its_incoming_domain(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The watcher before has died between writing the act and doing it."""
+    following = Following(tmp_path, stall=5)
+    stick(following, monkeypatch)
+    following.poll_for(20)
+    following.journal.intend_act("end_incoming")
+    destination = f"qemu+tcp://{following.fleet.destination.name}/system"
+    adopt(following, open_destination=lambda: following.fleet.open(destination))
+    following.poll_for(80)
+    assert following.fleet.destination.calls.count(f"destroy {UUID}") == 1
+    assert following.guest.state == ds.RUNNING
 
 
 @pytest.mark.parametrize("step", [3600, -3600])
