@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.flags import versions_under_guest
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, JsonObject, decode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import NotFound, NotSupported
@@ -146,6 +147,11 @@ class FleetView:
     def source_facts(self) -> HostFacts:
         """Return what is known of the host that the task runs on."""
         return fill_facts(self.survey.source, self._fresh_facts(self.source))
+
+    def versions_under(self, domain: SurveyedDomain) -> Mapping[str, int]:
+        """Return the versions of libvirt and QEMU that move that domain away, see L(versions_under_guest)."""
+        machine = (domain.request.machine or None) if domain.request else None
+        return versions_under_guest(self.survey.source.versions or {}, bool(domain.qemu_replaced), machine)
 
     def remembered_moves(self) -> Iterator[tuple[str, Sequence[JsonObject]]]:
         """Yield the moves that the source remembers, and those of the other hosts of this task with fresh facts."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
-from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.flags import check_versions, migration_flags, versions_under_guest
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.flags import check_versions, migration_flags
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.policy import prefer_feature
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, JsonObject, encode
@@ -85,10 +85,7 @@ def find_unable_hosts(view: FleetView, request: MoveRequest, domain: SurveyedDom
 
 
 def _check_hypervisors(view: FleetView, request: MoveRequest, domain: SurveyedDomain, host: str, post_copy: bool) -> None:
-    survey = view.survey
-    machine = (domain.request.machine or None) if domain.request else None
-    own = versions_under_guest(survey.source.versions or {}, bool(domain.qemu_replaced), machine)
-    versions = {view.source: own, host: survey.destinations[request.uris[host]].versions or {}}
+    versions = {view.source: view.versions_under(domain), host: view.survey.destinations[request.uris[host]].versions or {}}
     check_versions(request.options, migration_flags(request.options, True, False, post_copy), versions)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import urllib.parse
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.flags import versions_under_guest
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.streams import StreamChoice, StreamFacts, choose_streams
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests import DomainRequest
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import SurveyedDomain
@@ -24,7 +23,6 @@ def choose_connections(view: FleetView, request: MoveRequest, domain: SurveyedDo
     :arg migrate_uri: where the memory is sent; null if libvirt chooses, which is TCP.
     """
     needs, source, destination = domain.request or None, view.source_facts(), view.candidate_facts(host, request.uris[host])
-    own = versions_under_guest(source.versions or {}, bool(domain.qemu_replaced), (needs.machine or None) if needs else None)
     cpus = [facts.cpus for facts in (source, destination) if facts.cpus]
     facts = StreamFacts(
         link_mib=request.link_mib,
@@ -34,7 +32,7 @@ def choose_connections(view: FleetView, request: MoveRequest, domain: SurveyedDo
         post_copy=post_copy,
         is_tcp=migrate_uri is None or urllib.parse.urlsplit(migrate_uri).scheme == "tcp",
         memory_lock_bytes=domain.memory_lock_bytes if isinstance(domain.memory_lock_bytes, int) else None,
-        versions={view.source: own, host: destination.versions or {}},
+        versions={view.source: view.versions_under(domain), host: destination.versions or {}},
     )
     return choose_streams(request.options, facts)
 
