@@ -18,6 +18,7 @@ from xml.etree.ElementTree import Element
 from .._dataclass import dataclass
 from .._libvirt.interface import Host
 from .._libvirt.reading import parse_domain_xml
+from .._model.codec import ABSENT
 from .._model.definition_files import BACKING, DATA, Pools, is_left_out, list_own_servers, locate_source, locate_volume, source_of
 from .._model.requests import DiskFile, DiskNeed
 from .image_header import FILE, NETWORK, RAW, Files, Header, OwnFiles, Unreadable, locate_name
@@ -173,6 +174,7 @@ def _describe_disk(disk: Element, root: Element, stores: t.Optional[Stores], poo
         store=store,
         optional=is_left_out(disk, root),
         bytes=size,
+        below_bytes=_count_below(where, size, files, stores) if stores is not None and files else ABSENT,
         files=tuple(_describe_file(file, stores) for file in files),
         files_problem=problem,
     )
@@ -191,6 +193,26 @@ def _prove_storage(
         return True, None, None
     is_file = stores is not None and where.startswith("/") and kind in ("file", "dir")
     return (*_locate_path(kind, where, stores), stores.count_copied_bytes(where, image_format) if stores is not None and is_file else None)
+
+
+def _count_below(image: str, own_bytes: t.Optional[int], files: t.Sequence[ImageFile], stores: Stores) -> t.Optional[int]:
+    """Return what a full copy of an image sends in addition to its own data; null if that is not known."""
+    if own_bytes is None:
+        return None
+    sizes = [stores.count_allocated_bytes(file.path) if file.kind == FILE else None for file in files]
+    known = [size for size in sizes if size is not None]
+    # What images hide of those below them is not copied.
+    rest = max(0, capacity - own_bytes) if (capacity := _read_capacity(image, stores)) is not None else None
+    if len(known) < len(sizes):
+        return rest
+    return sum(known) if rest is None else min(sum(known), rest)
+
+
+def _read_capacity(image: str, stores: Stores) -> t.Optional[int]:
+    try:
+        return stores.read_header(image).capacity_bytes
+    except Unreadable:
+        return None
 
 
 def _describe_file(file: ImageFile, stores: t.Optional[Stores]) -> DiskFile:

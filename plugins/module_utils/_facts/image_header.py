@@ -29,6 +29,7 @@ _MAX_NAME = 4096
 _HEADER_BYTES = 65536
 # Magic, version, the offset and length of the backing file's name; the same in qcow, the predecessor of qcow2.
 _START = struct.Struct(">4sIQI")
+_CAPACITY_AT = 24
 _MAGIC = b"QFI\xfb"
 _FEATURES_AT, _LENGTH_AT, _SHORT_LENGTH = 72, 100, 72
 _HAS_DATA_FILE = 1 << 2
@@ -48,11 +49,15 @@ class Unreadable(Exception):
 
 @dataclass(frozen=True)
 class Header:
-    """The names that the image contains; null if it has none. C(backing_format) is null if the image does not state it."""
+    """The names that the image contains; null if it has none. C(backing_format) is null if the image does not state it.
+
+    :arg capacity_bytes: what the guest sees; null for an image without a header, and for qcow.
+    """
 
     backing: t.Optional[str] = None
     backing_format: t.Optional[str] = None
     data_file: t.Optional[str] = None
+    capacity_bytes: t.Optional[int] = None
 
 
 @dataclass(frozen=True)
@@ -140,7 +145,11 @@ def parse_header(content: bytes, path: str) -> Header:
         return Header(backing)
     extensions = _read_extensions(content, version, path)
     data_file = _decode_text(extensions.get(_DATA_FILE)) if _has_data_file(content, version) else None
-    return Header(backing, _decode_text(extensions.get(_BACKING_FORMAT)), data_file)
+    return Header(backing, _decode_text(extensions.get(_BACKING_FORMAT)), data_file, _read_capacity(content))
+
+
+def _read_capacity(content: bytes) -> t.Optional[int]:
+    return struct.unpack_from(">Q", content, _CAPACITY_AT)[0] if len(content) >= _CAPACITY_AT + 8 else None
 
 
 def _has_data_file(content: bytes, version: int) -> bool:

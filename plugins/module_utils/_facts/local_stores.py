@@ -80,6 +80,10 @@ class LocalStores:
             return None
         return found.st_size if image_format == "raw" else found.st_blocks * 512
 
+    def count_allocated_bytes(self, path: str) -> t.Optional[int]:
+        found = self._ask_in_time(path, lambda: os.stat(path))
+        return None if found is None else found.st_blocks * 512
+
     def is_device(self, path: str) -> bool:
         found = self._ask_in_time(path, lambda: self._files.is_device(path))
         return path.startswith("/dev/") if found is None else found
@@ -164,3 +168,6 @@ class Stores(Files, t.Protocol):
 
     def count_copied_bytes(self, path: str, image_format: str) -> t.Optional[int]:
         """The bytes that a copy of the image would send: all of a raw image, the allocated part of another one."""
+
+    def count_allocated_bytes(self, path: str) -> t.Optional[int]:
+        """The bytes that a file has on its file system."""

@@ -316,7 +316,8 @@ def _check_labels(value: Json) -> None:
 
 
 NO_COPY = "none"
-COPY_MODES = (NO_COPY, "auto", "full", "incremental")
+INCREMENTAL = "incremental"
+COPY_MODES = (NO_COPY, "auto", "full", INCREMENTAL)
 # The words of virsh migrate (--copy-storage-all, --copy-storage-inc).
 _COPY_MODES_OF_VIRSH: t.Final = {"all": "full", "inc": "incremental"}
 COPY_CHOICES = (*COPY_MODES, *_COPY_MODES_OF_VIRSH)

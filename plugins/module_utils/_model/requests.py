@@ -15,6 +15,7 @@ import typing as t
 
 from .._dataclass import dataclass
 from .codec import ABSENT, Absent, Json, JsonObject, Maybe, ShapeError, SignedInt
+from .policies import INCREMENTAL
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,7 @@ class DiskNeed:
     :arg source: a path, C(pool/volume), or the name of a network disk; empty for an empty drive.
     :arg shared: whether other hosts see its data, null if that is not proved; C(store) is the name of the disk there.
     :arg optional: whether the guest starts without its image, too.
-    :arg bytes: what a copy would send.
+    :arg bytes: what a copy would send of the image itself, C(below_bytes) what a full copy would send of the images below it; null if that is not known.
     :arg files: what the image is built on; C(files_problem) is why that is not all of it.
     """
 
@@ -149,9 +150,18 @@ class DiskNeed:
     store: Maybe[str] = ABSENT
     optional: t.Union[bool, Absent] = ABSENT
     bytes: Maybe[int] = ABSENT
+    below_bytes: Maybe[int] = ABSENT
     files: Maybe[t.Tuple[DiskFile, ...]] = ABSENT
     files_problem: Maybe[str] = ABSENT
     extra: JsonObject = dataclasses.field(default_factory=dict)
+
+    def count_copy(self, copy_mode: str) -> int:
+        """Return the bytes that a copy of the disk sends, as far as they are known."""
+        return (self.bytes or 0) + (0 if copy_mode == INCREMENTAL else self.below_bytes or 0)
+
+
+# The keys of a disk that change while its guest writes.
+SIZES_OF_IMAGES = ("bytes", "below_bytes")
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Json, JsonObject, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import LEAVE, MIGRATE, SHUTDOWN
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests import SIZES_OF_IMAGES
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource_maps import KINDS, NO_MAPS
 
 from .._scheduler.fleet import Fleet
@@ -187,7 +188,7 @@ def find_domain_drift(move: PlannedMove | PlannedColdMove, leaver: LeavingDomain
 def _lasting_needs(request: JsonObject) -> JsonObject:
     given = request.get("disks")
     listed = given if isinstance(given, list) else []
-    disks = [{key: value for key, value in disk.items() if key != "bytes"} for disk in listed if isinstance(disk, dict)]
+    disks = [{key: value for key, value in disk.items() if key not in SIZES_OF_IMAGES} for disk in listed if isinstance(disk, dict)]
     return {**{key: value for key, value in request.items() if key not in _VOLATILE_KEYS}, "disks": disks}
 
 

@@ -81,7 +81,12 @@ class DrainOptions:
     @property
     def copies_storage(self) -> bool:
         """Whether disks that are not shared are copied."""
-        return (self.moves.get("copy_storage") or NO_COPY) != NO_COPY
+        return self.copy_mode != NO_COPY
+
+    @property
+    def copy_mode(self) -> str:
+        """How disks that are not shared are copied."""
+        return str(self.moves.get("copy_storage") or NO_COPY)
 
     @property
     def is_unsafe(self) -> bool:

@@ -200,7 +200,7 @@ def _stuck_domain(domain: DomainFacts, source: str, reason: str) -> UnplacedDoma
 
 def _make_leaving_domain(domain: DomainFacts, source: str, inputs: DrainInputs, options: DrainOptions, policy: EffectivePolicy) -> LeavingDomain:
     needs = read_request(to_plain_json(build_needs(domain, policy.scheduling, policy.moves)))
-    copied = local_disks(needs) if options.copies_storage else {}
+    copied = {disk.target: disk.count_copy(options.copy_mode) for disk in local_disks(needs)} if options.copies_storage else {}
     source_ref = inputs.host_ref(source)
     request = Request.from_needs(
         needs,

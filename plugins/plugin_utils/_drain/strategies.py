@@ -17,7 +17,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import DomainFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import LEAVE, MIGRATE, SAVE, SHUTDOWN
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests import DomainRequest
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests import DiskNeed, DomainRequest
 
 from .._scheduler.request import Request
 from .._settings.policies import owner_of, read_scheduling
@@ -32,9 +32,9 @@ TRANSIENT = "It is transient: it exists only while it runs, so it can only be mo
 NO_FOLDER = "No folder for its memory is given (drain_host_save_folder)."
 
 
-def local_disks(needs: DomainRequest) -> dict[str, int]:
-    """Return the bytes of each disk, by target, that the domain writes to and that is on storage of its host alone; 0 if the size is not known."""
-    return {disk.target: disk.bytes or 0 for disk in needs.disks or () if disk.shared is False and not disk.readonly and disk.source}
+def local_disks(needs: DomainRequest) -> list[DiskNeed]:
+    """Return the disks that the domain writes to and that are on storage of its host alone."""
+    return [disk for disk in needs.disks or () if disk.shared is False and not disk.readonly and disk.source]
 
 
 def check_save_folder(domains: Iterable[DomainFacts], host: str, settings: Settings, options: StrategyOptions) -> None:
@@ -165,4 +165,4 @@ class DrainedDomain:
         )
 
     def _list_local_disks(self) -> list[str]:
-        return [] if self.options.is_unsafe else sorted(local_disks(self.request.needs))
+        return [] if self.options.is_unsafe else sorted(disk.target for disk in local_disks(self.request.needs))

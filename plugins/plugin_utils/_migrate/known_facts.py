@@ -27,7 +27,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.sights 
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import Settings
 
 _FACT_NAMES = tuple(fact.name for fact in fields(HostFacts) if fact.name != "extra")
-_STORE_FACTS = ("shared", "store", "bytes")
+_STORE_FACTS = ("shared", "store", "bytes", "below_bytes")
 
 ProfileOf = Callable[[str], JsonObject]
 

@@ -193,7 +193,7 @@ def _copied_bytes(question: CheckRequest, subject: PlacementSubject, domain: Sur
             # _with_survey reports it as a failure of that host.
             return {}
     disks = [disk for disk in subject.needs.disks or () if disk.source and not disk.readonly and disk.shared is not True]
-    return {disk.target: disk.bytes or 0 for disk in disks}
+    return {disk.target: disk.count_copy(question.move.options.copy_storage) for disk in disks}
 
 
 def _with_survey(verdict: Verdict, question: CheckRequest, subject: PlacementSubject, survey: Survey, counted: Mapping[str, int]) -> Verdict:

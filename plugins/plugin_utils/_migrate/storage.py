@@ -22,7 +22,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
     error_for_code,
 )
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.libvirt_formats import clean_path
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import NO_COPY
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import INCREMENTAL, NO_COPY
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import CREATE, FILL, REPLACE, DiskCopy
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource_maps import Renaming, rename_folders
@@ -30,7 +30,6 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.surveyed
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import SurveyedDomain, UnsharedFile
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.request import MoveRequest
 
-INCREMENTAL = "incremental"
 AUTO = "auto"
 _FORMATS = ("raw", "qcow2")
 MIB = 1024**2

@@ -21,6 +21,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.definiti
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import ForeignAct
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests import SIZES_OF_IMAGES
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import DomainProtection, SavedDisk, SavedDomain, SavedFile
 
 from .._ledger.documents import Document, DomainEntry, HostEntry, MissingNote
@@ -258,7 +259,7 @@ def _comparable_value(key: str, value: Json) -> Json:
     if key != "request" or not isinstance(value, dict):
         return value
     disks = t.cast("Sequence[JsonObject]", value.get("disks") or [])
-    return {**value, "disks": [{name: part for name, part in disk.items() if name != "bytes"} for disk in disks]}
+    return {**value, "disks": [{name: part for name, part in disk.items() if name not in SIZES_OF_IMAGES} for disk in disks]}
 
 
 _FILE_KINDS = ("file", "dir")

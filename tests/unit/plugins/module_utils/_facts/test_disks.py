@@ -10,7 +10,7 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.disks import describe_disks
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.image_header import Header, Unreadable
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import StoragePool
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._facts.definitions import domain
 
@@ -23,6 +23,7 @@ POOLS = [
 HEADERS = {
     "/nfs/top": Header(backing="/srv/base", backing_format="qcow2"),
     "/srv/base": Header(backing="oldest", backing_format="raw", data_file="/srv/base.data"),
+    "/nfs/small": Header(backing="/srv/base", backing_format="qcow2", capacity_bytes=110),
     "/nfs/remote": Header(backing="nbd://nas/base"),
     "/nfs/odd": Header(backing="json:{}"),
 }
@@ -39,6 +40,9 @@ class Stores:
 
     def count_copied_bytes(self, path: str, image_format: str) -> t.Optional[int]:
         return 100 if image_format == "raw" else 10
+
+    def count_allocated_bytes(self, path: str) -> t.Optional[int]:
+        return {"/srv/base": 7, "/srv/base.data": 200, "/srv/oldest": 30}.get(path)
 
     def is_device(self, path: str) -> bool:
         return path.startswith("/dev/")
@@ -158,6 +162,14 @@ def test_the_backing_chain_is_read_from_headers_if_the_definition_has_none() -> 
     assert needed(disk("file", "<source file='/nfs/top'/>")) == chain
     assert needed(disk("file", "<source file='/nfs/remote'/>")) == [("backing", "network", "", True)]
     assert needed(disk("file", "<source file='/nfs/plain'/>")) == []
+
+
+@pytest.mark.parametrize(("image", "below"), [("top", 237), ("small", 100), ("remote", None), ("plain", ABSENT)])
+def test_a_full_copy_counts_the_images_below_up_to_what_the_guest_sees(image: str, below: t.Any) -> None:
+    (found,) = describe_disks(domain(devices=disk("file", f"<source file='/nfs/{image}'/>")), Stores(), POOLS)
+    assert (found.bytes, found.below_bytes) == (10, below)
+    assert found.count_copy("full") == 10 + (below or 0)
+    assert found.count_copy("incremental") == 10
 
 
 def test_the_backing_chain_of_the_definition_overrides_the_headers() -> None:

@@ -25,12 +25,12 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.image_he
 )
 
 
-def image(backing: str = "", version: int = 3, features: int = 0, extensions: t.Sequence[t.Tuple[int, bytes]] = ()) -> bytes:
+def image(backing: str = "", version: int = 3, features: int = 0, extensions: t.Sequence[t.Tuple[int, bytes]] = (), capacity: int = 0) -> bytes:
     """Return the first bytes of a qcow2 image."""
     said = b"".join(struct.pack(">II", kind, len(value)) + value.ljust(-(-len(value) // 8) * 8, b"\0") for kind, value in extensions)
     length = 104 if version == 3 else 72
     name = backing.encode()
-    head = struct.pack(">4sIQI", b"QFI\xfb", version, length + len(said) + 8 if name else 0, len(name)).ljust(length, b"\0")
+    head = struct.pack(">4sIQIIQ", b"QFI\xfb", version, length + len(said) + 8 if name else 0, len(name), 16, capacity).ljust(length, b"\0")
     if version == 3:
         head = head[:72] + struct.pack(">Q", features) + head[80:100] + struct.pack(">I", length)
     return head + said + bytes(8) + name
@@ -38,9 +38,9 @@ def image(backing: str = "", version: int = 3, features: int = 0, extensions: t.
 
 def test_a_header_names_backing_file_format_and_data_file() -> None:
     extensions = [(0xE2792ACA, b"qcow2"), (0x6803F857, b"x" * 13), (0x44415441, b"web.raw")]
-    assert parse_header(image("base", extensions=extensions, features=4), "/a") == Header("base", "qcow2", "web.raw")
-    assert parse_header(image("base", version=2, extensions=[(0xE2792ACA, b"raw")]), "/a") == Header("base", "raw")
-    assert parse_header(image(), "/a") == Header()
+    assert parse_header(image("base", extensions=extensions, features=4, capacity=2**40), "/a") == Header("base", "qcow2", "web.raw", 2**40)
+    assert parse_header(image("base", version=2, extensions=[(0xE2792ACA, b"raw")]), "/a") == Header("base", "raw", None, 0)
+    assert parse_header(image(), "/a") == Header(capacity_bytes=0)
 
 
 def test_the_name_of_a_data_file_counts_only_with_its_feature_bit() -> None:

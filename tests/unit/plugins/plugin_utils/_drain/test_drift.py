@@ -129,7 +129,8 @@ def test_changes_of_a_request_are_drift() -> None:
 
 def test_a_larger_image_is_no_drift() -> None:
     facts = fresh_facts()
-    find_domain(facts, "web")["request"]["disks"][0]["bytes"] += 4096
+    disk = find_domain(facts, "web")["request"]["disks"][0]
+    disk.update(bytes=disk["bytes"] + 4096, below_bytes=8192)
     assert apply_plan(FILE, facts, **HOSTS) == PLAN
 
 

@@ -11,6 +11,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.libvirt_formats import MIB
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.inputs import DrainInputs, DrainOptions
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.plan import make_plan
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.plan_entries import PlannedMove, PlannedShutdown, SkippedDomain, UnplacedDomain
@@ -84,6 +85,13 @@ def test_a_local_disk_is_placed_with_copy_storage_or_unsafe(options: dict[str, t
     plan = plan_of(f.domain("a", disks=[f.disk("vdb", shared=False)]), wish=DrainOptions.from_values(options=options))
     assert names(plan.moves) == ["a"]
     assert plan.options.moves == options
+
+
+def test_a_full_copy_of_an_overlay_counts_what_it_is_built_on() -> None:
+    overlay = f.disk("vda", shared=False, bytes=2 * MIB, below_bytes=900 * MIB)
+    for mode, copied in (("full", 902), ("incremental", 2)):
+        (move,) = plan_of(f.domain("a", disks=[overlay]), wish=DrainOptions.from_values(options={"copy_storage": mode})).moves
+        assert move.request["copied_disk_bytes"] == {"vda": copied * MIB}
 
 
 def test_an_optional_read_only_local_medium_does_not_prevent_the_move() -> None:
