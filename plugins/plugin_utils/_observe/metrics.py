@@ -28,6 +28,7 @@ from .._ledger.ledger import Ledger
 from .._ledger.sights import with_protect_times
 from .._ledger.unreadable_hosts import STATE_UNKNOWN
 from .checked_fleet import VERDICTS, CheckedFleet, read_check
+from .damaged import damaged_lines
 from .metrics_totals import Histogram, Totals
 
 MOVE_STATUSES = (s.ACCEPTED, s.SCHEDULED, s.QUEUED, s.PREPARING, s.RUNNING, s.RUNNING_POST_COPY, s.ERROR)
@@ -60,8 +61,10 @@ def read_open_records(ledger: Ledger) -> list[MoveRecord]:
 
 
 def read_present(ledger: Ledger, open_records: list[MoveRecord]) -> PresentState:
-    """Return the present state of the ledger."""
-    found = ledger.read_hosts()
+    """Return the present state of the ledger. What was damaged, and not replaced since, is in its problems afterwards."""
+    found, domains = ledger.read_hosts(), ledger.read_domains()
+    for line in damaged_lines(ledger, domains.damaged):
+        ledger.report_problem(line)
     hosts, states = with_protect_times(ledger, found.entries), [host.state for host in found.all_entries]
     protected = [_parse_time(host.protected.at or None) for host in hosts if host.protected]
     protects = [moment for moment in protected if moment is not None]
@@ -71,7 +74,7 @@ def read_present(ledger: Ledger, open_records: list[MoveRecord]) -> PresentState
         open_evacuations=_count_words(EVACUATION_STATUSES, (record.status for record in open_records if record.type == s.EVACUATION)),
         hosts=_count_words((*s.HOST_STATES, STATE_UNKNOWN), states),
         never_protected=sum(host.state == s.ENABLED and not host.protected for host in hosts),
-        protected_domains=sum(document.domain.is_protected for document in ledger.list_domains()),
+        protected_domains=sum(document.domain.is_protected for document in domains.documents),
         newest_protect=max(protects, default=None),
         oldest_protect=min(protects, default=None),
         oldest_open=min((moment for moment in unsettled if moment is not None), default=None),

@@ -29,6 +29,7 @@ from .._ledger.sights import with_protect_times
 from .._maintenance.drill_verdict import last_verdict
 from .._maintenance.findings import list_findings
 from .._observe.checked_fleet import CheckedFleet, read_check
+from .._observe.damaged import damaged_lines
 from .._observe.fleet_scan import HostLook
 from .._observe.unstarted import UnstartedDomain, list_unstarted
 
@@ -139,7 +140,7 @@ def read_content(open_it: t.Callable[[], Ledger]) -> LedgerContent:
         documents = {document.domain.uuid: document for document in domains.documents}
         records = tuple(ledger.list_records(statuses=sorted(s.UNSETTLED | s.TOMBSTONE)))
         hosts = tuple(with_protect_times(ledger, list_entries(ledger)))
-        damaged = [f"The document of domain {uuid} is damaged. Run kvmfleet.migration.protect on its host." for uuid in domains.damaged]
+        damaged = list(damaged_lines(ledger, domains.damaged))
         waiting = tuple(_list_waiting(ledger, documents.values(), records))
         named = {record.domain.uuid for record in (*records, *waiting) if record.status not in s.TOMBSTONE}
         unstarted = tuple(list_unstarted(ledger, hosts, (document.domain for document in documents.values()), named))

@@ -30,6 +30,7 @@ from ..._ledger.ledger import Ledger
 from ..._ledger.query import Conditions, check_conditions, find_archived, matches_host, read_records
 from ..._ledger.unreadable_hosts import STATE_UNKNOWN, LedgerHosts, UnreadableHost
 from ..checked_fleet import CheckedFleet, attention_line, read_check
+from ..damaged import damaged_lines
 from ..unstarted import UnstartedDomain, list_unstarted, unstarted_lines, was_off
 from .balances import ReportedBalance, describe_balance, select_balances
 from .moves import (
@@ -80,6 +81,7 @@ class ReportData:
 
     :arg hosts: with a stand-in for each of C(unreadable), those whose document cannot be read.
     :arg has_unnamed: whether the ledger has such a document of which no name is known: any host without an entry may be that host.
+    :arg damaged: a line on each document that was set aside and not replaced since; only in a report about the whole fleet.
     :arg arrivals: the last move of each domain that was moved or evacuated since the plan of the first drain, whatever the report is about.
     :arg unstarted: the domains of the report that run on no host since the evacuation of theirs.
     :arg run_findings: a line on each of its maintenance runs that need a person.
@@ -94,6 +96,7 @@ class ReportData:
     hosts: Sequence[HostEntry] = ()
     unreadable: Sequence[UnreadableHost] = ()
     has_unnamed: bool = False
+    damaged: Sequence[str] = ()
     domains: Sequence[DomainEntry] = ()
     drains: Mapping[str, JsonObject] = field(default_factory=dict)
     check: t.Optional[CheckedFleet] = None
@@ -115,7 +118,8 @@ def gather_records(ledger: t.Optional[Ledger], scope: Scope, drains: t.Optional[
     )
     # The domains are read after the unsettled records: the domain of a record that is closed meanwhile is excluded, or is where the record left it.
     unsettled = list(ledger.list_records(unsettled_only=True))
-    domains = [document.domain for document in ledger.list_domains()]
+    found_domains = ledger.read_domains()
+    domains = [document.domain for document in found_domains.documents]
     stand_ins = _name_stand_ins(found, [*records, *unsettled], domains)
     unreadable = [(one, entry) for one, entry in stand_ins if matches_host(entry, scope.host)]
     hosts = [*(entry for entry in found.entries if matches_host(entry, scope.host)), *(entry for _one, entry in unreadable)]
@@ -123,6 +127,7 @@ def gather_records(ledger: t.Optional[Ledger], scope: Scope, drains: t.Optional[
         drain_results = {host: drain_results[host] for host in (scope.host, *(entry.name for entry in hosts)) if host in drain_results}
     is_whole, reported = scope.domain is None and scope.ids is None, {record.domain.uuid for record in records}
     is_archive = ledger.identity.archive_of is not None
+    is_of_fleet = scope.host is None and is_whole and not is_archive
     wanted = [domain for domain in domains if is_whole or scope.domain in (domain.uuid, domain.name) or domain.uuid in reported]
     return ReportData(
         records=sorted(records, key=lambda record: (record.created_at, record.record_id)),
@@ -135,7 +140,8 @@ def gather_records(ledger: t.Optional[Ledger], scope: Scope, drains: t.Optional[
         domains=domains,
         drains=drain_results,
         # It is about the whole fleet.
-        check=read_check(ledger.ledger_id) if scope.host is None and is_whole and not is_archive else None,
+        check=read_check(ledger.ledger_id) if is_of_fleet else None,
+        damaged=tuple(damaged_lines(ledger, found_domains.damaged)) if is_of_fleet else (),
         runs=select_runs(ledger, scope.since, scope.until, scope.host) if is_whole else (),
         balances=select_balances(ledger, scope.since, scope.until, scope.host) if is_whole else (),
         is_archive=is_archive,
@@ -392,6 +398,7 @@ def build_document(found: ReportData, scope: Scope, made_at: str, title: t.Optio
 
 def _find_attention(found: ReportData) -> Iterator[str]:
     yield from (one.problem for one in found.unreadable)
+    yield from found.damaged
     yield from unstarted_lines(found.unstarted)
     yield from found.run_findings
     if found.check and (line := attention_line(found.check)):

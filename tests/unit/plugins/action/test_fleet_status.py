@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import functools
+import json
 import pathlib
 import types
 import typing as t
@@ -25,6 +26,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import Drill
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord, new_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.brake_document import new_brake
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_parts import ProtectTime
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.transitions import close_run, fail_host
@@ -586,6 +588,38 @@ def test_damaged_documents_are_findings(desk: Desk) -> None:
     (path,) = (pathlib.Path(desk.where) / "domains").rglob("*.json")
     path.write_text("torn")
     assert any(str(path.stem) in finding for finding in desk.show()["attention"])
+
+
+def test_documents_that_another_task_has_set_aside_stay_findings(desk: Desk) -> None:
+    record = desk.record(s.RUNNING)
+    desk.domain("web2", "kvm1")
+    (web2,) = desk.ledger.find_domains("web2")
+    desk.ledger.put_brake(new_brake(desk.ledger.ledger_id), None)
+    for name in (f"migrations/open/{record.id}", f"domains/{web2.domain.uuid}", f"brake/{desk.ledger.ledger_id}"):
+        (path,) = pathlib.Path(desk.where, name).parent.rglob(f"{pathlib.Path(name).name}.json")
+        path.write_text("torn")
+    first = FileLedger(desk.where)
+    assert (list(first.list_records()), first.find_domains("web2"), first.read_brake()) == ([], [], None)
+    found = desk.show()["attention"]
+    assert [line.split(" was ")[0].split(" is ")[0] for line in found] == [
+        f"The record {record.id}",
+        f"The document of domain {web2.domain.uuid}",
+        "The state of the brake",
+    ]
+    # A person has looked after them.
+    for path in pathlib.Path(desk.where, "set_aside").iterdir():
+        path.unlink()
+    assert desk.show()["attention"] == []
+
+
+def test_a_brake_of_a_later_version_hides_nothing(desk: Desk) -> None:
+    desk.ledger.put_brake(new_brake(desk.ledger.ledger_id), None)
+    (path,) = pathlib.Path(desk.where, "brake").glob("*.json")
+    envelope = json.loads(path.read_text())
+    envelope["body"]["schema"] = 2
+    path.write_text(json.dumps(envelope))
+    (finding,) = desk.show()["attention"]
+    assert finding.startswith(f"{path} was left as it is: ")
 
 
 def test_a_host_whose_document_is_damaged_is_a_finding_each_time(desk: Desk) -> None:

@@ -117,6 +117,19 @@ def test_a_host_whose_document_is_damaged_is_counted_with_an_unknown_state(node:
         assert node.values()["kvmfleet_ledger_problems"] > 0
 
 
+def test_a_record_that_another_task_has_set_aside_stays_a_problem(node: Node) -> None:
+    fill_ledger(node)
+    for path in pathlib.Path(node.ledger.path, "migrations", "open").glob("*.json"):
+        path.write_text("torn")
+    assert list(FileLedger(node.ledger.path).list_records(unsettled_only=True)) == []
+    assert all("was damaged and set aside" in warning for warning in node.task()["warnings"])
+    assert node.values()["kvmfleet_ledger_problems"] == 3
+    for path in pathlib.Path(node.ledger.path, "set_aside").iterdir():
+        path.unlink()
+    node.task()
+    assert node.values()["kvmfleet_ledger_problems"] == 0
+
+
 def test_hosts_that_accept_domains_and_were_never_protected_are_counted(node: Node) -> None:
     fill_ledger(node)
     node.task()

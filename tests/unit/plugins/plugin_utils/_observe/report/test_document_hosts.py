@@ -219,6 +219,16 @@ def make_unreadable(ledger: Ledger, name: str, is_newer: bool = False) -> str:
     return str(found.host.host_key)
 
 
+def test_a_record_that_was_set_aside_needs_a_person(empty: Ledger) -> None:
+    nights.arrived(empty, "web1", "kvm2", "kvm1", 0, 1000, 10)
+    (path,) = Path(empty.name, "migrations", "closed").rglob("*.json")
+    path.write_text("torn")
+    assert list(empty.list_records()) == []
+    (text,) = report_of(empty, Scope())["attention"]
+    assert text.startswith(f"The record {path.stem} was damaged and set aside, and may have been open: ")
+    assert "attention" not in report_of(empty, Scope(host="kvm1"))
+
+
 @pytest.mark.parametrize("is_newer", [False, True])
 def test_a_host_whose_document_cannot_be_read_is_listed_and_needs_a_person(empty: Ledger, is_newer: bool) -> None:
     nights.enter(empty, "kvm1", "maintenance")
