@@ -163,6 +163,7 @@ class _DrillWork:
             check_not_granted(resolve_source(entries, self._host).entry)
         age = age_seconds((entry.protected and entry.protected.at) or None) if entry else None
         losses = t.cast("list[dict[str, t.Any]]", check.get("losses") or [])
+        silent = [finding for finding in check.get("findings") or [] if finding["kind"] == "silent"]
         homeless = [HomelessGuest(guest["name"], _refusal_text(guest)) for loss in losses for guest in loss["guests"]]
         return FleetBefore(
             entry=entry,
@@ -173,8 +174,12 @@ class _DrillWork:
             open_runs=self._describe_open_runs(),
             protected_hours=None if age is None else age // 3600,
             homeless=homeless,
-            unclear=[*self._why_unchecked(check), *(str(loss["reason"]) for loss in losses if loss["reason"] or not loss["guests"])],
-            silent=sorted({host for finding in check.get("findings") or [] if finding["kind"] == "silent" for host in finding["hosts"]}),
+            unclear=[
+                *self._why_unchecked(check),
+                *(str(loss["reason"]) for loss in losses if loss["reason"] or not loss["guests"]),
+                *(str(finding["msg"]) for finding in silent if not {*finding["hosts"]} & {*task.fleet}),
+            ],
+            silent=sorted({host for finding in silent for host in finding["hosts"]} & {*task.fleet}),
             power=str(power) if power else None,
             is_on=power is not None and power.is_on,
         )

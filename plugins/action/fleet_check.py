@@ -28,7 +28,13 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.records 
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fence_config import VARIABLE
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.source import age_seconds
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._fleet_check.cpus import make_questions
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._fleet_check.differences import ClockOffset, Finding, find_clock_skew, find_old_protection
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._fleet_check.differences import (
+    ClockOffset,
+    Finding,
+    find_clock_skew,
+    find_old_protection,
+    find_unasked_hosts,
+)
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._fleet_check.fence_devices import ask_fence_devices, find_fence_problems
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._fleet_check.texts import list_lines
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._fleet_check.verdict import FleetVerdict, LossQuestion, judge_fleet
@@ -126,7 +132,8 @@ class ActionModule(FleetAction):
         _check_options(task, hosts_lost, fleet)
         known = _read_ledger(open_if_any(*settings.ledger(self.target_host(task_vars), task.ledger)))
         max_age = LOST_FACTS_MAX_AGE_SECONDS if task.lost else FACTS_MAX_AGE_SECONDS
-        view = _read_inputs(fleet, settings, known, work, max_age).collect_guests(fleet)
+        inputs = _read_inputs(fleet, settings, known, work, max_age)
+        view = inputs.collect_guests(fleet)
         if work.step == ASK:
             return {"changed": False, **_describe_questions(view)}
 
@@ -138,7 +145,9 @@ class ActionModule(FleetAction):
             *find_fence_problems({host: one.fencing or () for host, one in answered.items()}),
         ]
         question = LossQuestion(hosts_lost, tuple(dict.fromkeys(task.lost)))
-        verdict = judge_fleet(view, question, {host: one.answers for host, one in answered.items() if one.answers}, others, task.ignore)
+        unlisted = [entry for entry in known.entries if entry.name not in fleet and not settings.is_known(entry.name)]
+        unasked = find_unasked_hosts(unlisted, known.unreadable, [inputs.host_ref(host) for host in inputs.hosts])
+        verdict = judge_fleet(view, question, {host: one.answers for host, one in answered.items() if one.answers}, unasked, others, task.ignore)
         is_whole = not task.lost and not set(settings.fleet()) - set(fleet)
         return self._describe(verdict, known.ledger if is_whole else None, known.ledger.problems if known.ledger else ())
 

@@ -46,7 +46,7 @@ options:
       - Kinds of findings that are reported, and do not count for RV(met).
       - V(capacity) is a loss without a place for all guests, V(reach) a guest that only its own host can run, V(cpu) a guest that uses more than all hosts
         have, V(network) another MTU, VLAN or bridge, V(protection) an old or missing protection, V(fencing) a fence device that reports no power state, or
-        reports a host that answers as off, V(clock) another time, and V(silent) a host that did not answer.
+        reports a host that answers as off, V(clock) another time, and V(silent) a host that did not answer, or that only the ledger has.
     type: list
     elements: str
     choices: [capacity, reach, cpu, network, protection, fencing, clock, silent]

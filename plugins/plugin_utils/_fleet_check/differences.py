@@ -11,8 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import InterfaceFacts
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 
 from .._ledger.documents import HostEntry
+from .._ledger.host_entries import unlisted_text
+from .._ledger.unreadable_hosts import UnreadableHost
 from .._scheduler.filters.base import names_text
 from .._scheduler.fleet import HostState
 from .._scheduler.fleet_guests import FleetGuests
@@ -120,6 +123,20 @@ def find_clock_skew(clocks: Mapping[str, ClockOffset], limit_seconds: float) -> 
         return []
     text = f"The clock of {last} is at least {skew:.1f} s ahead of that of {first}. Check the time service on both."
     return [Finding(CLOCK, tuple(sorted((first, last))), text)]
+
+
+def find_unasked_hosts(unlisted: Iterable[HostEntry], unreadable: Iterable[UnreadableHost], answering: Sequence[HostRef]) -> list[Finding]:
+    """Return the hosts that an evacuation asks and this check does not: without their answer, nothing is started anywhere.
+
+    :arg unlisted: the ledger's hosts that are not in the inventory.
+    :arg answering: the hosts that have answered.
+    """
+    names = sorted(entry.name for entry in unlisted if not entry.discarded)
+    unknown = [one for one in unreadable if not any(map(one.is_host, answering))]
+    return [
+        *(Finding(SILENT, (name,), unlisted_text(name)) for name in names),
+        *(Finding(SILENT, (one.host_key,), f"{one.why_not_asked} Until then, no guest of another host is started elsewhere.") for one in unknown),
+    ]
 
 
 def find_old_protection(hosts: Iterable[str], entries: Iterable[HostEntry], ages_hours: Mapping[str, int | None], max_hours: int) -> list[Finding]:

@@ -54,6 +54,14 @@ def list_entries(ledger: t.Optional[Ledger]) -> list[HostEntry]:
     return read_hosts(ledger).entries
 
 
+def unlisted_text(host: str) -> str:
+    """Return the message for a host that the ledger has, and the inventory has not: its silence withholds the guests of every other host."""
+    return (
+        f"{host} is in the ledger, but not in the inventory: no guest of another host is started elsewhere before it has answered at its last known"
+        f" address. If it will not return: kvmfleet.migration.host with name={host}, source_discarded and a reason"
+    )
+
+
 def displacing_since(hosts: Iterable[HostEntry]) -> t.Optional[str]:
     """Return the time from which records can displace a domain from one of these hosts; null if all hosts are enabled."""
     return min((host.since for host in hosts if host.state != ENABLED and host.since), default=None)

@@ -20,7 +20,7 @@ from .._evacuate.restart_limit import describe_way_out
 from .._evacuate.source import age_seconds
 from .._ledger.documents import DiscardDecision, DomainEntry, HostEntry
 from .._ledger.host_decisions import has_lost_source
-from .._ledger.host_entries import recorded_grant
+from .._ledger.host_entries import recorded_grant, unlisted_text
 from .._ledger.remembered import RememberedMove, missing_text
 from .._ledger.rules import holds_domain
 from .._maintenance.drill_verdict import drill_line
@@ -273,11 +273,7 @@ class StatusReport:
 
     def _unlisted_texts(self) -> Iterator[str]:
         """Yield the hosts that only the ledger has: their silence would withhold the guests of every other host."""
-        for host in self._unlisted:
-            yield (
-                f"{host} is in the ledger, but not in the inventory: no guest of another host is started elsewhere before it has answered at its last known"
-                f" address. If it will not return: kvmfleet.migration.host with name={host}, source_discarded and a reason"
-            )
+        yield from map(unlisted_text, self._unlisted)
 
     def _token_texts(self) -> Iterator[str]:
         """Yield the hosts that are off and would start guests by themselves which others have started elsewhere. A host that answers is protected again."""

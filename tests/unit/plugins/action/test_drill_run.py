@@ -159,6 +159,16 @@ def test_no_power_is_cut_while_the_state_of_another_host_is_not_known(node: Dril
         node.check()
 
 
+def test_no_power_is_cut_while_a_host_that_was_not_asked_would_hold_up_the_evacuation(node: Drills) -> None:
+    findings = [
+        {"kind": "silent", "hosts": ["kvm9"], "msg": "kvm9 is in the ledger, but not in the inventory: it was not asked."},
+        {"kind": "silent", "hosts": ["kvm2"], "msg": "kvm2 did not answer: timed out."},
+    ]
+    with pytest.raises(Unsafe, match=r"kvm2 did not answer\. .*whether the fleet can lose kvm3: kvm9 is in the ledger, but not in the inventory"):
+        node.check(findings=findings)
+    assert node.agent.asked() == ["status"]
+
+
 def test_a_drill_needs_a_ledger_one_host_and_no_other_run(node: Drills) -> None:
     with pytest.raises(InvalidArgument, match="A drill has one host"):
         node.task("started", hosts=HOSTS, drill={})

@@ -119,6 +119,33 @@ def test_a_silent_host_is_unknown_and_one_that_is_empty_in_maintenance_is_not(de
     assert (found["met"], found["hosts"]["kvm3"]["alone"]) == (True, "can")
 
 
+def test_a_host_that_only_the_ledger_has_is_found_because_it_holds_up_every_evacuation(desk: Desk) -> None:
+    body = {"name": "kvm9", "host_key": f.uuid_of("kvm9"), "host_id": f.uuid_of("kvm9"), "state": "fenced"}
+    kvm9 = desk.ledger.put_host(host_entry(body), None)
+    for args in ({}, {"lost": ["kvm1"]}):
+        found = desk.task(**args)
+        (finding,) = [one for one in found["findings"] if one["kind"] == "silent"]
+        assert (found["met"], finding["hosts"]) == (False, ["kvm9"])
+        assert finding["msg"].startswith(
+            "kvm9 is in the ledger, but not in the inventory: no guest of another host is started elsewhere before it has answered"
+        )
+    discarded = {"at": "2026-11-23T18:00:00.000Z", "by": "ann@control", "reason": "Burnt out"}
+    desk.ledger.put_host(host_entry({**kvm9.body, "discarded": discarded}), kvm9.version)
+    assert "silent" not in kinds(desk.task())
+
+
+def test_a_host_whose_document_is_damaged_holds_up_every_evacuation_unless_it_answers(desk: Desk) -> None:
+    keys = {name: f.uuid_of(name) for name in ("kvm1", "other")}
+    desk.facts["kvm1"]["host_id"], other = keys["kvm1"], keys["other"]
+    for name, key in keys.items():
+        desk.ledger.put_host(host_entry({"name": name, "host_key": key, "host_id": key, "state": "enabled"}), None)
+    for key in keys.values():
+        pathlib.Path(desk.ledger.path, "hosts", f"{key}.json").write_text("torn")
+    (finding,) = [one for one in desk.task()["findings"] if one["kind"] == "silent"]
+    assert finding["hosts"] == [other]
+    assert "No host that answers has this ID" in finding["msg"]
+
+
 def test_a_guest_without_readable_requirements_makes_its_host_unknown(desk: Desk) -> None:
     desk.facts["kvm1"]["domains"] = [{**f.domain("web1"), "request": {"memory_mib": 0}}]
     found = desk.task()
