@@ -293,9 +293,15 @@ class StatusReport:
         old = {host: age for host, age in hours.items() if age is not None and age >= self._max_hours and self._entries[host].state == s.ENABLED}
         if old:
             yield f"{_names(sorted(old))}: protected {_age_text(max(old.values()))} ago. Run kvmfleet.migration.protect -e target={','.join(sorted(old))}"
+        if not any(age is not None for age in hours.values()):
+            # This fleet does not use protection.
+            return
         never = [host for host in self.states[s.ENABLED] if host in hours and hours[host] is None]
-        if never and len(never) < len(hours):
-            yield f"{_names(never)}: never protected, so {'its' if len(never) == 1 else 'their'} domains cannot be evacuated."
+        if never:
+            yield f"{_names(never)}: never protected, so {_its(never)} domains cannot be evacuated."
+        strange = self.states[UNKNOWN]
+        if strange:
+            yield f"{_names(strange)}: not in the ledger, so {_its(strange)} domains cannot be evacuated."
 
     # -- the screen --------------------------------------------------------------------------------------------------
 
@@ -398,6 +404,10 @@ def _shortened(lines: Sequence[str]) -> list[str]:
 def _names(names: Sequence[str]) -> str:
     more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
     return f"{', '.join(names[:MOST_NAMES])}{more}"
+
+
+def _its(hosts: Sequence[str]) -> str:
+    return "its" if len(hosts) == 1 else "their"
 
 
 def _count(number: int, what: str) -> str:

@@ -328,7 +328,8 @@ def test_hosts_by_state_with_reasons_and_what_is_to_be_cleaned_up(tmp_path: path
         "  never: kvm3",
     ]
     assert seen["attention"] == [
-        "kvm1 is fenced, and 2 evacuated domains must be cleaned up on it. When it is repaired: kvmfleet.migration.recover -e target=kvm1"
+        "kvm1 is fenced, and 2 evacuated domains must be cleaned up on it. When it is repaired: kvmfleet.migration.recover -e target=kvm1",
+        "kvm3: not in the ledger, so its domains cannot be evacuated.",
     ]
 
 
@@ -568,7 +569,7 @@ def test_hosts_that_were_never_protected_are_a_finding_only_where_others_were(tm
     desk.host("kvm1", hours=None)
     assert desk.show()["attention"] == []
     desk.host("kvm2", hours=1)
-    assert desk.show()["attention"] == ["kvm1: never protected, so its domains cannot be evacuated."]
+    assert desk.show(fleet=["kvm1", "kvm2"])["attention"] == ["kvm1: never protected, so its domains cannot be evacuated."]
 
 
 def test_a_record_that_a_host_remembers_and_the_ledger_has_lost_is_a_finding(desk: Desk) -> None:
@@ -626,6 +627,13 @@ def test_a_host_whose_document_is_damaged_is_a_finding_each_time(desk: Desk) -> 
     pathlib.Path(desk.where, "hosts", f"{HOST_IDS['kvm1']}.json").write_text("torn")
     for _time in range(2):
         assert any(finding.startswith(f"The state of the host {HOST_IDS['kvm1']} is not known") for finding in desk.show()["attention"])
+
+
+def test_a_host_that_the_ledger_does_not_know_is_not_protected_either(desk: Desk) -> None:
+    desk.answers["kvm4"] = EMPTY
+    finding = "kvm4: not in the ledger, so its domains cannot be evacuated."
+    seen = desk.show(fleet=[*FLEET, "kvm4"])
+    assert (seen["attention"], seen["lines"][0]) == ([finding], "4 hosts, 0 silent. 0 moves in flight. 1 finding for a person.")
 
 
 def test_many_hosts_stay_on_one_line(desk: Desk) -> None:
