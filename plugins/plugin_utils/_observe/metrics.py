@@ -42,6 +42,8 @@ class PresentState:
     :arg open_moves: by status; C(open_evacuations) likewise.
     :arg hosts: by state; C(unknown) for those whose document cannot be read.
     :arg never_protected: hosts that accept domains, and that no task has protected.
+    :arg newest_protect: when a host was protected last; C(oldest_protect) likewise, of the host that was protected longest ago. Hosts that will not return
+      do not count.
     :arg oldest_open: when the oldest unsettled record was opened.
     """
 
@@ -66,7 +68,7 @@ def read_present(ledger: Ledger, open_records: list[MoveRecord]) -> PresentState
     for line in damaged_lines(ledger, domains.damaged):
         ledger.report_problem(line)
     hosts, states = with_protect_times(ledger, found.entries), [host.state for host in found.all_entries]
-    protected = [_parse_time(host.protected.at or None) for host in hosts if host.protected]
+    protected = [_parse_time(host.protected.at or None) for host in hosts if host.protected and not host.discarded]
     protects = [moment for moment in protected if moment is not None]
     unsettled = [_parse_time(record.created_at) for record in open_records if record.is_unsettled]
     return PresentState(

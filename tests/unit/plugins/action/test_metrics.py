@@ -56,9 +56,9 @@ class Node:
         lines = [line for line in self.path.read_text().splitlines() if not line.startswith("#")]
         return {series: float(value) for series, _space, value in (line.rpartition(" ") for line in lines)}
 
-    def host(self, name: str, state: str, protected_at: str | None = None) -> None:
+    def host(self, name: str, state: str, protected_at: str | None = None, **keys: t.Any) -> None:
         body = {"host_id": str(uuid.uuid4()), "name": name, "host_uuid": str(uuid.uuid4()), "machine_id": name, "state": state, "reason": None}
-        body |= {"host_key": body["host_id"], "since": "2026-11-21T03:00:00.000Z", "by": "me"}
+        body |= {"host_key": body["host_id"], "since": "2026-11-21T03:00:00.000Z", "by": "me", **keys}
         self.ledger.put_host(host_entry({**body, "protected": {"at": protected_at}} if protected_at else body), None)
 
 
@@ -138,6 +138,15 @@ def test_hosts_that_accept_domains_and_were_never_protected_are_counted(node: No
     node.host("kvm5", "maintenance")
     node.task()
     assert node.values()["kvmfleet_hosts_never_protected"] == 1
+
+
+def test_the_protection_of_a_host_that_will_not_return_has_no_age(node: Node) -> None:
+    node.host("kvm1", "fenced", "2026-01-01T03:00:00.000Z", discarded={"at": "2026-01-02T03:00:00.000Z", "by": "ann@control", "reason": "Burnt out"})
+    node.task()
+    assert "kvmfleet_oldest_protect_timestamp_seconds" not in node.values()
+    node.host("kvm2", "enabled", "2026-11-21T03:00:00.000Z")
+    node.task()
+    assert node.values()["kvmfleet_oldest_protect_timestamp_seconds"] == node.values()["kvmfleet_newest_protect_timestamp_seconds"]
 
 
 def test_names_of_hosts_and_domains_are_not_labels(node: Node) -> None:
