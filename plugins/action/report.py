@@ -84,7 +84,8 @@ def _read_ledger(location: LedgerLocation, scope: Scope, drains: JsonObject | No
     try:
         ledger = open_for_reading(*location)
     except NotFound as error:
-        return gather_records(None, scope, drains), [f"{error.message} It is read as an empty one."]
+        missing = f"{error.message} It is read as an empty one."
+        return dataclasses.replace(gather_records(None, scope, drains), problems=[missing]), [missing]
     found = gather_records(ledger, scope, drains)
     return dataclasses.replace(found, run_findings=_list_run_findings(ledger, found)), [*ledger.problems, *filter(None, [found.archived])]
 

@@ -81,7 +81,7 @@ class ReportData:
 
     :arg hosts: with a stand-in for each of C(unreadable), those whose document cannot be read.
     :arg has_unnamed: whether the ledger has such a document of which no name is known: any host without an entry may be that host.
-    :arg damaged: a line on each document that was set aside and not replaced since; only in a report about the whole fleet.
+    :arg problems: a line on each document that was set aside and not replaced since, only in a report about the whole fleet; or that there is no ledger.
     :arg arrivals: the last move of each domain that was moved or evacuated since the plan of the first drain, whatever the report is about.
     :arg unstarted: the domains of the report that run on no host since the evacuation of theirs.
     :arg run_findings: a line on each of its maintenance runs that need a person.
@@ -96,7 +96,7 @@ class ReportData:
     hosts: Sequence[HostEntry] = ()
     unreadable: Sequence[UnreadableHost] = ()
     has_unnamed: bool = False
-    damaged: Sequence[str] = ()
+    problems: Sequence[str] = ()
     domains: Sequence[DomainEntry] = ()
     drains: Mapping[str, JsonObject] = field(default_factory=dict)
     check: t.Optional[CheckedFleet] = None
@@ -141,7 +141,7 @@ def gather_records(ledger: t.Optional[Ledger], scope: Scope, drains: t.Optional[
         drains=drain_results,
         # It is about the whole fleet.
         check=read_check(ledger.ledger_id) if is_of_fleet else None,
-        damaged=tuple(damaged_lines(ledger, found_domains.damaged)) if is_of_fleet else (),
+        problems=tuple(damaged_lines(ledger, found_domains.damaged)) if is_of_fleet else (),
         runs=select_runs(ledger, scope.since, scope.until, scope.host) if is_whole else (),
         balances=select_balances(ledger, scope.since, scope.until, scope.host) if is_whole else (),
         is_archive=is_archive,
@@ -398,7 +398,7 @@ def build_document(found: ReportData, scope: Scope, made_at: str, title: t.Optio
 
 def _find_attention(found: ReportData) -> Iterator[str]:
     yield from (one.problem for one in found.unreadable)
-    yield from found.damaged
+    yield from found.problems
     yield from unstarted_lines(found.unstarted)
     yield from found.run_findings
     if found.check and (line := attention_line(found.check)):

@@ -86,8 +86,10 @@ def test_errors_of_the_report_are_clear_messages(tmp_path: Path, night: str) -> 
     assert not (tmp_path / "reports").exists()
 
 
-def test_a_missing_ledger_gives_an_empty_report(tmp_path: Path) -> None:
-    told, output = run_report(tmp_path, dest=str(tmp_path / "reports"))
+def test_a_missing_ledger_gives_an_empty_report_that_says_so(tmp_path: Path) -> None:
+    told, output = run_report(tmp_path, dest=str(tmp_path / "reports"), formats=["html", "json"])
+    (finding,) = json.loads(Path(told["files"]["json"]).read_text())["attention"]
+    assert (told["attention"], finding.endswith(" It is read as an empty one.")) == ([finding], True)
     assert told["summary"] == "No move is recorded here."
     assert "It is read as an empty one." in " ".join(output.split())
     assert "No move is recorded here." in (tmp_path / "reports/report.html").read_text()
