@@ -83,6 +83,18 @@ def test_what_would_refuse_an_evacuation_is_said_when_it_is_armed(control: Contr
     assert (control.slots(), incidents(control), control.stored()) == ([], [], before)
 
 
+def test_a_rulebook_that_begins_while_reactions_are_disarmed_says_so(control: Control) -> None:
+    fencing = ("-e", json.dumps({"kvmfleet_fencing": {"agent": "fence_ipmilan"}, "followed": ["kvm1", "kvm2", "kvm4"]}))
+    before = control.stored()
+    code, text = control.run("react_armed", *fencing)
+    assert "Evacuation on events is armed for kvm1, kvm2, kvm4." in text
+    control.events.mkdir()
+    (control.events / "disarmed").touch()
+    code, text = control.run("react_armed", *fencing)
+    assert (code != 0, "Reactions to events are disarmed" in text, "is armed for" in text) == (True, True, False), text
+    assert (control.slots(), control.stored()) == ([], before)
+
+
 def test_too_many_silent_hosts_are_an_incident_and_nobody_is_asked(control: Control) -> None:
     asked = ("-e", json.dumps({"kvmfleet_events_consent": ["touch", str(control.folder / "asked")], "evacuate_host_fence_tasks": "fence.yml"}))
     code, text = control.run("react_host_gone", "-e", "source=kvm4", "-e", json.dumps({"silent": ["kvm3", "kvm4"]}), *asked)
