@@ -144,6 +144,11 @@ class StatusReport:
         for record in self._content.records:
             if record.status == s.ERROR:
                 yield _error_text(record)
+        if self._looks and self._content.documents and not self._versions:
+            yield (
+                "The ledger could not be read before the hosts were asked, so it is not known what others have done to domains, nor whether one runs twice."
+                " Run kvmfleet.migration.status again."
+            )
         yield from (found.msg for found in find_seen_twice(self._looks, self._moved_domains()))
         for move in self.moves:
             yield from self._move_texts(move)

@@ -14,11 +14,12 @@ import uuid
 
 import pytest
 
+from ansible_collections.kvmfleet.migration.plugins.action import fleet_status
 from ansible_collections.kvmfleet.migration.plugins.action.fleet_status import ActionModule
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import ForeignAct
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, KvmfleetError
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, KvmfleetError, Unreachable
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import new_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import HostProtection
@@ -248,6 +249,23 @@ def test_a_look_asks_the_host_and_not_the_ledger(desk: Desk) -> None:
     result = action.run_with_options({"inventory_hostname": "kvm1", "hostvars": {}, "groups": {}})
     assert asked == [("kvmfleet.migration.fleet_status", {"phase": "look"}, "qemu:///system")]
     assert result["seen"] == {"changed": False, "domains": []}
+
+
+def test_a_ledger_that_was_lost_while_the_documents_were_noted_is_a_finding(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing tells then whether the domain was moved since its hosts were asked."""
+
+    def lose(*location: t.Any, **named: t.Any) -> t.NoReturn:
+        raise Unreachable("etcd at lost:2379 did not answer.", "Start it.")
+
+    with monkeypatch.context() as lost:
+        lost.setattr(fleet_status, "open_ledger", lose)
+        versions = desk.note()
+    for name in ("kvm1", "kvm2"):
+        desk.look(name, web())
+    seen = desk.show(_work={"answers": desk.answers, "looks": desk.looks, "versions": versions})
+    (finding,) = seen["attention"]
+    assert finding.startswith("The ledger could not be read before the hosts were asked")
+    assert acts(desk) == ()
 
 
 @pytest.mark.parametrize("work", [{"looks": 7}, {"versions": {WEB: "two"}}, {"looks": {"kvm1": {"seen": {"domains": 7}}}}])
