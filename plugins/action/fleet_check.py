@@ -32,6 +32,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._fleet_check.di
     ClockOffset,
     Finding,
     find_clock_skew,
+    find_failed_answers,
     find_old_protection,
     find_unasked_hosts,
 )
@@ -146,8 +147,9 @@ class ActionModule(FleetAction):
         ]
         question = LossQuestion(hosts_lost, tuple(dict.fromkeys(task.lost)))
         unlisted = [entry for entry in known.entries if entry.name not in fleet and not settings.is_known(entry.name)]
-        unasked = find_unasked_hosts(unlisted, known.unreadable, [inputs.host_ref(host) for host in inputs.hosts])
-        verdict = judge_fleet(view, question, {host: one.answers for host, one in answered.items() if one.answers}, unasked, others, task.ignore)
+        failed = {host: one.message for host, one in (work.answers or {}).items() if not one.answers and host not in inputs.unreachable}
+        silent = [*find_unasked_hosts(unlisted, known.unreadable, [inputs.host_ref(host) for host in inputs.hosts]), *find_failed_answers(failed)]
+        verdict = judge_fleet(view, question, {host: one.answers for host, one in answered.items() if one.answers}, silent, others, task.ignore)
         is_whole = not task.lost and not set(settings.fleet()) - set(fleet)
         return self._describe(verdict, known.ledger if is_whole else None, known.ledger.problems if known.ledger else ())
 

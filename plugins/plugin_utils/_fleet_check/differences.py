@@ -139,6 +139,22 @@ def find_unasked_hosts(unlisted: Iterable[HostEntry], unreadable: Iterable[Unrea
     ]
 
 
+def find_failed_answers(why: Mapping[str, str]) -> list[Finding]:
+    """Return the hosts that have reported their facts, and did not answer afterwards.
+
+    :arg why: by the name of a host.
+    """
+    return [
+        Finding(
+            SILENT,
+            (host,),
+            f"{host} has reported its facts, and did not answer then: {text.rstrip('.') or 'no reason is known'}. Its clock, the CPUs of guests on it and"
+            " its fence devices were not checked.",
+        )
+        for host, text in sorted(why.items())
+    ]
+
+
 def find_old_protection(hosts: Iterable[str], entries: Iterable[HostEntry], ages_hours: Mapping[str, int | None], max_hours: int) -> list[Finding]:
     """Return the hosts that were never protected, and those whose protection is old.
 

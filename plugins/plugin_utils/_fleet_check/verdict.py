@@ -114,14 +114,14 @@ def judge_fleet(
     view: FleetGuests,
     question: LossQuestion,
     answers: Mapping[str, FleetAnswers],
-    unasked: Sequence[Finding] = (),
+    silent: Sequence[Finding] = (),
     others: Sequence[Finding] = (),
     ignored: Iterable[str] = (),
 ) -> FleetVerdict:
     """Return the verdict.
 
     :arg answers: of the hosts, about CPUs.
-    :arg unasked: findings about hosts that were not asked. They are about any loss.
+    :arg silent: findings about hosts that were not asked, or did not answer all that they were asked. They are about any loss.
     :arg others: findings that do not follow from the fleet itself.
     :arg ignored: kinds of findings that are reported and do not count.
     """
@@ -131,7 +131,7 @@ def judge_fleet(
     alone = together if question.hosts_lost == 1 else [] if question.lost else search.judge_all(1)
     reach = [] if question.lost else find_reach(known.requests, known.fleet)
     cpus = [] if question.lost else describe_cpus(known, answers)
-    findings = [*_find_silent(known), *unasked, *_find_capacity(together, question.hosts_lost)]
+    findings = [*_find_silent(known), *silent, *_find_capacity(together, question.hosts_lost)]
     if not question.lost:
         findings += [*_find_bound(reach, known), *_find_cpus(cpus), *find_network_differences(known), *others]
     counts = collections.Counter(loss.verdict for loss in together)

@@ -199,6 +199,17 @@ def test_one_host_answers_with_its_clock(desk: Desk) -> None:
     assert seen["fencing"] == []
 
 
+def test_a_host_that_reports_its_facts_and_does_not_answer_then_is_found(desk: Desk) -> None:
+    answer = {"answers": {"seconds": 1.0, "verdicts": [], "baselines": []}, "clock": {"least": 0.0, "most": 1.0}}
+    desk.answers = {"kvm1": answer, "kvm2": {"failed": False, "msg": "Timed out after 300 seconds."}, "kvm3": {"skipped": True}}
+    desk.silence["kvm3"] = "Connection refused."
+    for args in ({}, {"lost": ["kvm1"]}):
+        found = desk.task(**args)
+        said = {host: one["msg"] for one in found["findings"] if one["kind"] == "silent" for host in one["hosts"]}
+        assert (found["met"], sorted(said)) == (False, ["kvm2", "kvm3"])
+        assert said["kvm2"].startswith("kvm2 has reported its facts, and did not answer then: Timed out after 300 seconds. Its clock,")
+
+
 def test_fence_devices_are_asked_on_the_control_node_and_what_is_wrong_with_them_counts(desk: Desk, tmp_path: pathlib.Path) -> None:
     desk.fencing = Agent(tmp_path, power="off").entry()
     desk.answers["kvm1"] = desk.task(work={"step": "answer", "questions": {"cpus": [], "baselines": []}})
