@@ -6,14 +6,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shlex
 import signal
 import time
 import typing as t
+import uuid
 
 import pytest
 
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import DiscardDecision, HostEntry
 from ansible_collections.kvmfleet.migration.tests.integration.recover.support.operator import Operator, Run
 from ansible_collections.kvmfleet.migration.tests.integration.recover.test_rolling import boots
 from ansible_collections.kvmfleet.migration.tests.integration.recover.test_rolling_runs import killer, runs, with_agent
@@ -78,6 +81,13 @@ def test_what_a_drill_needs_is_checked_before_the_power_is_cut(lab: Lab, operato
     run = drill(operator, drill_accept_lost=[stuck])
     assert f"{lab.host(2)} is in the state 'maintenance'" in run.text, run.text
     assert operator.task(2, "host", {"state": "enabled"}).code == 0
+    # A host that was removed from the inventory, without whose answer nothing would be started.
+    gone = HostEntry("gone", str(uuid.uuid4()), None, "enabled")
+    version = operator.ledger.put_host(gone, None).version
+    run = drill(operator, drill_accept_lost=[stuck])
+    assert "gone is in the ledger, but not in the inventory" in run.text, run.text
+    discarded = DiscardDecision("2026-11-21T03:00:00.000Z", "a test", "It was sold")
+    operator.ledger.put_host(dataclasses.replace(gone, state="fenced", discarded=discarded), version)
     # No room on any other host.
     run = drill(operator, drill_accept_lost=[stuck], kvmfleet_scheduler={"limits": {"domains": 0}})
     assert f"The fleet cannot lose {lab.host(1)} now, as one could not be started elsewhere" in run.text, run.text
