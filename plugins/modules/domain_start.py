@@ -79,7 +79,9 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import ONE_DOMAIN_RULE, domain_spec, internal_spec, libvirt_spec
 from ansible_collections.kvmfleet.migration.plugins.module_utils._boot_guard.status import check_not_held, check_same_boot
-from ansible_collections.kvmfleet.migration.plugins.module_utils._domains.starting import start_of
+from ansible_collections.kvmfleet.migration.plugins.module_utils._domains.starting import Decision, start_of
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.boot_guard import StartNote
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._module import Result, new_module, run_module
 
 
@@ -97,9 +99,11 @@ def domain_start(module: AnsibleModule) -> Result:
             # Of a recovery, check mode has not released the host either.
             return {"changed": True, "domain": domain}
         check_not_held(start.domain_text)
-        # Set by the role recover_host: the boot in which the fleet was asked about this domain.
-        check_same_boot(start.domain_text, (module.params["_work"] or {}).get("boot_id"))
-        return {"changed": True, "domain": domain, **start.carry_out()}
+        # Set by the role recover_host: the boot in which the fleet was asked about this domain, and the note that the domain had.
+        work = module.params["_work"] or {}
+        check_same_boot(start.domain_text, work.get("boot_id"))
+        decision = Decision(decode(StartNote, work["noted"]) if work.get("noted") else None, work.get("boot_id")) if work else None
+        return {"changed": True, "domain": domain, **start.carry_out(decision)}
     finally:
         start.host.close()
 

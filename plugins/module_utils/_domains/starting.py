@@ -23,7 +23,7 @@ from .._libvirt.host import open_host
 from .._libvirt.interface import Host
 from .._live_watchers import is_alive
 from .._model import domain_states
-from .._model.boot_guard import StartNote
+from .._model.boot_guard import StartNote, may_be_off_by_drain
 from .._model.clock import utc_now
 from .._model.codec import ABSENT, Maybe, ShapeError, decode, encode
 from .._model.errors import Forbidden, InvalidArgument, InvalidState, KvmfleetError
@@ -117,6 +117,18 @@ def _note_path(uuid: str, folder: str) -> str:
     return os.path.join(folder, f"{parse_uuid(uuid)}.json")
 
 
+@dataclass(frozen=True)
+class Decision:
+    """The decision of a recovery to start a domain. Another recovery may have carried it out since, and the domain be off on purpose.
+
+    :arg note: the note that the domain had; null for one that had none.
+    :arg boot_id: the boot of the host; null if it is not known.
+    """
+
+    note: t.Optional[StartNote]
+    boot_id: t.Optional[str] = None
+
+
 class StartOptions(t.TypedDict):
     """The options of the module C(domain_start) that select a domain."""
 
@@ -152,18 +164,35 @@ class DomainStart:
         if isinstance(state, dict) and state.get("status") not in FINAL and is_alive(read_watcher(state.get("watcher"))):
             raise self._being_moved()
 
-    def carry_out(self) -> t.Dict[str, str]:
-        """Start the domain, and return its C(state) and C(reason) afterwards. No move of the domain can begin on this host during the start."""
+    def carry_out(self, decision: t.Optional[Decision] = None) -> t.Dict[str, str]:
+        """Start the domain, and return its C(state) and C(reason) afterwards. No move of the domain can begin on this host during the start.
+
+        :arg decision: that of a recovery, by which the domain is started only if nobody has started or stopped it since.
+        """
         try:
             ownership = Ownership(self.info.uuid, self.folder)
         except AlreadyWatched:
             raise self._being_moved() from None
         try:
+            if decision:
+                self._check_unchanged(decision)
             view = self._start_domain()
         finally:
             ownership.release_lock()
         self.forget_start()
         return {"state": view.state, "reason": view.reason}
+
+    def _check_unchanged(self, decision: Decision) -> None:
+        note, reason = decision.note, self.host.view_domain(self.info.uuid).reason
+        if note and _read_note(_note_path(self.info.uuid, self.notes_folder), self.info.uuid) != note:
+            what = "somebody has started it, or has removed it from the list of starts"
+        elif reason in domain_states.STOPPED_REASONS and not (note and may_be_off_by_drain(note.why, note.boot_id, decision.boot_id)):
+            what = f"it was stopped ({reason})"
+        else:
+            return
+        raise InvalidState(
+            f"{self.domain_text} was not started: since that was decided, {what}.", "If it is to run, start it with kvmfleet.migration.domain_start."
+        )
 
     def forget_start(self) -> None:
         """Forget that the domain was to be started again: it is active."""

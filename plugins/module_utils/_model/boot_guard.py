@@ -122,6 +122,16 @@ class StartNote:
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 
+def may_be_off_by_drain(why: t.Sequence[str], noted_in: Maybe[str], boot_id: t.Optional[str]) -> bool:
+    """Whether a domain that somebody has stopped since the boot, according to libvirt, may be off because of the drain that has noted it.
+
+    :arg why: the reasons of its note; C(noted_in): the boot in which a drain has shut it down last.
+    :arg boot_id: the present boot; null if it is not known.
+    """
+    is_of_earlier_boot = bool(boot_id and noted_in) and noted_in != boot_id
+    return NOTED_BY_DRAIN in why and not is_of_earlier_boot
+
+
 @dataclass(frozen=True)
 class GrantTombstone:
     """The revocation of a host's grant for clean-shutdown tokens. Its existence counts; its content is for people."""

@@ -15,7 +15,7 @@ from ansible.module_utils.parsing.convert_bool import boolean
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.boot_guard import NOTED_BY_DRAIN
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.boot_guard import may_be_off_by_drain
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
@@ -102,8 +102,7 @@ def _judge_stop(noted: NotedDomain, host_facts: HostFacts, boot_id: t.Optional[s
     domain = host_facts.find_domain(noted.uuid)
     if domain is None or domain.active or domain.reason not in domain_states.STOPPED_REASONS:
         return None
-    is_of_earlier_boot = bool(boot_id and noted.boot_id) and noted.boot_id != boot_id
-    return ("forget", f"It was started and stopped again ({domain.reason}).") if is_of_earlier_boot or NOTED_BY_DRAIN not in noted.why else None
+    return None if may_be_off_by_drain(noted.why, noted.boot_id, boot_id) else ("forget", f"It was started and stopped again ({domain.reason}).")
 
 
 def _judge_start(noted: NotedDomain, host_facts: HostFacts, inputs: StartInputs, users: ImageUsers) -> tuple[str, str]:

@@ -17,15 +17,16 @@ def test_a_start_that_never_ends_does_not_keep_the_other_domains_off(tmp_path: p
     stage = Stage(build_collection(tmp_path / "collections", *STEPS), tmp_path)
     stage.answers.update({step: {"kvm1": {}} for step in STEPS})
     starts = [{"uuid": f"uuid of {name}", "name": name} for name in ("hung", "web1")]
+    notes = [{"uuid": "uuid of hung", "name": "hung", "why": ["autostart"], "at": "2026-01-02T03:04:05Z"}]
     chosen, checked = {"start_mode": "autostart"}, {"displaced": [], "is_protected": False, "_begun": []}
     stage.answers["host"] = {"kvm1": {"host": {"name": "kvm1", "host_id": "h1", "state": "maintenance"}}}
     stage.answers["recover_plan"] = {"kvm1": [chosen, checked, {"start": starts, "forget": []}]}
-    stage.answers["boot_guard"] = {"kvm1": {"to_start": starts, "guard": {"boot_id": "b"}, "open_records": []}}
+    stage.answers["boot_guard"] = {"kvm1": {"to_start": notes, "guard": {"boot_id": "b"}, "open_records": []}}
     stage.answers["domain_start"] = {"kvm1": [{"hangs_seconds": 400}, {"changed": True}]}
     stage.answers["recover_verify"] = {"kvm1": {"result": {}, "problems": {}}}
     done = stage.play("recover", target="kvm1", __recover_host_start_seconds=3)
     assert [args["uuid"] for _host, args in done.calls_of("domain_start")] == ["uuid of hung", "uuid of web1"], done.text
-    assert all(args["_work"] == {"boot_id": "b"} for _host, args in done.calls_of("domain_start"))
+    assert [args["_work"] for _host, args in done.calls_of("domain_start")] == [{"boot_id": "b", "noted": noted} for noted in (notes[0], None)]
     assert [args["_work"] for _host, args in done.calls_of("host") if args.get("state")] == [{"own_reason": "", "recovered": True}]
     ((_host, verified),) = done.calls_of("recover_verify")
     results = verified["_work"]["tasks"]["started"]["kvm1"]["results"]

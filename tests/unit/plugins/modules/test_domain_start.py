@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import pathlib
 import types
 import typing as t
@@ -16,6 +17,7 @@ import pytest
 from ansible_collections.kvmfleet.migration.plugins.module_utils._boot_guard.program import BY_CONTROL
 from ansible_collections.kvmfleet.migration.plugins.module_utils._domains.starting import DomainStart
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidState
 from ansible_collections.kvmfleet.migration.plugins.modules import domain_start
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI, UUID, FakeFleet
@@ -34,7 +36,7 @@ class StartingHost(FakeHost):
 def machine(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     """A host with a domain that is off."""
     machine, fleet = Machine(tmp_path), FakeFleet()
-    fleet.guest(state=domain_states.SHUTOFF, reason="shutdown")
+    fleet.guest(state=domain_states.SHUTOFF, reason="unknown")
 
     def start_of(_params: object) -> DomainStart:
         host = StartingHost(fleet, fleet.source, LOCAL_URI)
@@ -46,8 +48,8 @@ def machine(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     return machine
 
 
-def start(check_mode: bool = False, boot_id: str | None = None) -> Result:
-    params = {"_work": {"boot_id": boot_id} if boot_id else None}
+def start(check_mode: bool = False, boot_id: str | None = None, noted: JsonObject | None = None) -> Result:
+    params = {"_work": {"boot_id": boot_id, "noted": noted} if boot_id else None}
     return t.cast(Result, domain_start.domain_start(t.cast(t.Any, types.SimpleNamespace(params=params, check_mode=check_mode))))
 
 
@@ -82,3 +84,14 @@ def test_a_decision_of_an_earlier_boot_starts_nothing(machine: Machine) -> None:
     with pytest.raises(InvalidState, match=r"web1 on .* was not started: the host was booted since .* Run recover"):
         start(boot_id=decided_in)
     assert start(boot_id=machine.guard.boot_id())["changed"]
+
+
+def test_a_domain_whose_note_is_gone_is_not_started_by_a_recovery(machine: Machine) -> None:
+    """Another recovery has started it, and its owner has stopped it."""
+    noted = {"uuid": UUID, "name": "web1", "why": ["drain"], "at": "2026-01-02T03:04:05Z", "boot_id": machine.guard.boot_id()}
+    with pytest.raises(InvalidState, match="since that was decided, somebody has started it"):
+        start(boot_id=machine.guard.boot_id(), noted=noted)
+    assert start(check_mode=True, boot_id=machine.guard.boot_id(), noted=noted)["changed"]
+    (machine.root / "notes").mkdir()
+    (machine.root / "notes" / f"{UUID}.json").write_text(json.dumps(noted))
+    assert start(boot_id=machine.guard.boot_id(), noted=noted)["changed"]

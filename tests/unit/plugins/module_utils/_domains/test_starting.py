@@ -6,18 +6,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import pathlib
+import shutil
 import typing as t
 
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils import _module
 from ansible_collections.kvmfleet.migration.plugins.module_utils._domains import starting
-from ansible_collections.kvmfleet.migration.plugins.module_utils._domains.starting import DomainStart, is_noted, note_start, start_of
+from ansible_collections.kvmfleet.migration.plugins.module_utils._domains.starting import Decision, DomainStart, is_noted, note_start, start_of
 from ansible_collections.kvmfleet.migration.plugins.module_utils._live_watchers import identify_watcher
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.boot_guard import NOTED_BY_DRAIN
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.boot_guard import NOTED_BY_DRAIN, StartNote
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import (
     Forbidden,
@@ -30,6 +32,9 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._run_folder import Ownership, read_own_act
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI, UUID, FakeFleet
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.host import FakeHost
+
+DRAINED = StartNote(UUID, "web1", (NOTED_BY_DRAIN,), "2026-01-02T03:04:05Z")
+HELD = dataclasses.replace(DRAINED, why=("autostart",))
 
 
 class StartingHost(FakeHost):
@@ -51,7 +56,13 @@ class World:
         self.fleet = FakeFleet()
         self.domain = self.fleet.guest(state=domain_states.SHUTOFF, reason="shutdown")
         self.folder = folder
-        note_start(UUID, "web1", [NOTED_BY_DRAIN], str(folder / "notes"))
+        self.write_note(DRAINED)
+
+    def write_note(self, note: StartNote | None) -> None:
+        shutil.rmtree(self.folder / "notes", ignore_errors=True)
+        if note:
+            (self.folder / "notes").mkdir()
+            (self.folder / "notes" / f"{UUID}.json").write_text(json.dumps(encode(note)))
 
     def start(self, begin: t.Callable[[], object] | None = None, paused: bool = False) -> DomainStart:
         host = StartingHost(self.fleet, begin or (lambda: self.domain.enter(domain_states.RUNNING, "booted")))
@@ -100,6 +111,39 @@ def test_a_domain_that_was_started_meanwhile_is_a_success(world: World) -> None:
 
     assert world.start(late).carry_out()["state"] == domain_states.RUNNING
     assert not world.is_noted()
+
+
+def test_a_domain_that_another_recovery_has_started_and_its_owner_stopped_is_not_started(world: World) -> None:
+    """This recovery was suspended after its decision. The note of a domain is removed when it is started."""
+    world.start().carry_out()
+    world.domain.enter(domain_states.SHUTOFF, "shutdown")
+    with pytest.raises(InvalidState, match=r"web1 on .* was not started: since that was decided, somebody has started it, .*If it is to run, start it"):
+        world.start().carry_out(Decision(DRAINED))
+
+
+@pytest.mark.parametrize("reason", ["unknown", "shutdown"])
+def test_a_domain_that_was_noted_again_is_not_started_by_an_earlier_decision(world: World, reason: str) -> None:
+    """It was started by hand, and the host is being drained again."""
+    world.domain.enter(domain_states.SHUTOFF, reason)
+    note_start(UUID, "web1", [NOTED_BY_DRAIN], str(world.folder / "notes"), boot_id=UUID)
+    with pytest.raises(InvalidState, match="since that was decided"):
+        world.start().carry_out(Decision(DRAINED))
+    assert world.start().carry_out(Decision(dataclasses.replace(DRAINED, boot_id=UUID), UUID))["state"] == domain_states.RUNNING
+
+
+@pytest.mark.parametrize("note", [None, HELD])
+def test_a_domain_that_was_stopped_since_the_decision_is_not_started(world: World, note: StartNote | None) -> None:
+    """Somebody may have started it with virsh, which leaves the note."""
+    world.write_note(note)
+    with pytest.raises(InvalidState, match=r"web1 on .* was not started: since that was decided, it was stopped \(shutdown\). If it is to run, start it"):
+        world.start().carry_out(Decision(note))
+    assert world.is_noted() is bool(note)
+    world.domain.enter(domain_states.SHUTOFF, "unknown")
+    assert world.start().carry_out(Decision(note))["state"] == domain_states.RUNNING
+
+
+def test_a_domain_that_a_drain_has_shut_down_in_this_boot_is_started(world: World) -> None:
+    assert world.start().carry_out(Decision(DRAINED, UUID))["state"] == domain_states.RUNNING
 
 
 def test_a_domain_that_is_being_moved_is_not_started(world: World) -> None:
