@@ -7,8 +7,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import field, replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, decode, encode
@@ -74,6 +74,7 @@ class RecoverRequest:
     :arg start: which domains are started.
     :arg boot_id: the present boot of the host; null if it is not known.
     :arg may_ask_again: whether hosts that contradict each other can be asked again.
+    :arg noted_on: as of L(StartInputs).
     """
 
     host: str
@@ -87,6 +88,7 @@ class RecoverRequest:
     start: str = AUTOSTART
     boot_id: str | None = None
     may_ask_again: bool = False
+    noted_on: Mapping[str, Collection[str]] = field(default_factory=dict)
 
     @classmethod
     def from_task(cls, host: str, task: RecoverTask, facts_of: FactsOf) -> RecoverRequest:
@@ -106,6 +108,7 @@ class RecoverRequest:
             start=read_start_mode(task.start),
             boot_id=work.boot_id or None,
             may_ask_again=bool(work.may_ask_again),
+            noted_on={name: {domain.uuid for domain in noted} for name, noted in (work.noted or {}).items()},
         )
 
 
@@ -156,6 +159,7 @@ def plan_starts(request: RecoverRequest, ledger: Ledger | None) -> StartPlan:
             boot_id=request.boot_id,
             damaged=found_domains.damaged,
             newer=found_domains.newer,
+            noted_on=request.noted_on,
         )
         find_arrival = make_arrivals(ledger, next((entry for entry in entries if entry.name == request.name), None))
         found = find_recorded(request.host, request.facts, domains, request.boot_id, find_arrival)

@@ -55,6 +55,7 @@ class StartInputs:
     :arg held: the unsettled records that hold domains, by the domain's UUID.
     :arg silent: the hosts that may run a domain although they did not answer, see L(list_silent_hosts).
     :arg boot_id: the present boot of the host; null if it is not known.
+    :arg noted_on: the UUIDs of the domains that are to be started, by host of the play: each host decides by itself, at the same moment.
     :arg damaged: the UUIDs of the domains whose document was damaged; C(newer) likewise, if a later version wrote it.
     """
 
@@ -66,6 +67,7 @@ class StartInputs:
     boot_id: t.Optional[str] = None
     damaged: Collection[str] = ()
     newer: Collection[str] = ()
+    noted_on: Mapping[str, Collection[str]] = field(default_factory=dict)
 
 
 def sort_starts(to_start: Iterable[NotedDomain], inputs: StartInputs) -> StartPlan:
@@ -138,10 +140,10 @@ def _judge_start(noted: NotedDomain, host_facts: HostFacts, inputs: StartInputs,
         return "forget", f"According to the ledger, it is on {names}."
     if others:
         return "refuse", f"According to the ledger, it may be on {names} too."
-    rivals = [] if possible_hosts else _list_rivals(noted.uuid, host_facts, facts)
+    rivals = [] if possible_hosts else _list_rivals(noted, host_facts, inputs)
     if rivals:
         return "refuse", (
-            f"It is marked for autostart on {', '.join(rivals)} too, and the ledger does not know it, so it is not known which definition is the right one. "
+            f"{', '.join(rivals)} would start it too, and the ledger does not know it, so it is not known which definition is the right one. "
             f"Undefine it on the other host, or start it with kvmfleet.migration.domain_start on the right one and protect that host."
         )
     if inputs.silent:
@@ -159,7 +161,12 @@ def _lacks_domain(place: HostRef, uuid: str, facts: Facts) -> bool:
     return any(known and place.is_same(replace(known.host, host=name)) and not known.find_domain(uuid) for name, known in facts.items())
 
 
-def _list_rivals(uuid: str, host_facts: HostFacts, facts: Facts) -> list[str]:
-    """Return the other hosts on which the domain is marked for autostart. They may be recovered in the same run, and would start it at the same moment."""
-    known = {name: other for name, other in facts.items() if other and not other.host.is_same_answer(host_facts.host)}
-    return sorted(name for name, other in known.items() if (found := other.find_domain(uuid)) and found.autostart)
+def _list_rivals(noted: NotedDomain, host_facts: HostFacts, inputs: StartInputs) -> list[str]:
+    """Return the other hosts that would start the domain too: they are recovered in the same run, or have marked it for autostart.
+
+    A mark alone does not tell where the domain ran last. Any other reason of a note does, and then the mark on another host is left over.
+    """
+    others = {name: known for name, known in inputs.facts.items() if known and not known.host.is_same_answer(host_facts.host)}
+    noted_on = {name for name in others if noted.uuid in inputs.noted_on.get(name, ())}
+    marked_on = {name for name, known in others.items() if (found := known.find_domain(noted.uuid)) and found.autostart}
+    return sorted(noted_on | marked_on if tuple(noted.why) == (AUTOSTART,) else noted_on)

@@ -86,12 +86,14 @@ class RecoverWork:
     :arg state: of the host in the ledger, in check mode as predicted.
     :arg boot_id: its present boot.
     :arg may_ask_again: whether hosts that contradict each other can be asked again.
+    :arg noted: the domains that are to be started, by host of the play.
     """
 
     asked: Maybe[tuple[HostQuery, ...]] = ABSENT
     state: Maybe[str] = ABSENT
     boot_id: Maybe[str] = ABSENT
     may_ask_again: Maybe[bool] = ABSENT
+    noted: Maybe[Mapping[str, tuple[NotedDomain, ...]]] = ABSENT
 
 
 @dataclass(frozen=True)

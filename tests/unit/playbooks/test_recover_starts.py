@@ -28,6 +28,8 @@ def test_a_start_that_never_ends_does_not_keep_the_other_domains_off(tmp_path: p
     assert [args["uuid"] for _host, args in done.calls_of("domain_start")] == ["uuid of hung", "uuid of web1"], done.text
     assert [args["_work"] for _host, args in done.calls_of("domain_start")] == [{"boot_id": "b", "noted": noted} for noted in (notes[0], None)]
     assert [args["_work"] for _host, args in done.calls_of("host") if args.get("state")] == [{"own_reason": "", "recovered": True}]
+    (planned,) = [args for _host, args in done.calls_of("recover_plan") if args["step"] == "start"]
+    assert planned["_work"]["noted"] == {"kvm1": notes}
     ((_host, verified),) = done.calls_of("recover_verify")
     results = verified["_work"]["tasks"]["started"]["kvm1"]["results"]
     assert [one.get("failed", False) for one in results] == [True, False]

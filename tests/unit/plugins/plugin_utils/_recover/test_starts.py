@@ -32,12 +32,16 @@ def verdict(
     accepted: t.Sequence[str] = (),
     note: t.Mapping[str, t.Any] = {},
     boot_id: str | None = None,
+    noted_there: t.Sequence[str] = (),
 ) -> tuple[str, str]:
     known = {"kvm1": facts("kvm1", *here), "kvm2": {} if there is None else facts("kvm2", *there)}
     entries = [host_entry(host("kvm1")), host_entry(host("kvm2", kvm2))]
     wanted = [decode(NotedDomain, {**noted("web1"), **note})]
     domains = {entry.uuid: entry for entry in map(domain_entry, documents)}
-    result = sort_starts(wanted, StartInputs("kvm1", known, domains, map_holders(records), list_silent_hosts(known, entries, accepted), boot_id))
+    to_start = {"kvm1": ["web1"], "kvm2": noted_there}
+    noted_on = {name: {uid(guest) for guest in guests} for name, guests in to_start.items()}
+    silent = list_silent_hosts(known, entries, accepted)
+    result = sort_starts(wanted, StartInputs("kvm1", known, domains, map_holders(records), silent, boot_id, noted_on=noted_on))
     found = [(kind, entry.reason) for kind, entries in vars(result).items() for entry in entries]
     assert len(found) == 1
     return found[0]
@@ -53,7 +57,7 @@ def verdict(
         ({"there": (ACTIVE,)}, "forget", "active on kvm2"),
         ({"there": (WEB,)}, "start", "autostart"),
         ({"there": (WEB,), "documents": [document("web1", "kvm2")]}, "forget", "it is on kvm2"),
-        ({"there": ({**WEB, "autostart": True},)}, "refuse", "marked for autostart on kvm2 too, and the ledger does not know it"),
+        ({"there": ({**WEB, "autostart": True},)}, "refuse", "kvm2 would start it too, and the ledger does not know it"),
         ({"there": ({**WEB, "autostart": True},), "documents": [document("web1", "kvm1")]}, "start", "autostart"),
         ({"documents": [document("web1", "kvm2")]}, "refuse", "it is on kvm2, which answers and does not have it"),
         ({"documents": [document("web1", "kvm2")]}, "refuse", "Otherwise undefine it there"),
@@ -71,6 +75,22 @@ def verdict(
 def test_a_domain_is_started_only_if_it_cannot_be_on_another_host(arguments: dict[str, t.Any], kind: str, why: str) -> None:
     found, reason = verdict(**arguments)
     assert (found, why in reason) == (kind, True), reason
+
+
+@pytest.mark.parametrize("ran_here", ["drain", "libvirt-guests", "once"])
+def test_an_unknown_domain_that_ran_here_last_is_started_although_another_host_marks_it_for_autostart(ran_here: str) -> None:
+    marked = ({**WEB, "autostart": True},)
+    assert verdict(there=marked, note={"why": ["autostart", ran_here]})[0] == "start"
+    assert verdict(there=marked, note={"why": [ran_here]})[0] == "start"
+
+
+@pytest.mark.parametrize("why", ["autostart", "drain"])
+def test_an_unknown_domain_that_is_noted_on_two_hosts_of_a_run_is_started_on_neither(why: str) -> None:
+    """The other host is about to start it: it ran there at the last shutdown, and has no mark for autostart."""
+    found, reason = verdict(there=(WEB,), note={"why": [why]}, noted_there=["web1"])
+    assert (found, "kvm2 would start it too" in reason) == ("refuse", True), reason
+    assert verdict(there=(WEB,), note={"why": [why]}, noted_there=["web2"])[0] == "start"
+    assert verdict(there=(WEB,), noted_there=["web1"], documents=[document("web1", "kvm1")])[0] == "start"
 
 
 def with_image(body: dict[str, t.Any], store: str) -> dict[str, t.Any]:
