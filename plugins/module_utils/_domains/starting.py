@@ -77,12 +77,17 @@ def forget_started(host: Host, folder: str = RUN_FOLDER, notes_folder: str = NOT
     """
     for noted in list_notes(notes_folder)[0]:
         with contextlib.suppress(KvmfleetError):
-            ownership = Ownership(noted.uuid, prepare_run_folder(folder))
-            try:
-                if host.view_domain(noted.uuid).active:
-                    forget_note(noted.uuid, notes_folder)
-            finally:
-                ownership.release_lock()
+            _forget_active(host, noted.uuid, folder, notes_folder)
+
+
+def _forget_active(host: Host, uuid: str, folder: str, notes_folder: str) -> None:
+    """Remove the note of the domain if it is active. Raises L(AlreadyWatched) for one that is being moved or shut down."""
+    ownership = Ownership(uuid, prepare_run_folder(folder))
+    try:
+        if host.view_domain(uuid).active:
+            forget_note(uuid, notes_folder)
+    finally:
+        ownership.release_lock()
 
 
 def is_noted(uuid: str, folder: str = NOTES_FOLDER) -> bool:
@@ -177,9 +182,9 @@ class DomainStart:
             if decision:
                 self._check_unchanged(decision)
             view = self._start_domain()
+            forget_note(self.info.uuid, self.notes_folder)
         finally:
             ownership.release_lock()
-        self.forget_start()
         return {"state": view.state, "reason": view.reason}
 
     def _check_unchanged(self, decision: Decision) -> None:
@@ -195,8 +200,9 @@ class DomainStart:
         )
 
     def forget_start(self) -> None:
-        """Forget that the domain was to be started again: it is active."""
-        forget_note(self.info.uuid, self.notes_folder)
+        """Forget that the domain, which is active, was to be started again. One that is being moved or shut down keeps its note."""
+        with contextlib.suppress(AlreadyWatched):
+            _forget_active(self.host, self.info.uuid, self.folder, self.notes_folder)
 
     def _start_domain(self) -> domain_states.DomainView:
         note_own_act(self.info.uuid, self.folder)

@@ -157,6 +157,22 @@ def test_a_domain_that_is_being_moved_is_not_started(world: World) -> None:
     assert world.fleet.source.calls == []
 
 
+def test_an_active_domain_that_a_drain_is_shutting_down_keeps_its_note(world: World) -> None:
+    """The drain has noted it before it asked it to shut down, and counts on the recovery to start it."""
+    world.domain.enter(domain_states.RUNNING, "booted")
+    drain = Ownership(UUID, str(world.folder))
+    world.start().forget_start()
+    assert world.is_noted()
+    drain.release_lock()
+    late = world.start()
+    world.domain.enter(domain_states.SHUTOFF, "shutdown")
+    late.forget_start()
+    assert world.is_noted()
+    world.domain.enter(domain_states.RUNNING, "booted")
+    world.start().forget_start()
+    assert not world.is_noted()
+
+
 @pytest.mark.parametrize(
     ("params", "error"), [({"name": ""}, InvalidArgument), ({"name": None, "uuid": "x"}, InvalidArgument), ({"uri": "qemu+tcp://kvm9/system"}, NotSupported)]
 )
