@@ -12,6 +12,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kvmfleet.migration.tests.integration.recover.support.operator import Operator
+from ansible_collections.kvmfleet.migration.tests.integration.support.control import Running
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab, eventually
 
 Make = t.Callable[..., str]
@@ -44,6 +45,7 @@ def test_a_drained_and_rebooted_host_is_recovered_with_all_its_guests(lab: Lab, 
     assert names(own["brought_home"]) == [moved]
     assert (operator.entry(1)["state"], lab.places(stopped)) == ("maintenance", {1: "shut off"})
 
+    decided = operator.task(1, "boot_guard", {}).result
     run, own = operator.recover(1, recover_host_bring_home=True)
     assert (run.code, own["failed"], own["error"]) == (0, [], ""), run.text
     assert (names(own["started"]), names(own["brought_home"])) == ([stopped], [moved])
@@ -51,6 +53,12 @@ def test_a_drained_and_rebooted_host_is_recovered_with_all_its_guests(lab: Lab, 
     assert (lab.places(moved), lab.places(stopped), lab.places(off)) == ({1: "running"}, {1: "running"}, {1: "shut off"})
 
     lab.virsh(1, "destroy", stopped)
+    # A recovery that was suspended after its decision, before the other one carried it out.
+    work = {"boot_id": decided["guard"]["boot_id"]}
+    for noted, why in ((decided["to_start"][0], "somebody has started it"), (None, "it was stopped (destroyed)")):
+        command = operator.ad_hoc_command(1, "domain_start", {"name": stopped, "_work": {**work, "noted": noted}}, ledger=False)
+        late = Running(operator.popen(command)).wait()
+        assert (late.refused(), why in late.text) == ("invalid_state", True), late.text
     again, own = operator.recover(1, recover_host_bring_home=True)
     assert (again.code, own["started"], own["brought_home"]) == (0, [], []), again.text
     assert lab.places(stopped) == {1: "shut off"}
