@@ -69,6 +69,8 @@ class Guard:
         self.grant_file = os.path.join(self.kept_folder, "grant.json")
         self.revoked_file = os.path.join(self.kept_folder, "revoked.json")
         """Grants that were taken back on this host. No delayed request brings one of them back."""
+        self.spent_file = os.path.join(self.kept_folder, "spent.json")
+        """The grant of the last token that this host has spent."""
         self.mark = self.path("run/libvirt/qemu/autostarted")
         """Libvirt's own note that it has started this boot's guests (since 5.9.0); its QEMU driver then starts none, in libvirtd and virtqemud alike."""
         self.list_file = self.path("var/lib/libvirt/libvirt-guests")
@@ -152,7 +154,7 @@ class Guard:
         """Release this boot, and return the release and whether it was written now. Neither this function nor libvirt starts a guest then.
 
         The release keeps in C(would_start) what a boot without guard would have started; the caller decides whether to start it. It names in C(grant)
-        the grant of a token that this boot had: an earlier copy of the disk may have that token too.
+        the grant of the last token that this host has spent: an earlier copy of the disk may have that token too.
         Raises OSError or L(GuardError) where libvirt-guests would start guests afterwards; then the host stays held.
         """
         with self.hold_lock():
@@ -216,8 +218,9 @@ class Guard:
         write_json(self.held_file, {**detail, "boot_id": self.boot_id(), "at": _utc_now(), "why": why})
 
     def _read_spent_grant(self) -> t.Optional[str]:
-        """Return the grant of the token that this boot had, whether it was confirmed or not; null for a boot without a valid one."""
-        return _read_uuid(self._read_unconfirmed(), "grant") or _read_uuid(self.read_hold(), "grant")
+        """Return the grant of the last token that was valid, whether it was confirmed or not; null if there was none."""
+        in_this_boot = _read_uuid(self._read_unconfirmed(), "grant") or _read_uuid(self.read_hold(), "grant")
+        return in_this_boot or _read_uuid(_read_json(self.spent_file), "grant")
 
     def _read_unconfirmed(self) -> t.Optional[JsonDocument]:
         """Return the token of this boot that shared storage has not confirmed yet: C(token), and its grant's C(grant), C(host_id), C(folders)."""
@@ -306,6 +309,8 @@ class Guard:
             return None, "the clean-shutdown token was left under a grant that this host no longer has"
         if not grant.get("folders"):
             return None, "the grant of the clean-shutdown token names no shared storage that could confirm it"
+        with contextlib.suppress(OSError):
+            write_json(self.spent_file, {"grant": token["grant"]})
         return {"token": token["token"], **{key: grant.get(key) for key in ("grant", "host_id", "folders")}}, ""
 
     def _set_list_aside(self) -> None:

@@ -169,7 +169,7 @@ def report_guard(uri: str, work: _InstallGuard) -> Result:
     :arg work: C(grant), the grant for clean-shutdown tokens (C(grant), C(host_id), C(folders)), or null; C(taken_back), IDs of grants that this
         host must never accept again; C(withdrawn), one of these with its folders.
     Returns also C(withdrawn), whether this host never accepts that grant again, so that nothing was installed; C(revoked_in), the folders in which a person
-    has revoked it; C(spent), whether a token of that grant has released this boot; and C(watchdog), null for a host without one.
+    has revoked it; C(spent), whether a token of that grant was used; and C(watchdog), null for a host without one.
     """
     require_root()
     require_local(uri)

@@ -52,7 +52,7 @@ class BootRelease:
 
     :arg by: C(control), C(token) or C(install).
     :arg would_start: of C(control): the guests that a boot without guard would have started.
-    :arg token: of C(token): the ID of the token; C(grant) is its grant. Of C(control), that of a token which the boot had, but which did not release it.
+    :arg token: of C(token): the ID of the token; C(grant) is its grant. Of C(control), that of the last token which the host has spent.
     """
 
     IS_LENIENT: t.ClassVar[bool] = True

@@ -133,7 +133,7 @@ class _GuardAnswer:
     """The answer of a host about its boot guard and its watchdog.
 
     :arg withdrawn: whether the host never accepts its grant again; C(revoked_in): the folders in which a person has revoked it.
-    :arg spent: whether a token of its grant has released this boot. An earlier copy of the host's disk may have that token.
+    :arg spent: whether a token of its grant was used. An earlier copy of the host's disk may have that token.
     :arg unrevoked: why an earlier copy of the host's disk could still use the grant before; empty if it could not.
     """
 

@@ -369,6 +369,16 @@ def test_a_release_names_the_grant_of_a_token_that_storage_did_not_confirm(machi
     assert machine.guard.release_boot(BY_CONTROL)[0]["grant"] == GRANT
 
 
+def test_a_release_names_the_grant_of_a_token_of_an_earlier_boot(machine: Machine) -> None:
+    """The host has lost its power before protect could replace the grant."""
+    _shut_down_cleanly(machine)
+    for dummy in range(2):
+        machine.boot()
+        machine.guard.confirm_token()
+    assert machine.guard.read_release() is None
+    assert machine.guard.release_boot(BY_CONTROL)[0]["grant"] == GRANT
+
+
 def test_a_release_of_a_boot_without_a_token_names_no_grant(machine: Machine) -> None:
     machine.boot()
     machine.guard.hold_boot()
