@@ -188,6 +188,24 @@ def test_several_hosts_are_recovered_in_one_play(lab: Lab, operator: Operator, g
 
 
 @pytest.mark.long
+def test_an_unknown_guest_that_a_drain_shut_down_is_started_by_the_recovery_of_its_host_alone(lab: Lab, operator: Operator, guest: Make) -> None:
+    operator.protect()
+    web = guest("web", "--acpi")
+    operator.stop_on_drain(1, web)
+    lab("virsh", lab.host(2), "define", "/dev/stdin", stdin=lab.virsh(1, "dumpxml", "--inactive", web))
+    lab.virsh(2, "autostart", web)
+    operator.drain(1)
+    for number in (1, 2):
+        operator.power_cycle(number)
+    run = operator.playbook("recover", target=f"{lab.host(1)},{lab.host(2)}", recover_host_timeout_seconds=120)
+    refused = {host: names(own["failed"]) for host, own in run.stats["recover_host_result"].items()}
+    assert (run.code != 0, refused) == (True, {lab.host(1): [web], lab.host(2): [web]}), run.text
+    assert lab.places(web) == {1: "shut off", 2: "shut off"}
+    run, own = operator.recover(1)
+    assert (run.code, names(own["started"]), lab.places(web)) == (0, [web], {1: "running", 2: "shut off"}), run.text
+
+
+@pytest.mark.long
 def test_a_host_is_not_released_while_the_cleanup_refuses_a_guest(lab: Lab, operator: Operator, guest: Make) -> None:
     lost, stayed = guest("lost", "--autostart"), guest("stayed", "--autostart")
     uuid = lab.uuid(lost)
