@@ -50,6 +50,7 @@ options:
     description:
       - Address to which the memory is sent, for example V(tcp://10.0.0.2).
       - The default is V(tcp://) with the destination's variable C(kvmfleet_migration_address). Without it, libvirt chooses.
+      - An address that would be used for several destinations is refused, because it is that of one host.
     type: str
     aliases: [migrateuri]
   timeout_seconds: &timeout_seconds

@@ -155,7 +155,23 @@ def read_requests(args: MoveTaskOptions, settings: Settings, source: str) -> lis
     :arg source: inventory name of the host that the task runs on.
     """
     each = list_moves(t.cast(JsonObject, args), move_spec())
-    return [_read_request(t.cast(OneMoveOptions, options), settings, source) for options in each]
+    requests = [_read_request(t.cast(OneMoveOptions, options), settings, source) for options in each]
+    _check_migrate_uris(requests)
+    return requests
+
+
+def _check_migrate_uris(requests: t.Sequence[MoveRequest]) -> None:
+    """Raise L(InvalidArgument) for a C(migrate_uri) with the address of one host that would be used for several: each of the others waits for memory itself."""
+    destinations: dict[str, dict[str, str]] = {}
+    for request in requests:
+        if request.migrate_uri and urllib.parse.urlsplit(request.migrate_uri).hostname:
+            destinations.setdefault(request.migrate_uri, {}).update({uri: host for host, uri in request.uris.items()})
+    for migrate_uri, hosts in destinations.items():
+        if len(hosts) > 1:
+            raise InvalidArgument(
+                f"migrate_uri is {migrate_uri}, which is the address of one host, and the destination may be {' or '.join(hosts.values())}.",
+                "Give the destination and a migrate_uri of its own for each move, or set kvmfleet_migration_address of these hosts. Nothing was moved.",
+            )
 
 
 def list_moves(task: JsonObject, spec: Spec) -> list[JsonObject]:

@@ -99,6 +99,30 @@ def test_one_bad_move_refuses_the_task(move: t.Dict[str, t.Any]) -> None:
         read_requests(task_args(destination="kvm2", moves=[{"name": "web1"}, move]), settings_of(), "kvm1")
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"name": "web1"},
+        {"moves": [{"name": "web1", "destination": "kvm2"}, {"name": "db1", "destination": "kvm3"}]},
+    ],
+)
+def test_the_address_of_one_host_is_not_used_for_several_destinations(given: t.Dict[str, t.Any]) -> None:
+    """The memory of a guest would be sent to a host that does not expect it, or expects that of another guest."""
+    with pytest.raises(InvalidArgument, match="may be kvm2 or kvm3"):
+        read_requests(task_args(migrate_uri="tcp://10.0.0.2", **given), settings_of(), "kvm1")
+    assert read_requests(task_args(migrate_uri="unix:///run/memory", **given), settings_of(), "kvm1")
+
+
+def test_moves_to_several_hosts_have_addresses_of_their_own() -> None:
+    moves = [
+        {"name": "web1", "destination": "kvm2", "migrate_uri": "tcp://10.0.0.2"},
+        {"name": "web2", "destination": "kvm2", "migrate_uri": "tcp://10.0.0.2"},
+        {"name": "db1", "destination": "kvm3", "migrate_uri": "tcp://10.0.0.3"},
+    ]
+    requests = read_requests(task_args(moves=moves), settings_of(), "kvm1")
+    assert [request.migrate_uri for request in requests] == ["tcp://10.0.0.2", "tcp://10.0.0.2", "tcp://10.0.0.3"]
+
+
 def test_an_empty_list_of_moves_gives_no_requests() -> None:
     assert read_requests(task_args(moves=[]), settings_of(), "kvm1") == []
 
