@@ -9,6 +9,8 @@ return what their hosts have answered.
 
 from __future__ import annotations
 
+import urllib.parse
+
 from ansible.errors import AnsibleError
 from ansible.plugins.action.normal import ActionModule as NormalAction
 from ansible.utils.display import Display
@@ -69,7 +71,10 @@ class ActionModule(KeptModuleAction, NormalAction):
             return {}
 
     def _resolve_links(self, task_vars: Result) -> dict[str, str]:
-        """Replace the names in C(link_to) by URIs, and return them by these. What is no list, and what is a URI, is left for the module to judge."""
+        """Replace the names in C(link_to) by URIs, and return them by these. What is no list, and what is a URI, is left for the module to judge.
+
+        Hosts to which memory is sent over another network are left out: the probe uses libvirt's own connection.
+        """
         given = self._task.args.get("link_to")
         # As Ansible reads a list in text, which ad hoc commands have.
         wanted = given.split(",") if isinstance(given, str) else given
@@ -77,10 +82,17 @@ class ActionModule(KeptModuleAction, NormalAction):
             return {}
         settings = TaskSettings(task_vars, self._loader, self._task.delegate_to)
         source = str(self._task.delegate_to or task_vars["inventory_hostname"])
-        others = [host for host in (str(name).strip() for name in wanted) if host != source][:MAX_LINKS]
+        names = [host for host in (str(name).strip() for name in wanted) if host != source]
+        others = [host for host in names if not _has_migration_network(host, source, settings)][:MAX_LINKS]
         uris = {host: settings.libvirt_uri(host, source) for host in others if settings.is_known(host)}
         self._task.args["link_to"] = [uris.get(host, host) for host in others]
         return {uri: host for host, uri in uris.items()}
+
+
+def _has_migration_network(host: str, source: str, settings: TaskSettings) -> bool:
+    """Whether memory is sent to another address of that host than the one at which its libvirt is reached."""
+    migrate_uri = settings.migrate_uri(host)
+    return migrate_uri is not None and urllib.parse.urlsplit(migrate_uri).hostname != urllib.parse.urlsplit(settings.libvirt_uri(host, source)).hostname
 
 
 def _with_names(facts: Result, names: dict[str, str]) -> Result:

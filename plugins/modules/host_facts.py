@@ -31,6 +31,7 @@ options:
       - A query of libvirt that changes nothing is padded to at most 3.75 MiB and sent a few times, 12.75 MiB in total, over the connection that libvirt on
         this host opens to the other one. A host that does not answer within 4 seconds is omitted; all together take at most 6.
       - Over SSH, the encryption can be slower than the link.
+      - A host to which memory is sent over another network is not probed, that is one whose C(kvmfleet_migration_address) is not the address of its libvirt.
     type: list
     elements: str
     default: []

@@ -52,6 +52,18 @@ def test_links_can_be_given_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
     assert probing._task.args["link_to"] == ["qemu+ssh://10.0.0.2/system?no_tty=1", "qemu+ssh://kvm3/system?no_tty=1"]
 
 
+def test_a_host_to_which_memory_is_sent_over_another_network_is_not_probed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module.NormalAction, "run", lambda self, tmp=None, task_vars=None: {})
+    hosts = {
+        "kvm1": {},
+        "kvm2": {"ansible_host": "10.0.0.2", "kvmfleet_migration_address": "192.168.9.2"},
+        "kvm3": {"ansible_host": "fd00::3", "kvmfleet_migration_address": "FD00::3"},
+    }
+    probing = action(link_to=["kvm2", "kvm3", "qemu+tcp://kvm9/system"])
+    probing.run(None, {**VARIABLES, "hostvars": FakeHostvars(hosts)})
+    assert probing._task.args["link_to"] == ["qemu+ssh://[fd00::3]/system?no_tty=1", "qemu+tcp://kvm9/system"]
+
+
 def test_a_link_that_has_no_valid_uri_is_an_error() -> None:
     variables = {**VARIABLES, "kvmfleet_transport": "odd"}
     result = action(link_to=["kvm2"]).run(None, variables)
