@@ -231,10 +231,10 @@ ansible_facts:
           sample:
             - {path: /srv/images, kind: nfs4, store: 'nfs4:nas:/export', capacity_bytes: 1099511627776, available_bytes: 549755813888}
         networks:
-          description: Virtual networks of libvirt.
+          description: Virtual networks of libvirt, with the names of their port groups.
           type: list
           elements: dict
-          sample: [{name: default, active: true, bridge: virbr0}]
+          sample: [{name: default, active: true, bridge: virbr0, portgroups: []}]
         bridges:
           description: Network interfaces to which a guest can be connected, that is Linux bridges and those of Open vSwitch.
           type: list

@@ -17,7 +17,7 @@ import typing as t
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
-from .._model.codec import ABSENT
+from .._model.codec import ABSENT, Absent
 from .._model.definition_files import is_left_out
 from .._model.errors import Internal
 from .._model.libvirt_formats import format_pci_address, parse_device_number, parse_ids, parse_number, parse_size, parse_vcpu_count, round_up_to_mib
@@ -175,7 +175,7 @@ def list_host_devices(root: Element) -> t.List[DeviceNeed]:
 def list_networks(root: Element) -> t.List[NetworkNeed]:
     """Return what every network interface is plugged into, except for those that are host devices."""
     interfaces = [interface for interface in root.findall("devices/interface") if interface.get("type") != "hostdev"]
-    return [NetworkNeed(_network_type(interface), _network_source(interface)) for interface in interfaces]
+    return [NetworkNeed(_network_type(interface), _network_source(interface), _find_portgroup(interface)) for interface in interfaces]
 
 
 def _network_type(interface: Element) -> str:
@@ -188,6 +188,11 @@ def _network_source(interface: Element) -> str:
     source = interface.find("source")
     attributes = source.attrib if source is not None else {}
     return next((attributes[key] for key in _NETWORK_SOURCES if key in attributes), "")
+
+
+def _find_portgroup(interface: Element) -> t.Union[str, Absent]:
+    source = interface.find("source")
+    return (source.get("portgroup") if source is not None else None) or ABSENT
 
 
 def _describe_hostdev(device: Element, root: Element) -> DeviceNeed:

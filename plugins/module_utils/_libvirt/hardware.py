@@ -264,8 +264,14 @@ def _list_networks(connection: libvirt.virConnect) -> t.List[LibvirtNetwork]:
 
 
 def _describe_network(network: libvirt.virNetwork, active: t.Set[str]) -> LibvirtNetwork:
-    bridge = parse_libvirt_xml(network.XMLDesc(0), "a network").find("bridge")
-    return LibvirtNetwork(network.name(), network.name() in active, bridge.get("name") if bridge is not None else None)
+    root = parse_libvirt_xml(network.XMLDesc(0), "a network")
+    bridge = root.find("bridge")
+    return LibvirtNetwork(
+        name=network.name(),
+        active=network.name() in active,
+        bridge=bridge.get("name") if bridge is not None else None,
+        portgroups=tuple(sorted(group.get("name", "") for group in root.findall("portgroup"))),
+    )
 
 
 def _list_devices(connection: libvirt.virConnect) -> t.List[HostDevice]:

@@ -149,11 +149,15 @@ class MountFacts:
 
 @dataclass(frozen=True)
 class LibvirtNetwork:
-    """A network of libvirt's."""
+    """A network of libvirt's.
+
+    :arg portgroups: the names of its port groups.
+    """
 
     name: str
     active: t.Union[bool, Absent] = ABSENT
     bridge: Maybe[str] = ABSENT
+    portgroups: Maybe[t.Tuple[str, ...]] = ABSENT
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 

@@ -166,10 +166,14 @@ SIZES_OF_IMAGES = ("bytes", "below_bytes")
 
 @dataclass(frozen=True)
 class NetworkNeed:
-    """What a network interface is plugged into."""
+    """What a network interface is plugged into.
+
+    :arg portgroup: the port group of the network that it belongs to; absent for none.
+    """
 
     type: str
     source: Maybe[str] = ABSENT
+    portgroup: Maybe[str] = ABSENT
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 

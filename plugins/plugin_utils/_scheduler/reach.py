@@ -203,6 +203,6 @@ def _host_key(state: HostState, networks: set[str], has_devices: bool) -> list[t
 
 def _network_key(facts: HostFacts, wanted: set[str]) -> list[t.Any]:
     """Return the networks that any guest needs: each host has interfaces of its own guests."""
-    libvirt_networks = [(one.name, one.active, one.bridge) for one in facts.networks or () if one.name in wanted or one.bridge in wanted]
+    libvirt_networks = [(one.name, one.active, one.bridge, one.portgroups) for one in facts.networks or () if one.name in wanted or one.bridge in wanted]
     lists: list[Sequence[str] | None] = [facts.bridges or None, facts.interfaces or None, facts.net_devices or None]
     return [libvirt_networks, *(None if listed is None else sorted(wanted.intersection(listed)) for listed in lists), facts.networks is None]

@@ -56,6 +56,17 @@ def test_every_missing_network_bridge_and_image_of_a_host_is_named(lab: Lab, con
 
 
 @pytest.mark.long
+def test_a_network_without_the_port_group_of_the_guest_is_refused(lab: Lab, control: Desk, remade: Remake) -> None:
+    """libvirt itself would connect the guest without it."""
+    for number, definition in ((1, fittings.GROUPED), (2, fittings.DEFINITION), (3, fittings.GROUPED)):
+        fittings.add_bridge(lab, number)
+        fittings.add_network(lab, number, definition=definition)
+    name = remade("grouped", parts={END: fittings.GROUPED_CARD + END})
+    check_refused(lab, control, control.move(name, 2), name, fittings.NETWORK, fittings.PORT_GROUP)
+    check_moved(lab, control.move(name, None), name, 3)
+
+
+@pytest.mark.long
 def test_a_host_without_facts_is_refused_by_what_libvirt_reports_remotely(lab: Lab, control: Desk, fitted: str) -> None:
     """Without facts of this run: libvirt knows networks and images; a bridge that nothing tells of is at most a warning."""
     check_refused(lab, control, control.move(fitted, 2), fitted, fittings.ISO, fittings.NETWORK)

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostDevice
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests import DeviceNeed
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostDevice, LibvirtNetwork
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests import DeviceNeed, NetworkNeed
 
 from ..fleet import Fleet, HostState
 from ..guests import device_key
@@ -31,7 +31,7 @@ class NamedResources(Rule):
 
 
 class Networks(Rule):
-    """Each must exist under the same name; a libvirt network must also be active."""
+    """Each must exist under the same name; a libvirt network must also be active, and have the port group of the interface."""
 
     name = "networks"
 
@@ -41,7 +41,7 @@ class Networks(Rule):
 
     def judge_host(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
         """Name what is missing. Unknown networks are a warning."""
-        judged = (_JUDGES.get(network.type, _pass_any)(network.source or "", host) for network in request.networks)
+        judged = (_JUDGES.get(network.type, _pass_any)(network, host) for network in request.networks)
         findings = [finding for finding in judged if finding is not PASS]
         if not findings:
             return PASS
@@ -49,30 +49,40 @@ class Networks(Rule):
         return Finding(" ".join(reasons) or None, tuple(dict.fromkeys(warning for finding in findings for warning in finding.warnings)))
 
 
-def _judge_network(name: str, host: HostState) -> Finding:
-    networks = host.hardware.networks
+def _judge_network(need: NetworkNeed, host: HostState) -> Finding:
+    networks, name = host.hardware.networks, need.source or ""
     if networks is None:
         return _warn_unknown_network("network", name, host)
     found = networks.get(name)
     if found is None:
         return Finding(f"It has no network {name}.")
-    return PASS if found.active else Finding(f"Its network {name} is not active.")
+    return _judge_portgroup(need.portgroup or "", found, host) if found.active else Finding(f"Its network {name} is not active.")
 
 
-def _judge_bridge(name: str, host: HostState) -> Finding:
+def _judge_portgroup(group: str, network: LibvirtNetwork, host: HostState) -> Finding:
+    """Judge the port group of an interface. libvirt does without one that is missing: the guest would lose its VLAN, among others."""
+    if not group or group in (network.portgroups or ()):
+        return PASS
+    if not isinstance(network.portgroups, tuple):
+        return _warn_unknown_network("port group", f"{group} of the network {network.name}", host)
+    return Finding(f"Its network {network.name} has no port group {group}.")
+
+
+def _judge_bridge(need: NetworkNeed, host: HostState) -> Finding:
+    name = need.source or ""
     if name in host.hardware.network_bridges or name in (host.hardware.bridges or ()):
         return PASS
     return _pass_if_seen("bridge", name, host) if host.hardware.bridges is None else Finding(f"It has no bridge {name}.")
 
 
-def _judge_interface(name: str, host: HostState) -> Finding:
-    interfaces = host.hardware.interfaces
+def _judge_interface(need: NetworkNeed, host: HostState) -> Finding:
+    interfaces, name = host.hardware.interfaces, need.source or ""
     if interfaces is None:
         return _pass_if_seen("interface", name, host)
     return PASS if name in interfaces else Finding(f"It has no network interface {name}.")
 
 
-def _pass_any(_name: str, _host: HostState) -> Finding:
+def _pass_any(_need: NetworkNeed, _host: HostState) -> Finding:
     return PASS
 
 

@@ -15,7 +15,10 @@ BRIDGE = "brfront"
 NETWORK = "front"
 ISO = "/var/lib/libvirt/images/install.iso"
 
+PORT_GROUP = "dmz"
 DEFINITION = f"<network><name>{NETWORK}</name><forward mode='bridge'/><bridge name='{BRIDGE}'/></network>"
+GROUPED = DEFINITION.replace("</network>", f"<portgroup name='{PORT_GROUP}'/></network>")
+GROUPED_CARD = f"<interface type='network'><source network='{NETWORK}' portgroup='{PORT_GROUP}'/><model type='virtio'/></interface>"
 CARDS = f"""\
 <interface type='bridge'><source bridge='{BRIDGE}'/><model type='virtio'/></interface>
 <interface type='network'><source network='{NETWORK}'/><model type='virtio'/></interface>
@@ -28,9 +31,9 @@ def add_bridge(lab: Lab, number: int) -> None:
     lab.on(number, "ip", "link", "set", BRIDGE, "up")
 
 
-def add_network(lab: Lab, number: int, active: bool = True) -> None:
+def add_network(lab: Lab, number: int, active: bool = True, definition: str = DEFINITION) -> None:
     """Define the network; it starts only where the bridge is."""
-    lab("virsh", lab.host(number), "net-define", "/dev/stdin", stdin=DEFINITION)
+    lab("virsh", lab.host(number), "net-define", "/dev/stdin", stdin=definition)
     if active:
         lab.virsh(number, "net-start", NETWORK)
 

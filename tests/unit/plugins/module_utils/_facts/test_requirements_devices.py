@@ -66,6 +66,9 @@ def test_a_live_definition_of_a_network_interface_names_the_network() -> None:
     """Libvirt shows the bridge or the device beside the network in a live definition."""
     interfaces = (
         "<interface type='bridge'><source network='front' portid='x' bridge='brfront'/></interface>"
-        "<interface type='direct'><source network='outside' dev='eth1' mode='bridge'/></interface>"
+        "<interface type='direct'><source network='outside' portgroup='dmz' dev='eth1' mode='bridge'/></interface>"
     )
-    assert encode(list_networks(domain(devices=interfaces))) == [{"type": "network", "source": "front"}, {"type": "network", "source": "outside"}]
+    assert encode(list_networks(domain(devices=interfaces))) == [
+        {"type": "network", "source": "front"},
+        {"type": "network", "source": "outside", "portgroup": "dmz"},
+    ]

@@ -36,6 +36,18 @@ def test_an_inactive_network_or_its_bridge_is_refused() -> None:
     assert judge_network("bridge", "virbr0", networks=networks).reason == "It has no bridge virbr0."
 
 
+def judge_port_group(**network: t.Any) -> Finding:
+    needs = request(networks=[{"type": "network", "source": "front", "portgroup": "dmz"}])
+    return judge_with("networks", needs, host(networks=[{"name": "front", "active": True, "bridge": None, **network}]))
+
+
+def test_a_network_without_the_port_group_is_refused() -> None:
+    """libvirt would connect the guest all the same: without the VLAN of the group."""
+    assert judge_port_group(portgroups=["office", "dmz"]).reason is None
+    assert judge_port_group(portgroups=["office"]).reason == "Its network front has no port group dmz."
+    assert judge_port_group().warnings == ("Whether kvm2 has the port group dmz of the network front is not known.",)
+
+
 def test_unknown_networks_and_bridges_are_a_warning() -> None:
     assert judge_network("network", "x", networks=None).warnings == ("Whether kvm2 has the network x is not known.",)
     assert judge_network("bridge", "br9", bridges=None).warnings
