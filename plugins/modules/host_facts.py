@@ -262,6 +262,11 @@ ansible_facts:
             - Null if the host was reached through a remote URI.
           type: dict
           sample: {/usr/share/OVMF: [OVMF_CODE_4M.fd, OVMF_VARS_4M.fd], /usr/share/edk2: []}
+        network_filters:
+          description: The names of libvirt's network filters. Null if this libvirt has no driver for them.
+          type: list
+          elements: str
+          sample: [clean-traffic, no-mac-spoofing]
         net_devices:
           description:
             - Network interfaces by the names of libvirt's node devices, in which an underscore replaces every character that is not a letter or digit.

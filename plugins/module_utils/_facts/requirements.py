@@ -175,7 +175,12 @@ def list_host_devices(root: Element) -> t.List[DeviceNeed]:
 def list_networks(root: Element) -> t.List[NetworkNeed]:
     """Return what every network interface is plugged into, except for those that are host devices."""
     interfaces = [interface for interface in root.findall("devices/interface") if interface.get("type") != "hostdev"]
-    return [NetworkNeed(_network_type(interface), _network_source(interface), _find_portgroup(interface)) for interface in interfaces]
+    return [
+        NetworkNeed(
+            _network_type(interface), _network_source(interface), _find_name(interface, "source", "portgroup"), _find_name(interface, "filterref", "filter")
+        )
+        for interface in interfaces
+    ]
 
 
 def _network_type(interface: Element) -> str:
@@ -190,9 +195,9 @@ def _network_source(interface: Element) -> str:
     return next((attributes[key] for key in _NETWORK_SOURCES if key in attributes), "")
 
 
-def _find_portgroup(interface: Element) -> t.Union[str, Absent]:
-    source = interface.find("source")
-    return (source.get("portgroup") if source is not None else None) or ABSENT
+def _find_name(interface: Element, tag: str, attribute: str) -> t.Union[str, Absent]:
+    found = interface.find(tag)
+    return (found.get(attribute) if found is not None else None) or ABSENT
 
 
 def _describe_hostdev(device: Element, root: Element) -> DeviceNeed:

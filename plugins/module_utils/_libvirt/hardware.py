@@ -220,12 +220,13 @@ _PCI_BRIDGE_CLASS = "0x06"
 
 
 def read_surroundings(connection: libvirt.virConnect, uri: str) -> Surroundings:
-    """Return the pools, networks and devices of a host; null if this libvirt has no driver for them."""
+    """Return the pools, networks, devices and network filters of a host; null if this libvirt has no driver for them."""
     return Surroundings(
         pools=_read_or_null(connection, f"read the pools of {uri}", list_pools),
         networks=_read_or_null(connection, f"read the networks of {uri}", _list_networks),
         devices=_read_or_null(connection, f"read the devices of {uri}", _list_devices),
         net_devices=_read_or_null(connection, f"read the net_devices of {uri}", _list_net_devices),
+        network_filters=_read_or_null(connection, f"read the network filters of {uri}", _list_network_filters),
     )
 
 
@@ -284,6 +285,10 @@ def _list_net_devices(connection: libvirt.virConnect) -> t.List[str]:
     """Return the network interfaces by the names of their node devices, in one call: a host has an interface for each guest."""
     devices = connection.listAllDevices(libvirt_binding().VIR_CONNECT_LIST_NODE_DEVICES_CAP_NET)
     return sorted({match[1] for match in map(_NET_DEVICE.fullmatch, (device.name() for device in devices)) if match})
+
+
+def _list_network_filters(connection: libvirt.virConnect) -> t.List[str]:
+    return sorted(found.name() for found in connection.listAllNWFilters(0))
 
 
 def _describe_device(root: ElementTree.Element) -> t.Optional[HostDevice]:

@@ -210,12 +210,14 @@ class Surroundings:
     """What is around the domains of a host; null is what libvirt has no driver for.
 
     :arg net_devices: network interfaces, with an underscore for every character that is not a letter or digit.
+    :arg network_filters: the names of libvirt's network filters.
     """
 
     pools: t.Optional[t.Tuple[StoragePool, ...]]
     networks: t.Optional[t.Tuple[LibvirtNetwork, ...]]
     devices: t.Optional[t.Tuple[HostDevice, ...]]
     net_devices: t.Optional[t.Tuple[str, ...]]
+    network_filters: t.Optional[t.Tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -354,6 +356,7 @@ class HostFacts:
     networks: Maybe[t.Tuple[LibvirtNetwork, ...]] = ABSENT
     devices: Maybe[t.Tuple[HostDevice, ...]] = ABSENT
     net_devices: Maybe[t.Tuple[str, ...]] = ABSENT
+    network_filters: Maybe[t.Tuple[str, ...]] = ABSENT
     host_id: Maybe[str] = ABSENT
     machine_id: Maybe[str] = ABSENT
     ledger_id: Maybe[str] = ABSENT

@@ -169,11 +169,13 @@ class NetworkNeed:
     """What a network interface is plugged into.
 
     :arg portgroup: the port group of the network that it belongs to; absent for none.
+    :arg network_filter: the name of libvirt's network filter for it; absent for none.
     """
 
     type: str
     source: Maybe[str] = ABSENT
     portgroup: Maybe[str] = ABSENT
+    network_filter: Maybe[str] = ABSENT
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 

@@ -166,6 +166,11 @@ class Hardware:
         return frozenset(self.facts.net_devices or ())
 
     @functools.cached_property
+    def network_filters(self) -> t.Optional[frozenset[str]]:
+        """The names of libvirt's network filters."""
+        return _names_of(self.facts.network_filters)
+
+    @functools.cached_property
     def interfaces(self) -> t.Optional[frozenset[str]]:
         """All network interfaces of the host."""
         return _names_of(self.facts.interfaces)

@@ -172,8 +172,9 @@ def _image_key(image: DiskImage, request: Request, fleet: Fleet) -> list[t.Any]:
 def _host_keys(requests: Sequence[Request], fleet: Fleet) -> dict[str, str]:
     """Return for each host a text that is the same for hosts that treat all of these guests alike, except for the comparison of CPUs."""
     names = {network.source or "" for request in requests for network in request.networks}
+    filters = {network.network_filter for request in requests for network in request.networks if network.network_filter}
     has_devices = any(request.devices for request in requests)
-    return {name: json.dumps(_host_key(state, names, has_devices), sort_keys=True, default=str) for name, state in fleet.states.items()}
+    return {name: json.dumps(_host_key(state, names | filters, has_devices), sort_keys=True, default=str) for name, state in fleet.states.items()}
 
 
 _KEYS_OF_HOSTS = ("versions", "cpus", "cpu_ids", "platforms", "host_cpu", "traits", "missing_traits", "unverified_reasons")
@@ -202,7 +203,7 @@ def _host_key(state: HostState, networks: set[str], has_devices: bool) -> list[t
 
 
 def _network_key(facts: HostFacts, wanted: set[str]) -> list[t.Any]:
-    """Return the networks that any guest needs: each host has interfaces of its own guests."""
+    """Return the networks and network filters that any guest needs: each host has interfaces of its own guests."""
     libvirt_networks = [(one.name, one.active, one.bridge, one.portgroups) for one in facts.networks or () if one.name in wanted or one.bridge in wanted]
-    lists: list[Sequence[str] | None] = [facts.bridges or None, facts.interfaces or None, facts.net_devices or None]
-    return [libvirt_networks, *(None if listed is None else sorted(wanted.intersection(listed)) for listed in lists), facts.networks is None]
+    lists = (facts.bridges, facts.interfaces, facts.net_devices, facts.network_filters)
+    return [libvirt_networks, *(sorted(wanted.intersection(listed)) if isinstance(listed, tuple) else None for listed in lists), facts.networks is None]

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""Whether a host has the networks, bridges and interfaces that the guest is connected to, and the host devices that it uses."""
+"""Whether a host has the networks, bridges, interfaces and network filters of the guest, and the host devices that it uses."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class NamedResources(Rule):
 
 
 class Networks(Rule):
-    """Each must exist under the same name; a libvirt network must also be active, and have the port group of the interface."""
+    """Each must exist under the same name; a libvirt network must also be active, and have the port group of the interface. So must its network filter."""
 
     name = "networks"
 
@@ -41,7 +41,7 @@ class Networks(Rule):
 
     def judge_host(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
         """Name what is missing. Unknown networks are a warning."""
-        judged = (_JUDGES.get(network.type, _pass_any)(network, host) for network in request.networks)
+        judged = (judge(network, host) for network in request.networks for judge in (_JUDGES.get(network.type, _pass_any), _judge_filter))
         findings = [finding for finding in judged if finding is not PASS]
         if not findings:
             return PASS
@@ -80,6 +80,13 @@ def _judge_interface(need: NetworkNeed, host: HostState) -> Finding:
     if interfaces is None:
         return _pass_if_seen("interface", name, host)
     return PASS if name in interfaces else Finding(f"It has no network interface {name}.")
+
+
+def _judge_filter(need: NetworkNeed, host: HostState) -> Finding:
+    name, filters = need.network_filter, host.hardware.network_filters
+    if not name or (filters is not None and name in filters):
+        return PASS
+    return _warn_unknown_network("network filter", name, host) if filters is None else Finding(f"It has no network filter {name}.")
 
 
 def _pass_any(_need: NetworkNeed, _host: HostState) -> Finding:

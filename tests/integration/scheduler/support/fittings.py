@@ -26,6 +26,10 @@ CARDS = f"""\
 DRIVE = f"<disk type='file' device='cdrom'><driver name='qemu' type='raw'/><source file='{ISO}'/><target dev='hda' bus='ide'/><readonly/></disk>"
 
 
+FILTER = "own-rules"
+FILTERED_CARD = f"<interface type='bridge'><source bridge='{BRIDGE}'/><filterref filter='{FILTER}'/><model type='virtio'/></interface>"
+
+
 def add_bridge(lab: Lab, number: int) -> None:
     lab.on(number, "ip", "link", "add", BRIDGE, "type", "bridge")
     lab.on(number, "ip", "link", "set", BRIDGE, "up")
@@ -38,6 +42,11 @@ def add_network(lab: Lab, number: int, active: bool = True, definition: str = DE
         lab.virsh(number, "net-start", NETWORK)
 
 
+def add_filter(lab: Lab, number: int) -> None:
+    rules = f"<filter name='{FILTER}'><rule action='accept' direction='inout'><all/></rule></filter>"
+    lab("virsh", lab.host(number), "nwfilter-define", "/dev/stdin", stdin=rules)
+
+
 def add_image(lab: Lab, number: int) -> None:
     lab.on(number, "sh", "-c", f"head -c 1M /dev/zero > {ISO}")
     lab.virsh(number, "pool-refresh", "default")
@@ -46,6 +55,7 @@ def add_image(lab: Lab, number: int) -> None:
 def remove_all(lab: Lab, number: int) -> None:
     for verb in ("net-destroy", "net-undefine"):
         lab.try_("virsh", lab.host(number), verb, NETWORK)
+    lab.try_("virsh", lab.host(number), "nwfilter-undefine", FILTER)
     lab.try_("exec", lab.host(number), "--", "ip", "link", "delete", BRIDGE)
     lab.on(number, "rm", "-f", ISO)
     lab.virsh(number, "pool-refresh", "default")

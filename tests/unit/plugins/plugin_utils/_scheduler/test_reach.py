@@ -59,6 +59,16 @@ def test_the_filter_that_blocks_a_guest_is_named(needs: t.Dict[str, t.Any], filt
     assert refusal.reason
 
 
+def test_hosts_with_other_port_groups_or_network_filters_are_judged_apart() -> None:
+    guest = f.domain("web1", networks=[{"type": "network", "source": "default", "portgroup": "dmz", "network_filter": "own-rules"}])
+    network = {"name": "default", "active": True, "bridge": "virbr0"}
+    grouped = [{**network, "portgroups": ["dmz"]}]
+    own = host("kvm1", guest, networks=grouped, network_filters=["own-rules"])
+    (reach,) = reach_of(own, host("kvm2", networks=grouped, network_filters=[]), host("kvm3", networks=grouped, network_filters=None), host("kvm4"))
+    assert reach.hosts == ("kvm1", "kvm3")
+    assert [refusal.hosts for refusal in reach.refused] == [("kvm2", "kvm4")]
+
+
 def test_guests_of_pools_of_different_types_are_judged_apart() -> None:
     disks = [f.disk("vda", kind="volume", source="images/vda", store=None)]
     pools = {kind: [{"name": "images", "type": kind, "active": True, "path": None}] for kind in ("rbd", "gluster")}

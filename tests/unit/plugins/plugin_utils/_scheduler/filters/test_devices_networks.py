@@ -48,6 +48,18 @@ def test_a_network_without_the_port_group_is_refused() -> None:
     assert judge_port_group().warnings == ("Whether kvm2 has the port group dmz of the network front is not known.",)
 
 
+def judge_filter(**facts: t.Any) -> Finding:
+    needs = request(networks=[{"type": "bridge", "source": "br0", "network_filter": "own-rules"}])
+    return judge_with("networks", needs, host(**facts))
+
+
+def test_a_host_without_the_network_filter_is_refused() -> None:
+    """libvirt would refuse the guest on arrival and at a start."""
+    assert judge_filter(network_filters=["clean-traffic", "own-rules"]).reason is None
+    assert judge_filter().reason == "It has no network filter own-rules."
+    assert judge_filter(network_filters=None).warnings == ("Whether kvm2 has the network filter own-rules is not known.",)
+
+
 def test_unknown_networks_and_bridges_are_a_warning() -> None:
     assert judge_network("network", "x", networks=None).warnings == ("Whether kvm2 has the network x is not known.",)
     assert judge_network("bridge", "br9", bridges=None).warnings
