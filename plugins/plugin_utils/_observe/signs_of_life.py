@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import threading
 import typing as t
 from collections.abc import Callable, Mapping
@@ -25,6 +26,7 @@ _LOG = logging.getLogger("kvmfleet.migration.libvirt")
 _READ_SECONDS = 1.0
 PROBE_SECONDS = 2.0
 _PROBE_TIMEOUT_SECONDS = 3.0
+_NO_ANSWER = "no answer within {:g} s"
 
 LeasesByName = Mapping[str, SeenLease]
 
@@ -116,14 +118,35 @@ class ProbeAnswer(t.NamedTuple):
 
 
 async def probe_port(address: str, port: int) -> ProbeAnswer:
-    """Try to connect to a port."""
+    """Try to connect to a port. Of a name with several addresses, all are tried at the same time, and one that answers suffices."""
     try:
-        _reader, writer = await asyncio.wait_for(asyncio.open_connection(address, port), _PROBE_TIMEOUT_SECONDS)
+        found = await _resolve(address, port)
+    except TimeoutError:
+        return ProbeAnswer(False, _NO_ANSWER.format(_PROBE_TIMEOUT_SECONDS))
+    except OSError as error:
+        return ProbeAnswer(False, error.strerror or str(error))
+    answers = await asyncio.gather(*(_probe_address(family, where) for family, _type, _protocol, _name, where in found))
+    return next((answer for answer in answers if answer.answers), answers[0])
+
+
+async def _resolve(address: str, port: int) -> list[t.Any]:
+    """Return the addresses of a name. An IP address does not wait for a thread: names that DNS does not answer may have taken all of them."""
+    try:
+        return socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    except socket.gaierror:
+        asked = asyncio.get_running_loop().getaddrinfo(address, port, type=socket.SOCK_STREAM)
+        return await asyncio.wait_for(asked, _PROBE_TIMEOUT_SECONDS)
+
+
+async def _probe_address(family: int, where: t.Any) -> ProbeAnswer:
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as attempt:
+            attempt.setblocking(False)
+            await asyncio.wait_for(asyncio.get_running_loop().sock_connect(attempt, where), _PROBE_TIMEOUT_SECONDS)
     except (ConnectionRefusedError, ConnectionResetError):
         return ProbeAnswer(True)
     except TimeoutError:
-        return ProbeAnswer(False, f"no answer within {_PROBE_TIMEOUT_SECONDS:g} s")
+        return ProbeAnswer(False, _NO_ANSWER.format(_PROBE_TIMEOUT_SECONDS))
     except OSError as error:
         return ProbeAnswer(False, error.strerror or str(error))
-    writer.close()
     return ProbeAnswer(True)

@@ -53,6 +53,38 @@ def test_an_address_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyP
     assert (answer.answers, answer.says) == (False, "no answer within 0.3 s")
 
 
+def resolve_to(monkeypatch: pytest.MonkeyPatch, *addresses: tuple[socket.AddressFamily, str]) -> None:
+    def found(_host: str, port: int, *_args: object, **_options: object) -> list[object]:
+        return [(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (address, port)) for family, address in addresses]
+
+    monkeypatch.setattr(socket, "getaddrinfo", found)
+
+
+def test_one_address_of_a_name_that_refuses_has_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host with addresses of both families, of which one leads nowhere, or that refuses on both."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    for other in ("127.0.0.2", "255.255.255.255"):
+        resolve_to(monkeypatch, (socket.AF_INET, other), (socket.AF_INET, "127.0.0.1"))
+        assert asyncio.run(probe_port("kvm1", port)).answers, other
+
+
+def test_a_silent_address_of_a_name_does_not_hide_one_that_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as full, socket.create_server(("127.0.0.2", 0)) as server:
+        port = server.getsockname()[1]
+        full.bind(("127.0.0.1", port))
+        full.listen(0)
+        fill = [socket.socket() for _number in range(4)]
+        for one in fill:
+            one.setblocking(False)
+            one.connect_ex(("127.0.0.1", port))
+        resolve_to(monkeypatch, (socket.AF_INET, "127.0.0.1"), (socket.AF_INET, "127.0.0.2"))
+        monkeypatch.setattr(signs_of_life, "_PROBE_TIMEOUT_SECONDS", 0.3)
+        assert asyncio.run(probe_port("kvm1", port)).answers
+        for one in fill:
+            one.close()
+
+
 def test_an_address_that_cannot_be_reached_does_not_answer() -> None:
     # A name that is none.
     assert not asyncio.run(probe_port("host.invalid", 22)).answers
