@@ -12,11 +12,14 @@ import typing as t
 from .._host_identity import check_ledger_id, read_host_id
 from .._model.codec import Json, decode
 from .._model.errors import Conflict
+from .._model.libvirt_formats import parse_ip
 from .._module import Phase, Result, require_local, require_root
 from .._systemd import UnitChange, choose_interpreter
-from .config import LeaseConfig
+from .config import LeaseConfig, LeasePeer
 from .install import NOT_RUN, PROGRAM_FILE, install_lease, remove_lease
 from .watchdog_install import WatchdogChange, WatchdogOptions, install_watchdog, unbind_watchdog
+
+NAMES_FILE = "/etc/hosts"
 
 
 class _Install(t.TypedDict):
@@ -55,7 +58,26 @@ def install(uri: str, work: _Install) -> Result:
         _bind(options, check=True)
     change = install_lease(config, work["tls"], work["least_count"], check_mode=work["check"])
     bound = _bind(options, work["check"]) if options else unbind_watchdog(check_mode=work["check"])
-    return {**_describe_change(change, bound), "warnings": [*([] if change.systemd else [NOT_RUN]), *bound.warnings]}
+    warnings = [*([] if change.systemd else [NOT_RUN]), *bound.warnings, *(_warn_of_names(config) if options else [])]
+    return {**_describe_change(change, bound), "warnings": warnings}
+
+
+def _warn_of_names(config: LeaseConfig) -> t.List[str]:
+    """Return a warning for a host with a watchdog whose peers cannot be asked without DNS: it would be reset as if it alone had lost its lease."""
+    names = ", ".join(_list_names_of_dns(config.peers))
+    why = f"If DNS fails together with etcd, or etcd because of it, the watchdog resets {config.name}."
+    how = "Set their ansible_host or kvmfleet_second_address to an IP address, or add their names to /etc/hosts."
+    return [f"{names}: {config.name} needs DNS to ask them. {why} {how}"] if names else []
+
+
+def _list_names_of_dns(peers: t.Iterable[LeasePeer]) -> t.List[str]:
+    """Return the peers of which this host knows neither an IP address nor a name in its own file."""
+    try:
+        with open(NAMES_FILE, encoding="utf-8", errors="replace") as stream:
+            known = {name.lower() for line in stream for name in line.partition("#")[0].split()[1:]}
+    except OSError:
+        known = set()
+    return [peer.name for peer in peers if not any(parse_ip(address.partition("%")[0]) or address.lower() in known for address in peer.addresses)]
 
 
 def remove(uri: str, work: _Remove) -> Result:

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import pathlib
 import typing as t
 
 import pytest
@@ -53,6 +55,35 @@ def test_the_lease_of_a_host_of_another_ledger_is_not_removed(changes: t.List[st
     assert changes == []
     phases.remove(URI, {"ledger_id": ONE, "check": check})
     assert changes == ["unbind", "remove"]
+
+
+@pytest.mark.parametrize(
+    ("addresses", "is_reached_by_dns"),
+    [
+        (("kvm2.example.org",), True),
+        (("kvm2.example.org", "10.0.1.12"), False),
+        (("fd00::2",), False),
+        (("KVM2",), False),
+    ],
+)
+def test_a_watchdog_whose_peers_need_dns_is_a_warning(
+    changes: t.List[str], monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, addresses: t.Tuple[str, ...], is_reached_by_dns: bool
+) -> None:
+    """Without DNS the host could ask nobody: it would be reset with all others when etcd fails."""
+    names = tmp_path / "hosts"
+    names.write_text("# 10.0.0.2 kvm2.example.org\n10.0.0.2 front kvm2\n")
+    monkeypatch.setattr(phases, "NAMES_FILE", str(names))
+    monkeypatch.setattr(phases, "install_watchdog", lambda *_arguments, **_options: WatchdogChange(()))
+    own, peer, third = make_config().fleet
+    config = make_config(fleet=(own, dataclasses.replace(peer, addresses=addresses), third))
+
+    def install(watchdog: object) -> t.List[str]:
+        work = {"config": encode(config), "watchdog": watchdog, "tls": {}, "least_count": 0, "ledger_id": ONE, "check": False}
+        return t.cast("t.List[str]", phases.install(URI, t.cast(t.Any, work))["warnings"])
+
+    assert install(None) == []
+    found = install({"device": None, "seconds": 10})
+    assert [text.partition(":")[0] for text in found] == (["kvm2"] if is_reached_by_dns else [])
 
 
 def test_the_lease_of_a_host_of_another_ledger_is_not_replaced(changes: t.List[str]) -> None:
