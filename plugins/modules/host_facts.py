@@ -236,12 +236,12 @@ ansible_facts:
           elements: dict
           sample: [{name: default, active: true, bridge: virbr0, portgroups: []}]
         bridges:
-          description: Network interfaces to which a guest can be connected, that is Linux bridges and those of Open vSwitch.
+          description: Network interfaces to which a guest can be connected, that is Linux bridges and those of Open vSwitch, by all of their names.
           type: list
           elements: str
           sample: [br0, virbr0]
         interfaces:
-          description: All network interfaces.
+          description: All network interfaces, by all of their names.
           type: list
           elements: str
           sample: [br0, eth0, lo, virbr0]

@@ -17,7 +17,8 @@ from .._model.facts import InterfaceFacts
 _GET_LINK, _NEW_LINK, _DONE, _ERROR = 18, 16, 3, 2
 _REQUEST_DUMP = 0x301
 # Attributes of an interface (linux/if_link.h), and of the data of a VLAN.
-_NAME, _MTU, _LOWER, _CONTROLLER, _LINK_INFO, _LOWER_NAMESPACE = 3, 4, 5, 10, 18, 37
+_NAME, _MTU, _LOWER, _CONTROLLER, _LINK_INFO, _LOWER_NAMESPACE, _PROPERTIES = 3, 4, 5, 10, 18, 37, 52
+_OTHER_NAME = 53
 _KIND, _DATA = 1, 2
 _VLAN_ID = 1
 _MESSAGE_HEADER = struct.Struct("=IHHII")
@@ -38,6 +39,7 @@ class Link:
     :arg kind: empty for a plain interface.
     :arg vlan: the ID of the VLAN, for an interface of that kind.
     :arg lower: the index of the interface below it; 0 for none, and for one of another network namespace. C(controller) is that of its bridge or bond.
+    :arg others: its alternative names, by which a definition may name it as well.
     """
 
     index: int
@@ -47,6 +49,12 @@ class Link:
     vlan: t.Optional[int]
     lower: int
     controller: int
+    others: t.Tuple[str, ...] = ()
+
+    @property
+    def names(self) -> t.Tuple[str, ...]:
+        """All of its names."""
+        return (self.name, *self.others)
 
 
 def read_links() -> t.Optional[t.List[Link]]:
@@ -111,6 +119,7 @@ def parse_link(body: bytes) -> t.List[Link]:
         vlan=_decode_number(data.get(_VLAN_ID)),
         lower=0 if _LOWER_NAMESPACE in attributes or not is_vlan else _decode_number(attributes.get(_LOWER)) or 0,
         controller=_decode_number(attributes.get(_CONTROLLER)) or 0,
+        others=tuple(_decode_name(value) for kind, value in _split_attributes(attributes.get(_PROPERTIES, b"")) if kind == _OTHER_NAME),
     )
     return [link] if name else []
 

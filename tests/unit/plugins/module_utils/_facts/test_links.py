@@ -63,6 +63,13 @@ def test_a_vlan_on_a_bridge_has_its_id_its_lower_interface_and_its_bridge() -> N
     assert found == [Link(4, "eth0.20", "vlan", 1496, 20, 2, 3)]
 
 
+def test_an_interface_has_its_alternative_names() -> None:
+    """A guest whose bridge or device is one of them starts."""
+    properties = attribute(52 | 0x8000, attribute(53, b"enp3s0\0") + attribute(53, b"lan\0"))
+    (link,) = parse_link(message(attribute(3, b"eno1\0"), properties))
+    assert link.names == ("eno1", "enp3s0", "lan")
+
+
 @pytest.mark.parametrize(
     "attributes",
     [
