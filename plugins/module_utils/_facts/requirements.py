@@ -175,12 +175,17 @@ def list_host_devices(root: Element) -> t.List[DeviceNeed]:
 def list_networks(root: Element) -> t.List[NetworkNeed]:
     """Return what every network interface is plugged into, except for those that are host devices."""
     interfaces = [interface for interface in root.findall("devices/interface") if interface.get("type") != "hostdev"]
-    return [
-        NetworkNeed(
-            _network_type(interface), _network_source(interface), _find_name(interface, "source", "portgroup"), _find_name(interface, "filterref", "filter")
-        )
-        for interface in interfaces
-    ]
+    return [_describe_network(interface) for interface in interfaces]
+
+
+def _describe_network(interface: Element) -> NetworkNeed:
+    return NetworkNeed(
+        type=_network_type(interface),
+        source=_network_source(interface),
+        portgroup=_find_name(interface, "source", "portgroup"),
+        virtualport=_find_name(interface, "virtualport", "type"),
+        network_filter=_find_name(interface, "filterref", "filter"),
+    )
 
 
 def _network_type(interface: Element) -> str:

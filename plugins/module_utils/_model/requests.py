@@ -169,12 +169,14 @@ class NetworkNeed:
     """What a network interface is plugged into.
 
     :arg portgroup: the port group of the network that it belongs to; absent for none.
+    :arg virtualport: the type of its port, e.g. C(openvswitch); absent for none.
     :arg network_filter: the name of libvirt's network filter for it; absent for none.
     """
 
     type: str
     source: Maybe[str] = ABSENT
     portgroup: Maybe[str] = ABSENT
+    virtualport: Maybe[str] = ABSENT
     network_filter: Maybe[str] = ABSENT
     extra: JsonObject = dataclasses.field(default_factory=dict)
 

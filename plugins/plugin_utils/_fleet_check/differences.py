@@ -17,6 +17,7 @@ from .._ledger.documents import HostEntry
 from .._ledger.host_entries import unlisted_text
 from .._ledger.unreadable_hosts import UnreadableHost
 from .._scheduler.filters.base import names_text
+from .._scheduler.filters.devices import has_bridge
 from .._scheduler.fleet import HostState
 from .._scheduler.fleet_guests import FleetGuests
 
@@ -75,17 +76,13 @@ def _find_vlans(details: Mapping[str, Mapping[str, InterfaceFacts]]) -> list[Fin
 
 
 def _find_missing_bridges(view: FleetGuests, states: Mapping[str, HostState]) -> list[Finding]:
-    wanted = sorted({network.source for request in view.requests for network in request.networks if network.type == "bridge" and network.source})
+    wanted = {network.source: network for request in view.requests for network in request.networks if network.type == "bridge" and network.source}
     findings = []
-    for bridge in wanted:
-        lacking = [name for name, state in states.items() if state.hardware.bridges is not None and not _has_bridge(state, bridge)]
+    for bridge, need in sorted(wanted.items()):
+        lacking = [name for name, state in states.items() if state.hardware.bridges is not None and not has_bridge(need, state)]
         if lacking:
             findings.append(Finding(NETWORK, tuple(lacking), f"{names_text(lacking)}: there is no bridge {bridge}, which guests of the fleet use."))
     return findings
-
-
-def _has_bridge(state: HostState, bridge: str) -> bool:
-    return bridge in (state.hardware.bridges or ()) or bridge in state.hardware.network_bridges
 
 
 def _group(values: Mapping[str, object]) -> dict[str, list[str]]:

@@ -176,6 +176,11 @@ class Hardware:
         return _names_of(self.facts.interfaces)
 
     @functools.cached_property
+    def linux_bridges(self) -> frozenset[str]:
+        """Those of the interfaces that are known to be bridges of the kernel, and not of Open vSwitch."""
+        return frozenset(one.name for one in self.facts.interface_details or () if one.kind == "bridge")
+
+    @functools.cached_property
     def devices(self) -> t.Optional[Mapping[tuple[str, str], HostDevice]]:
         """Devices by kind and address."""
         devices = self.facts.devices

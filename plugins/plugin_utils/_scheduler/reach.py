@@ -206,4 +206,5 @@ def _network_key(facts: HostFacts, wanted: set[str]) -> list[t.Any]:
     """Return the networks and network filters that any guest needs: each host has interfaces of its own guests."""
     libvirt_networks = [(one.name, one.active, one.bridge, one.portgroups) for one in facts.networks or () if one.name in wanted or one.bridge in wanted]
     lists = (facts.bridges, facts.interfaces, facts.net_devices, facts.network_filters)
-    return [libvirt_networks, *(sorted(wanted.intersection(listed)) if isinstance(listed, tuple) else None for listed in lists), facts.networks is None]
+    kinds = [(one.name, one.kind) for one in facts.interface_details or () if one.name in wanted]
+    return [libvirt_networks, kinds, *(sorted(wanted.intersection(listed)) if isinstance(listed, tuple) else None for listed in lists), facts.networks is None]

@@ -68,11 +68,23 @@ def _judge_portgroup(group: str, network: LibvirtNetwork, host: HostState) -> Fi
     return Finding(f"Its network {network.name} has no port group {group}.")
 
 
+_OPEN_VSWITCH = "openvswitch"
+
+
 def _judge_bridge(need: NetworkNeed, host: HostState) -> Finding:
     name = need.source or ""
-    if name in host.hardware.network_bridges or name in (host.hardware.bridges or ()):
+    if need.virtualport == _OPEN_VSWITCH and name in host.hardware.linux_bridges:
+        return Finding(f"Its bridge {name} is not one of Open vSwitch.")
+    if has_bridge(need, host):
         return PASS
     return _pass_if_seen("bridge", name, host) if host.hardware.bridges is None else Finding(f"It has no bridge {name}.")
+
+
+def has_bridge(need: NetworkNeed, host: HostState) -> bool:
+    """Whether the host is known to have the bridge of an interface. One of Open vSwitch with a data path of its own is an interface of another kind."""
+    name, hardware = need.source, host.hardware
+    is_switch = need.virtualport == _OPEN_VSWITCH and name in (hardware.interfaces or ())
+    return is_switch or name in hardware.network_bridges or name in (hardware.bridges or ())
 
 
 def _judge_interface(need: NetworkNeed, host: HostState) -> Finding:

@@ -60,6 +60,25 @@ def test_a_host_without_the_network_filter_is_refused() -> None:
     assert judge_filter(network_filters=None).warnings == ("Whether kvm2 has the network filter own-rules is not known.",)
 
 
+def judge_switch(kind: str, **facts: t.Any) -> Finding:
+    needs = request(networks=[{"type": "bridge", "source": "ovs0", "virtualport": "openvswitch"}])
+    details = [{"name": "ovs0", "kind": kind, "mtu": 1500}]
+    return judge_with("networks", needs, host(**{"interfaces": ["eth0", "ovs0"], "bridges": [], "interface_details": details, **facts}))
+
+
+def test_a_bridge_of_another_kind_is_refused() -> None:
+    """libvirt can add the port to a bridge of Open vSwitch only."""
+    assert judge_switch("openvswitch", bridges=["ovs0"]).reason is None
+    assert judge_switch("bridge", bridges=["ovs0"]).reason == "Its bridge ovs0 is not one of Open vSwitch."
+
+
+def test_a_bridge_of_open_vswitch_with_a_data_path_of_its_own_is_none_of_the_kernel() -> None:
+    # The local port is a tap device.
+    assert judge_switch("tun", interface_details=[]).reason is None
+    assert judge_switch("tun", interfaces=["eth0"]).reason == "It has no bridge ovs0."
+    assert judge_switch("tun", interfaces=None, bridges=None).warnings == ("Whether kvm2 has the bridge ovs0 is not known.",)
+
+
 def test_unknown_networks_and_bridges_are_a_warning() -> None:
     assert judge_network("network", "x", networks=None).warnings == ("Whether kvm2 has the network x is not known.",)
     assert judge_network("bridge", "br9", bridges=None).warnings
