@@ -228,12 +228,14 @@ class LibvirtHost(LibvirtSavedMemory):
                 raise
 
     def read_whole_definition(self, uuid: str, persistent: bool) -> str:
-        """Return the definition with its passwords: the inactive one of a persistent domain, the live one of a transient one.
+        """Return the definition with its passwords: the inactive one of a persistent domain, the live one of a transient one as another host can start it.
+
+        The plain live one has the bridge of each libvirt network, which a start on another host would use instead of the network.
 
         Raises L(NotFound), or L(Forbidden) on a connection that may only read.
         """
         with libvirt_errors(f"read the whole definition of domain {uuid} on {self.uri}"):
-            return str(self._connection.lookupByUUIDString(uuid).XMLDesc(_WITH_PASSWORDS | (_INACTIVE if persistent else 0)))
+            return str(self._connection.lookupByUUIDString(uuid).XMLDesc(_WITH_PASSWORDS | (_INACTIVE if persistent else _MIGRATABLE)))
 
     def read_movable_definition(self, uuid: str, persistent: bool) -> str:
         """Return the definition that a migrate call would send, with its passwords: the live one, or the inactive one of a persistent domain.

@@ -6,15 +6,38 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import typing as t
 
 import pytest
 
+from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
 from ansible_collections.kvmfleet.migration.tests.integration.support.site import Site
 
 Make = t.Callable[..., str]
+CARD = "<interface type='network'><source network='front'/><model type='virtio'/></interface>"
 MIGRATE = ("migrate", "--live", "--p2p", "--persistent", "--undefinesource", "--unsafe")
+
+
+@contextlib.contextmanager
+def networks(lab: Lab, bridges: t.Mapping[int, t.Sequence[str]]) -> t.Iterator[None]:
+    """Give hosts these bridges, and a network on the first one of each."""
+    for number, names in bridges.items():
+        for name in names:
+            lab.on(number, "ip", "link", "add", name, "type", "bridge")
+            lab.on(number, "ip", "link", "set", name, "up")
+        xml = f"<network><name>front</name><forward mode='bridge'/><bridge name='{names[0]}'/></network>"
+        lab("virsh", lab.host(number), "net-define", "/dev/stdin", stdin=xml)
+        lab.virsh(number, "net-start", "front")
+    try:
+        yield
+    finally:
+        for number, names in bridges.items():
+            for verb in ("net-destroy", "net-undefine"):
+                lab.try_("virsh", lab.host(number), verb, "front")
+            for name in names:
+                lab.try_("exec", lab.host(number), "--", "ip", "link", "delete", name)
 
 
 def move_by_hand(site: Site, guest: str, source: int, destination: int) -> None:
@@ -105,6 +128,22 @@ def test_an_unprotected_domain_is_left_alone_by_evacuation_and_cleanup(site: Sit
     assert site.has_definition("late", 1)
     assert not site.has_definition("web", 1)
     site.check_end_state({1: [], 2: ["web"], 3: []}, site.line("web", "completed", 1, 2))
+
+
+@pytest.mark.long
+def test_a_transient_guest_is_started_on_its_network_and_not_on_a_bridge_of_that_name(site: Site, guest: Make) -> None:
+    """The network has another bridge on each host, and the name of the first one is that of another network's on the second."""
+    guest("passing", "--transient")
+    with networks(site.lab, {1: ("br-one",), 2: ("br-two", "br-one")}):
+        xml = site.lab.virsh(1, "dumpxml", "--security-info", "--migratable", "passing").replace("</devices>", f"{CARD}</devices>")
+        site.lab.virsh(1, "destroy", "passing")
+        site.lab("virsh", site.lab.host(1), "create", "/dev/stdin", stdin=xml)
+        site.protect()
+        site.lose(1)
+        done = site.evacuate(2)
+        assert done.code == 0, done.text
+        assert "bridge='br-two'" in site.lab.virsh(2, "dumpxml", "passing")
+        site.lab.virsh(2, "destroy", "passing")
 
 
 @pytest.mark.long
