@@ -152,12 +152,14 @@ class LibvirtNetwork:
     """A network of libvirt's.
 
     :arg portgroups: the names of its port groups.
+    :arg forward: how it connects guests with others, e.g. C(nat) or C(bridge); null for a network that is isolated.
     """
 
     name: str
     active: t.Union[bool, Absent] = ABSENT
     bridge: Maybe[str] = ABSENT
     portgroups: Maybe[t.Tuple[str, ...]] = ABSENT
+    forward: Maybe[str] = ABSENT
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 

@@ -145,6 +145,8 @@ def requirement_key(request: Request, fleet: Fleet) -> str:
     own = [request.source if is_bound or any(image.shared is False for image in request.images) else "", request.unsafe, dict(request.copied)]
     source = fleet.source_of(request)
     own.append(encode(source.resource_maps) if source and source.resource_maps else None)
+    there = (source.hardware.networks if source else None) or {}
+    own.append([found.forward for need in request.networks if (found := there.get(need.source or ""))])
     whole = {**needs, "disks": images, "nvram": bool(request.nvram), "memory_mib": request.memory_mib, "vcpus": request.vcpus, "own": own}
     return json.dumps(whole, sort_keys=True, default=str)
 
@@ -204,7 +206,9 @@ def _host_key(state: HostState, networks: set[str], has_devices: bool) -> list[t
 
 def _network_key(facts: HostFacts, wanted: set[str]) -> list[t.Any]:
     """Return the networks and network filters that any guest needs: each host has interfaces of its own guests."""
-    libvirt_networks = [(one.name, one.active, one.bridge, one.portgroups) for one in facts.networks or () if one.name in wanted or one.bridge in wanted]
+    libvirt_networks = [
+        (one.name, one.active, one.bridge, one.portgroups, one.forward) for one in facts.networks or () if one.name in wanted or one.bridge in wanted
+    ]
     lists = (facts.bridges, facts.interfaces, facts.net_devices, facts.network_filters)
     kinds = [(one.name, one.kind) for one in facts.interface_details or () if one.name in wanted]
     return [libvirt_networks, kinds, *(sorted(wanted.intersection(listed)) if isinstance(listed, tuple) else None for listed in lists), facts.networks is None]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import typing as t
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostDevice, LibvirtNetwork
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests import DeviceNeed, NetworkNeed
 
@@ -31,7 +32,9 @@ class NamedResources(Rule):
 
 
 class Networks(Rule):
-    """Each must exist under the same name; a libvirt network must also be active, and have the port group of the interface. So must its network filter."""
+    """Each must exist under the same name, and so must the network filter. A libvirt network must also be active, of the same kind as on the source, and have
+    the port group of the interface.
+    """
 
     name = "networks"
 
@@ -41,12 +44,34 @@ class Networks(Rule):
 
     def judge_host(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
         """Name what is missing. Unknown networks are a warning."""
-        judged = (judge(network, host) for network in request.networks for judge in (_JUDGES.get(network.type, _pass_any), _judge_filter))
-        findings = [finding for finding in judged if finding is not PASS]
+        judged = [judge(network, host) for network in request.networks for judge in (_JUDGES.get(network.type, _pass_any), _judge_filter)]
+        findings = [finding for finding in (*judged, *_compare_with_source(request, host, fleet)) if finding is not PASS]
         if not findings:
             return PASS
         reasons = dict.fromkeys(finding.reason for finding in findings if finding.reason)
         return Finding(" ".join(reasons) or None, tuple(dict.fromkeys(warning for finding in findings for warning in finding.warnings)))
+
+
+def _compare_with_source(request: Request, host: HostState, fleet: Fleet) -> t.Iterator[Finding]:
+    """Compare the kind of each libvirt network with that on the host that the guest leaves. libvirt does not: the guest would lose its connections."""
+    source = fleet.source_of(request)
+    before, after = (source.hardware.networks if source else None) or {}, host.hardware.networks or {}
+    for own, need in zip((request.at_source or request).networks, request.networks, strict=True):
+        old, new = before.get(own.source or ""), after.get(need.source or "")
+        if need.type != _NETWORK or old is None or new is None or ABSENT in (old.forward, new.forward):
+            continue
+        kinds = _kind_of(old), _kind_of(new)
+        if kinds[0] != kinds[1]:
+            yield Finding(f"Its network {new.name} is {kinds[1]}, and {request.name} is on one that is {kinds[0]}.")
+
+
+def _kind_of(network: LibvirtNetwork) -> str:
+    """Return the kind of a network, as an adjective. The others connect guests to a network of the host."""
+    return _KINDS.get(network.forward or "", "bridged") if network.forward else "isolated"
+
+
+_KINDS = {"nat": "translated (NAT)", "route": "routed", "open": "routed"}
+_NETWORK = "network"
 
 
 def _judge_network(need: NetworkNeed, host: HostState) -> Finding:
@@ -114,7 +139,7 @@ def _warn_unknown_network(kind: str, name: str, host: HostState) -> Finding:
     return Finding(warnings=(f"Whether {host.name} has the {kind} {name} is not known.",))
 
 
-_JUDGES = {"network": _judge_network, "bridge": _judge_bridge, "direct": _judge_interface}
+_JUDGES = {_NETWORK: _judge_network, "bridge": _judge_bridge, "direct": _judge_interface}
 
 Product = tuple[t.Optional[str], t.Optional[str]]
 Device = t.Union[DeviceNeed, HostDevice]

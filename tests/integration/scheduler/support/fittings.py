@@ -18,6 +18,9 @@ ISO = "/var/lib/libvirt/images/install.iso"
 PORT_GROUP = "dmz"
 DEFINITION = f"<network><name>{NETWORK}</name><forward mode='bridge'/><bridge name='{BRIDGE}'/></network>"
 GROUPED = DEFINITION.replace("</network>", f"<portgroup name='{PORT_GROUP}'/></network>")
+# Without a bridge of the host: libvirt makes one, which leads nowhere.
+ISOLATED = f"<network><name>{NETWORK}</name><bridge name='virbr77'/></network>"
+NETWORK_CARD = f"<interface type='network'><source network='{NETWORK}'/><model type='virtio'/></interface>"
 GROUPED_CARD = f"<interface type='network'><source network='{NETWORK}' portgroup='{PORT_GROUP}'/><model type='virtio'/></interface>"
 CARDS = f"""\
 <interface type='bridge'><source bridge='{BRIDGE}'/><model type='virtio'/></interface>

@@ -69,6 +69,19 @@ def test_hosts_with_other_port_groups_or_network_filters_are_judged_apart() -> N
     assert [refusal.hosts for refusal in reach.refused] == [("kvm2", "kvm4")]
 
 
+def test_guests_of_networks_of_different_kinds_are_judged_apart() -> None:
+    def with_network(name: str, guest: str, forward: str | None) -> HostState:
+        needs = f.domain(guest, networks=[{"type": "network", "source": "front"}])
+        return host(name, needs, networks=[{"name": "front", "active": True, "bridge": None, "forward": forward}])
+
+    found = reach_of(with_network("kvm1", "web1", "bridge"), with_network("kvm2", "web2", None), with_network("kvm3", "web3", "bridge"))
+    assert {request.name: reach.hosts for reach in found for request in reach.guests} == {
+        "web1": ("kvm1", "kvm3"),
+        "web2": ("kvm2",),
+        "web3": ("kvm1", "kvm3"),
+    }
+
+
 def test_guests_of_pools_of_different_types_are_judged_apart() -> None:
     disks = [f.disk("vda", kind="volume", source="images/vda", store=None)]
     pools = {kind: [{"name": "images", "type": kind, "active": True, "path": None}] for kind in ("rbd", "gluster")}

@@ -79,6 +79,28 @@ def test_a_bridge_of_open_vswitch_with_a_data_path_of_its_own_is_none_of_the_ker
     assert judge_switch("tun", interfaces=None, bridges=None).warnings == ("Whether kvm2 has the bridge ovs0 is not known.",)
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "reason"),
+    [
+        ("bridge", None, "Its network default is isolated, and web1 is on one that is bridged."),
+        ("bridge", "nat", "Its network default is translated (NAT), and web1 is on one that is bridged."),
+        ("nat", "route", "Its network default is routed, and web1 is on one that is translated (NAT)."),
+        ("bridge", "private", None),
+        ("route", "open", None),
+        ("nat", ..., None),
+        (..., "nat", None),
+    ],
+)
+def test_a_network_of_that_name_and_another_kind_is_refused(before: t.Any, after: t.Any, reason: t.Optional[str]) -> None:
+    """libvirt would connect the guest all the same."""
+
+    def network(forward: t.Any) -> list[dict[str, t.Any]]:
+        return [{"name": "default", "active": True, "bridge": None, **({} if forward is ... else {"forward": forward})}]
+
+    needs = request(networks=[{"type": "network", "source": "default"}])
+    assert judge_with("networks", needs, host(networks=network(after)), host("kvm1", networks=network(before))).reason == reason
+
+
 def test_unknown_networks_and_bridges_are_a_warning() -> None:
     assert judge_network("network", "x", networks=None).warnings == ("Whether kvm2 has the network x is not known.",)
     assert judge_network("bridge", "br9", bridges=None).warnings
