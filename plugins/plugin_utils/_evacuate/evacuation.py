@@ -40,6 +40,7 @@ from .._settings.variables import read_facts
 from . import start_checks
 from .evidence import SILENCE_FRESH_SECONDS, PowerOffEvidence
 from .fence_levels import PowerReply
+from .fencing import is_by_person
 from .fencing_state import clear_impossible, record_impossible
 from .fleet_answers import (
     FirstRound,
@@ -126,11 +127,12 @@ class Evacuation:
         self.entries, self.unreadable_hosts = hosts.entries, hosts.unreadable
         self.source = resolve_source(self.entries, context.options.source, self.unreadable_hosts)
         self.settings = CachedSettings(context.settings)
-        self.proofs = PowerOffEvidence(self.settings, self.source, self.entries, context.by, context.ledger.open_leases, context.show)
+        by_person = is_by_person(context.options.fencing, context.options.force_down)
+        self.proofs = PowerOffEvidence(self.settings, self.source, self.entries, context.by, context.ledger.open_leases, context.show, by_person)
         self.arrivals = RecentMoves(context.ledger)
         self.acceptance = AcceptedLocks(context.options.accept_locked, context.by)
         self.locks = ImageLocks(context, self.proofs, self.acceptance, self.check)
-        self.question = FleetQuestion(context, self.settings, self.source, self.entries)
+        self.question = FleetQuestion(context, self.source, self.entries, self.proofs.list_endpoints)
         self.selector = DomainSelector(context, self.source, self.settings)
         self.domains = LedgerDomains([], [], [])
 

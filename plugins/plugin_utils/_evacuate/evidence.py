@@ -35,7 +35,7 @@ from .fence_agent import FenceAction
 from .fence_config import MAX_SECONDS, VARIABLE, FencingConfig, name_agents, parse_fencing
 from .fence_levels import PowerReply, do_at_once, query_host_patiently
 from .fencing import ask_power, check_evidence, confirm_evidence, fence_host, find_power_evidence, person_evidence, watchdog_evidence
-from .fleet_answers import SourceAnswers, list_ssh_endpoints
+from .fleet_answers import SourceAnswers, list_second_endpoints, list_ssh_endpoints
 from .lease_evidence import Proven, Void
 from .renewals import OpenLeases, Renewals
 from .reset_watch import ResetWatch, check_not_withdrawn, find_late_arrivals
@@ -51,6 +51,7 @@ class PowerOffEvidence:
     :arg entries: the ledger's hosts, which evidence may be about.
     :arg open_leases: returns a new reader of the leases in the ledger; None for a ledger without any.
     :arg show: receives a line for people while a watchdog is waited for.
+    :arg by_person: whether a person confirms that the source is off, and no device does: then its address on a second network has to be silent, too.
     :arg given: the evidence that the task was given: documents of earlier steps or of a tasks file, and a person's confirmation.
     :arg taken: the evidence that this task has taken from agents.
     :arg unproved: by name of another silent host, why its agents are no evidence that it is off.
@@ -64,6 +65,7 @@ class PowerOffEvidence:
     by: str
     open_leases: OpenLeases = lambda: None
     show: Callable[[str], None] = lambda line: None
+    by_person: bool = False
     try_connection: TryConnection = probe_ssh
     warnings: list[str] = field(default_factory=list)
     given: list[Evidence] = field(default_factory=list)
@@ -83,9 +85,13 @@ class PowerOffEvidence:
 
     def check_silence(self) -> SourceSilence:
         """Return the answers of the source's addresses to the control node. Raises L(Unsafe) if one answers."""
-        endpoints = probe_ssh_endpoints(list_ssh_endpoints(self.settings, self.source), self.try_connection)
+        endpoints = probe_ssh_endpoints(self.list_endpoints(), self.try_connection)
         self.check_endpoints(endpoints, "the control node")
         return SourceSilence(SILENCE, self.source.name, "control node", endpoints, utc_now())
+
+    def list_endpoints(self) -> list[SshEndpoint]:
+        """Return the addresses of the source that have to be silent."""
+        return [*list_ssh_endpoints(self.settings, self.source), *(list_second_endpoints(self.settings, self.source) if self.by_person else [])]
 
     def begin_power_query(self, pool: concurrent.futures.Executor) -> concurrent.futures.Future[PowerReply] | None:
         """Ask the first agent of the source for its power state in the background; None if the source has no agent. This changes nothing."""
@@ -94,10 +100,11 @@ class PowerOffEvidence:
 
     def check_endpoints(self, endpoints: Iterable[SshEndpoint], tried_from: str) -> None:
         """Raise L(Unsafe) if the source's SSH port accepts or refuses a connection; an unreachable address is a warning."""
+        second = {endpoint.address for endpoint in list_second_endpoints(self.settings, self.source)}
         for endpoint in endpoints:
             if endpoint.says in SSH_ALIVE:
                 raise self._answered_error(endpoint, tried_from)
-            if endpoint.says == SSH_UNKNOWN:
+            if endpoint.says == SSH_UNKNOWN and endpoint.address not in second:
                 self._add_warning(
                     f"The address {endpoint.address} of {self.source.name} does not resolve on {tried_from}, or cannot be reached from there at all: "
                     "its silence is weak evidence."

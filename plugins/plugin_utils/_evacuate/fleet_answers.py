@@ -24,7 +24,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses
 
 from .._ledger.documents import DomainEntry, HostEntry
 from .._ledger.unreadable_hosts import UnreadableHost
-from .._settings.variables import Settings, read_port
+from .._settings.variables import SECOND_ADDRESS, Settings, read_port
 from .silent_hosts import SilentHosts
 from .source import Source
 
@@ -60,6 +60,17 @@ def list_ssh_endpoints(settings: Settings, source: Source) -> list[SshEndpoint]:
         port = read_port(settings.of(source.name, "ansible_port", SSH_PORT), f"ansible_port of {source.name}")
         endpoints.append(SshEndpoint(str(settings.of(source.name, "ansible_host", source.name)), port))
     return [endpoint for number, endpoint in enumerate(endpoints) if endpoint not in endpoints[:number]]
+
+
+def list_second_endpoints(settings: Settings, source: Source) -> list[SshEndpoint]:
+    """Return where the source would answer SSH on its second network, if it has one.
+
+    A host that only its management network has lost answers there. Whoever confirms that a host is off may know it by its first address alone.
+    """
+    address = settings.of(source.name, SECOND_ADDRESS) if settings.is_known(source.name) else None
+    if not address:
+        return []
+    return [SshEndpoint(str(address), read_port(settings.of(source.name, "ansible_port", SSH_PORT), f"ansible_port of {source.name}"))]
 
 
 class SourceAnswers(Unsafe):

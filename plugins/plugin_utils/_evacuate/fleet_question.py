@@ -7,15 +7,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.evidence import SshEndpoint
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import DomainToProbe, HostTokens
 
 from .._ledger.documents import HostEntry
-from .._settings.variables import Settings
-from .fleet_answers import list_dead_names, list_libvirt_uris, list_ssh_endpoints
+from .fleet_answers import list_dead_names, list_libvirt_uris
 from .image_locks import list_images
 from .job import EvacuationContext, EvacuationJob
 from .renaming import rename_tokens
@@ -23,13 +23,13 @@ from .source import Source
 
 
 class FleetQuestion:
-    """:arg entries: of all hosts, as the ledger has them."""
+    """:arg entries: of all hosts, as the ledger has them; C(list_endpoints) returns the addresses of the source that have to be silent."""
 
-    def __init__(self, context: EvacuationContext, settings: Settings, source: Source, entries: Sequence[HostEntry]) -> None:
+    def __init__(self, context: EvacuationContext, source: Source, entries: Sequence[HostEntry], list_endpoints: Callable[[], list[SshEndpoint]]) -> None:
         self._context = context
-        self._settings = settings
         self._source = source
         self._entries = entries
+        self._list_endpoints = list_endpoints
 
     def list_uris(self) -> dict[str, str]:
         """Return the libvirt URIs of all other hosts."""
@@ -39,7 +39,7 @@ class FleetQuestion:
         """Return the question about these domains, to be asked at these hosts too."""
         domains = [encode(self._domain_to_probe(job)) for job in jobs]
         paths = list_images(job for job in jobs if job.wanted != domain_states.SHUTOFF)
-        endpoints = list_ssh_endpoints(self._settings, self._source)
+        endpoints = self._list_endpoints()
         dead = list_dead_names(self._source, self._entries, uris)
         return {"ledger_id": self._context.ledger.ledger_id, "ask": uris, "dead": dead, "knock": encode(endpoints), "domains": domains, "paths": paths}
 

@@ -24,9 +24,8 @@ from .._ledger.host_entries import read_hosts
 from .._ledger.ledger import Ledger
 from .._settings.lease import LEASE_VARIABLE, LeaseSettings, WatchdogSettings, read_lease_settings
 from .._settings.options import unusable_file_error
-from .._settings.variables import LedgerLocation, Settings
+from .._settings.variables import SECOND_ADDRESS, LedgerLocation, Settings
 
-SECOND_ADDRESS = "kvmfleet_second_address"
 LEAST_MEMBERS = 3
 _NOTHING = "Nothing was changed."
 

@@ -29,6 +29,8 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.sched
 
 # The fact's key with the moment of receipt.
 RECEIPT_KEY = "received"
+# The address of a host on a second network.
+SECOND_ADDRESS = "kvmfleet_second_address"
 
 
 def read_facts(facts: JsonObject) -> HostFacts:

@@ -38,6 +38,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.referenc
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate import fence_levels, starts
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.action import build_assessment, build_result, build_settled
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.evacuation import Evacuation, ProbedFleet, SourceProof
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fencing import person_evidence
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.starts import GOOD_FOR_SECONDS
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.tombstones import find_tombstones
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.document_bytes import decode_document, encode_document
@@ -554,6 +555,31 @@ def test_a_dead_host_that_refuses_connections_is_unsafe_whatever_the_evidence(si
     assert "another machine has its address" in str(caught.value)
     assert "firewall" in str(caught.value)
     assert (site.running(), site.record_summaries(), site.phases) == ({}, [], [("kvm2", "look")])
+
+
+def test_a_host_is_not_evacuated_on_the_word_of_a_person_while_it_answers_on_its_second_network(site: Site) -> None:
+    """Its management network is down, so it does not answer where people look."""
+    uuid = site.save("web")
+    site.variables["kvm1"] = {"kvmfleet_second_address": "127.0.0.2"}
+    with socket.create_server(("127.0.0.2", site.port)):
+        with pytest.raises(Unsafe, match=rf"kvm1 answers .* at 127.0.0.2 port {site.port}. A host that answers is never evacuated"):
+            site.evacuate()
+        # What a step after the confirmation is given.
+        given = encoded(person_evidence(WORD, "kvm1", host_id("kvm1"), "ops"))
+        with pytest.raises(Unsafe, match="never evacuated"):
+            site.evacuate(fencing=[given])
+        assert uuid not in site.hosts["kvm2"].guests
+        # An agent switches the host off, whatever still answers.
+        site.agent()
+        assert site.evacuate().jobs[0].error is None
+    assert site.hosts["kvm2"].view_domain(uuid).active
+
+
+def test_a_second_network_without_a_way_to_it_is_no_warning(site: Site) -> None:
+    site.save("web")
+    site.variables["kvm1"] = {"kvmfleet_second_address": "kvm1.invalid"}
+    run = site.evacuate()
+    assert (run.jobs[0].error, [text for text in run.proofs.warnings if "weak evidence" in text]) == (None, [])
 
 
 @pytest.mark.parametrize("alias", ["kvm1", "kvm3"])
