@@ -23,7 +23,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model import s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.balance_runs import BalanceRun
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, JsonObject, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import ForeignAct
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Internal
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Internal, NotSupported
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import MaintenanceRun
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
@@ -159,7 +159,15 @@ def list_damaged_records(transaction: Transaction) -> list[str]:
         pass
     aside = {match[1] for match in map(_RECORD_ASIDE.fullmatch, transaction.aside_names()) if match}
     now = {document_key(path) for path, body in transaction.unreadable.items() if path[:-1] == OPEN and body is None}
-    return sorted(key for key in {*aside, *filter(is_uuid, now)} if transaction.find_record(key) is None)
+    return sorted(key for key in {*aside, *filter(is_uuid, now)} if not _has_record(transaction, key))
+
+
+def _has_record(transaction: Transaction, record_id: str) -> bool:
+    try:
+        return transaction.find_record(record_id) is not None
+    except NotSupported:
+        # It was restored, and a later version has written it since.
+        return True
 
 
 class LedgerDomains(t.NamedTuple):

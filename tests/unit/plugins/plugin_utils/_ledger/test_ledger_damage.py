@@ -82,6 +82,15 @@ def test_a_damaged_record_is_set_aside_and_does_not_stop_the_others(
     assert ledger.open_record(new_move(domain_uuid=bad.record.domain.uuid)).record.generation == 2
 
 
+def test_a_damaged_record_that_a_later_version_has_restored_is_not_damaged(store: Store, ledger: Ledger, new_move: NewMove) -> None:
+    record = ledger.open_record(new_move()).record
+    whole = t.cast(bytes, store.read(open_path(record)))
+    store.write(open_path(record), torn(whole))
+    assert ledger.list_damaged_records() == [record.id]
+    store.write(open_path(record), as_newer(whole))
+    assert store.open().list_damaged_records() == []
+
+
 def as_newer(data: bytes) -> bytes:
     envelope = json.loads(data)
     envelope["body"]["schema"] = 2
