@@ -33,6 +33,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_de
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import list_entries, read_hosts
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_if_any
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.protection import protected_hours
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.query import Conditions, read_records, to_plain
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.sights import with_protect_times
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance import drill_verdict, drills, texts
@@ -161,7 +162,6 @@ class _DrillWork:
         unknown = [dataclasses.replace(one.stand_in, name=one.host_key) for one in hosts.unreadable]
         if entry:
             check_not_granted(resolve_source(entries, self._host).entry)
-        age = age_seconds((entry.protected and entry.protected.at) or None) if entry else None
         losses = t.cast("list[dict[str, t.Any]]", check.get("losses") or [])
         silent = [finding for finding in check.get("findings") or [] if finding["kind"] == "silent"]
         homeless = [HomelessGuest(guest["name"], _refusal_text(guest)) for loss in losses for guest in loss["guests"]]
@@ -172,7 +172,7 @@ class _DrillWork:
             autostarted=sorted(one.name for one in guests or () if one.autostart is not False),
             records=[*self._ledger.list_records(unsettled_only=True), *self._read_tombstones()],
             open_runs=self._describe_open_runs(),
-            protected_hours=None if age is None else age // 3600,
+            protected_hours=protected_hours(entry) if entry else None,
             homeless=homeless,
             unclear=[
                 *self._why_unchecked(check),

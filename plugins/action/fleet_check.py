@@ -26,11 +26,9 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.answers 
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.inputs import DrainInputs
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.records import read_unsettled
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fence_config import VARIABLE
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.source import age_seconds
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._fleet_check.cpus import make_questions
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._fleet_check.differences import (
     ClockOffset,
-    Finding,
     find_clock_skew,
     find_failed_answers,
     find_old_protection,
@@ -142,7 +140,7 @@ class ActionModule(FleetAction):
         clocks = {host: decode(ClockOffset, one.clock) for host, one in answered.items() if one.clock}
         others = [
             *find_clock_skew(clocks, task.max_clock_skew_seconds),
-            *self._find_old_protection(fleet, known, task.protect_max_hours),
+            *find_old_protection(fleet, known.entries, task.protect_max_hours),
             *find_fence_problems({host: one.fencing or () for host, one in answered.items()}),
         ]
         question = LossQuestion(hosts_lost, tuple(dict.fromkeys(task.lost)))
@@ -161,10 +159,6 @@ class ActionModule(FleetAction):
         host = self.target_host(task_vars)
         fencing = ask_fence_devices(self.settings(task_vars).of(host, VARIABLE), host)
         return {"changed": False, "answers": answers, "clock": {"least": seconds - end, "most": seconds - begin}, "fencing": fencing}
-
-    def _find_old_protection(self, fleet: Sequence[str], known: _Ledger, max_hours: int) -> list[Finding]:
-        ages = {entry.name: age_seconds((entry.protected and entry.protected.at) or None) for entry in known.entries if entry.name in fleet}
-        return find_old_protection(fleet, known.entries, {host: None if age is None else age // 3600 for host, age in ages.items()}, max_hours)
 
     def _describe(self, verdict: FleetVerdict, keeper: Ledger | None, problems: Sequence[str]) -> JsonObject:
         """Return the verdict. A check of the whole fleet is kept for the ledger C(keeper)."""

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import InterfaceFacts
@@ -15,6 +15,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.referenc
 
 from .._ledger.documents import HostEntry
 from .._ledger.host_entries import unlisted_text
+from .._ledger.protection import ahead_text, protected_hours, sort_protections
 from .._ledger.unreadable_hosts import UnreadableHost
 from .._scheduler.filters.base import names_text
 from .._scheduler.filters.devices import has_bridge
@@ -152,18 +153,20 @@ def find_failed_answers(why: Mapping[str, str]) -> list[Finding]:
     ]
 
 
-def find_old_protection(hosts: Iterable[str], entries: Iterable[HostEntry], ages_hours: Mapping[str, int | None], max_hours: int) -> list[Finding]:
-    """Return the hosts that were never protected, and those whose protection is old.
+def find_old_protection(hosts: Collection[str], entries: Iterable[HostEntry], max_hours: int) -> list[Finding]:
+    """Return the hosts that were never protected, and those whose protection is old, or of a time in the future.
 
-    :arg ages_hours: by the name of a host; null for one that was never protected.
+    :arg entries: with the times at which their hosts were protected last.
     """
-    known = {entry.name for entry in entries}
-    never = sorted(host for host in hosts if host not in known or ages_hours.get(host) is None)
-    old = sorted(host for host in hosts if (age := ages_hours.get(host)) is not None and age >= max_hours)
-    findings = []
+    known = {entry.name: entry for entry in entries if entry.name in hosts}
+    in_service = sort_protections(known.values())
+    never = sorted([*(host for host in hosts if host not in known), *(entry.name for entry in in_service.never)])
+    ages = {entry.name: protected_hours(entry) or 0 for entry in in_service.known}
+    old = sorted(host for host, age in ages.items() if age >= max_hours)
+    findings = [Finding(PROTECTION, (entry.name,), f"{ahead_text(entry)} Protect it again.") for entry in in_service.ahead]
     if never:
         findings.append(Finding(PROTECTION, tuple(never), f"{names_text(never)}: never protected. After a loss, what is not protected cannot be evacuated."))
     if old:
-        oldest = max(ages_hours[host] or 0 for host in old)
+        oldest = max(ages.values())
         findings.append(Finding(PROTECTION, tuple(old), f"{names_text(old)}: protected {oldest} h ago. An evacuation would start the definitions saved then."))
     return findings

@@ -18,6 +18,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from .documents import HostEntry, HostProtection
 from .host_parts import HostSights, ProtectTime
 from .ledger import Ledger
+from .protection import is_ahead
 from .rules import SIGHTS, sights_path
 
 Sights = Mapping[str, JsonObject]
@@ -64,8 +65,12 @@ def with_protect_times(ledger: Ledger, entries: Iterable[HostEntry]) -> list[Hos
 
 
 def with_time(entry: HostEntry, protect: ProtectTime | None) -> HostEntry:
-    """Return the entry with the later time: another version may have written the one in the entry."""
+    """Return the entry with the later time: another version may have written the one in the entry. A time in the future is replaced by any other one."""
     written = (entry.protected and entry.protected.at) or ""
-    if protect is None or protect.at < written:
+    if protect is None or _believed(protect.at) < _believed(written):
         return entry
     return replace(entry, protected=replace(entry.protected or HostProtection(), at=protect.at, by=protect.by))
+
+
+def _believed(at: str) -> str:
+    return "" if is_ahead(at) else at

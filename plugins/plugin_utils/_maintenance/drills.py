@@ -18,6 +18,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintena
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 
 from .._ledger.documents import HostEntry
+from .._ledger.protection import ahead_text, is_protected_ahead
 from .transitions import Now, with_event
 
 MOST_SECONDS = 3600
@@ -125,8 +126,11 @@ def _protection_refused(host: str, before: FleetBefore, accepted: Accepted) -> I
         return
     hours = before.protected_hours
     if hours is None or hours >= accepted.protect_max_hours:
-        age = "was never protected" if hours is None else f"was protected {hours} h ago"
-        yield f"{host} {age}: run kvmfleet.migration.protect first."
+        if hours is None and is_protected_ahead(before.entry):
+            yield f"{ahead_text(before.entry)} Run kvmfleet.migration.protect first."
+        else:
+            age = "was never protected" if hours is None else f"was protected {hours} h ago"
+            yield f"{host} {age}: run kvmfleet.migration.protect first."
     guard = before.entry.protected.guard if before.entry.protected else None
     if guard and guard.held_at_boot:
         return

@@ -25,6 +25,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 
 from .._ledger.ledger import Ledger
+from .._ledger.protection import protect_time, sort_protections
 from .._ledger.sights import with_protect_times
 from .._ledger.unreadable_hosts import STATE_UNKNOWN
 from .checked_fleet import VERDICTS, CheckedFleet, read_check
@@ -41,9 +42,9 @@ class PresentState:
 
     :arg open_moves: by status; C(open_evacuations) likewise.
     :arg hosts: by state; C(unknown) for those whose document cannot be read.
-    :arg never_protected: hosts that accept domains, and that no task has protected.
-    :arg newest_protect: when a host was protected last; C(oldest_protect) likewise, of the host that was protected longest ago. Hosts that will not return
-      do not count.
+    :arg never_protected: hosts that accept domains, and that no task has protected, or at a time in the future.
+    :arg newest_protect: when any host was protected last.
+    :arg oldest_protect: when the host that accepts domains and was protected longest ago was protected.
     :arg oldest_open: when the oldest unsettled record was opened.
     """
 
@@ -68,17 +69,17 @@ def read_present(ledger: Ledger, open_records: list[MoveRecord]) -> PresentState
     for line in damaged_lines(ledger, domains.damaged):
         ledger.report_problem(line)
     hosts, states = with_protect_times(ledger, found.entries), [host.state for host in found.all_entries]
-    protected = [_parse_time(host.protected.at or None) for host in hosts if host.protected and not host.discarded]
-    protects = [moment for moment in protected if moment is not None]
+    in_service = sort_protections(hosts)
+    newest, oldest = ([at.timestamp() for at in map(protect_time, some) if at] for some in ((host for host in hosts if not host.discarded), in_service.known))
     unsettled = [_parse_time(record.created_at) for record in open_records if record.is_unsettled]
     return PresentState(
         open_moves=_count_words(MOVE_STATUSES, (record.status for record in open_records if record.type in s.MOVE_TYPES)),
         open_evacuations=_count_words(EVACUATION_STATUSES, (record.status for record in open_records if record.type == s.EVACUATION)),
         hosts=_count_words((*s.HOST_STATES, STATE_UNKNOWN), states),
-        never_protected=sum(host.state == s.ENABLED and not host.protected for host in hosts),
+        never_protected=len(in_service.never) + len(in_service.ahead),
         protected_domains=sum(document.domain.is_protected for document in domains.documents),
-        newest_protect=max(protects, default=None),
-        oldest_protect=min(protects, default=None),
+        newest_protect=max(newest, default=None),
+        oldest_protect=min(oldest, default=None),
         oldest_open=min((moment for moment in unsettled if moment is not None), default=None),
     )
 

@@ -21,6 +21,7 @@ from .._evacuate.source import age_seconds
 from .._ledger.documents import DiscardDecision, DomainEntry, HostEntry
 from .._ledger.host_decisions import has_lost_source
 from .._ledger.host_entries import recorded_grant, unlisted_text
+from .._ledger.protection import ahead_text, is_protected_ahead, protected_hours, sort_protections
 from .._ledger.remembered import RememberedMove, missing_text
 from .._ledger.rules import holds_domain
 from .._maintenance.drill_verdict import drill_line
@@ -126,9 +127,8 @@ class StatusReport:
         return {**groups, UNKNOWN: unknown, SILENT: sorted(self.silent)}
 
     def _protected_hours(self) -> dict[str, int | None]:
-        """Return how long ago each host of the fleet was protected, in hours; null for never."""
-        ages = {entry.name: age_seconds((entry.protected and entry.protected.at) or None) for entry in self._content.hosts if entry.name in self._fleet}
-        return {name: None if age is None else age // 3600 for name, age in ages.items()}
+        """Return how long ago each host of the fleet was protected, in hours; null for never, and if that is not known."""
+        return {entry.name: protected_hours(entry) for entry in self._content.hosts if entry.name in self._fleet}
 
     # -- what needs a person -----------------------------------------------------------------------------------------
 
@@ -295,13 +295,15 @@ class StatusReport:
 
     def _protection_texts(self) -> Iterator[str]:
         hours = self._protected_hours()
-        old = {host: age for host, age in hours.items() if age is not None and age >= self._max_hours and self._entries[host].state == s.ENABLED}
+        in_service = sort_protections(entry for entry in self._content.hosts if entry.name in self._fleet)
+        old = {entry.name: age for entry in in_service.known if (age := hours[entry.name] or 0) >= self._max_hours}
         if old:
             yield f"{_names(sorted(old))}: protected {_age_text(max(old.values()))} ago. Run kvmfleet.migration.protect -e target={','.join(sorted(old))}"
-        if not any(age is not None for age in hours.values()):
+        yield from (f"{ahead_text(entry)} Run kvmfleet.migration.protect -e target={entry.name}" for entry in in_service.ahead)
+        if not in_service.ahead and not any(age is not None for age in hours.values()):
             # This fleet does not use protection.
             return
-        never = [host for host in self.states[s.ENABLED] if host in hours and hours[host] is None]
+        never = [entry.name for entry in in_service.never]
         if never:
             yield f"{_names(never)}: never protected, so {_its(never)} domains cannot be evacuated."
         strange = self.states[UNKNOWN]
@@ -367,13 +369,17 @@ class StatusReport:
         hours = self._protected_hours()
         ages = {host: age for host, age in hours.items() if age is not None}
         count = sum(domain.is_protected for domain in self._content.domains)
-        if not ages:
+        ahead = [host for host in hours if is_protected_ahead(self._entries[host])]
+        if not ages and not ahead:
             yield "no host is protected"
             return
-        oldest = max(ages, key=lambda host: ages[host])
-        yield f"{_count(count, 'domain')} saved from {_count(len(ages), 'host')}. The oldest: {oldest}, {_age_text(ages[oldest])} ago"
-        if len(ages) < len(self._fleet):
-            yield f"never: {_names([host for host in self._fleet if host not in ages])}"
+        if ages:
+            oldest = max(ages, key=lambda host: ages[host])
+            yield f"{_count(count, 'domain')} saved from {_count(len(ages), 'host')}. The oldest: {oldest}, {_age_text(ages[oldest])} ago"
+        if ahead:
+            yield f"not known, because a clock was wrong: {_names(ahead)}"
+        if never := [host for host in self._fleet if host not in ages and host not in ahead]:
+            yield f"never: {_names(never)}"
 
 
 def _was_taken_from(domain: DomainEntry, host: HostEntry) -> bool:

@@ -564,6 +564,18 @@ def test_a_protection_that_found_nothing_new_counts(tmp_path: pathlib.Path) -> N
     assert desk.show()["protected_hours"] == {"kvm1": 0}
 
 
+def test_a_protection_from_the_future_is_a_finding_until_the_host_is_protected_again(tmp_path: pathlib.Path) -> None:
+    desk = Desk(tmp_path)
+    desk.host("kvm1", hours=-100)
+    seen = desk.show(fleet=["kvm1"])
+    (finding,) = seen["attention"]
+    assert "which is in the future: a clock was wrong" in finding
+    assert (seen["protected_hours"], "  not known, because a clock was wrong: kvm1" in seen["lines"]) == ({}, True), seen["lines"]
+    desk.ledger.put_protect_time(ProtectTime(HOST_IDS["kvm1"], datetime.datetime.now(datetime.UTC).isoformat(), "somebody"))
+    seen = desk.show(fleet=["kvm1"])
+    assert (seen["protected_hours"], seen["attention"]) == ({"kvm1": 0}, [])
+
+
 def test_hosts_that_were_never_protected_are_a_finding_only_where_others_were(tmp_path: pathlib.Path) -> None:
     desk = Desk(tmp_path)
     desk.host("kvm1", hours=None)

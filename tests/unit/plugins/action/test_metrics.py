@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import pathlib
 import socket
@@ -96,7 +97,8 @@ def test_the_metrics_match_the_ledger(node: Node) -> None:
     assert values['kvmfleet_moves_open{status="running"}'] == values['kvmfleet_moves_open{status="error"}'] == 1
     assert values['kvmfleet_evacuations_open{status="done"}'] == values['kvmfleet_evacuations_total{outcome="done"}'] == 1
     assert [values[f'kvmfleet_hosts{{state="{state}"}}'] for state in ("enabled", "maintenance", "fenced")] == [1, 1, 1]
-    assert values["kvmfleet_newest_protect_timestamp_seconds"] - values["kvmfleet_oldest_protect_timestamp_seconds"] == 2 * 86400
+    last = datetime.datetime.fromisoformat("2026-11-22T03:00:00Z").timestamp()
+    assert values["kvmfleet_newest_protect_timestamp_seconds"] == values["kvmfleet_oldest_protect_timestamp_seconds"] == last
     assert 0 <= time.time() - values["kvmfleet_oldest_open_record_timestamp_seconds"] < 600
     assert 0 <= values["kvmfleet_export_timestamp_seconds"] - values["kvmfleet_oldest_open_record_timestamp_seconds"] < 600
     assert values["kvmfleet_ledger_problems"] == 0
@@ -138,6 +140,24 @@ def test_hosts_that_accept_domains_and_were_never_protected_are_counted(node: No
     node.host("kvm5", "maintenance")
     node.task()
     assert node.values()["kvmfleet_hosts_never_protected"] == 1
+
+
+def test_the_protection_of_hosts_that_are_not_in_service_has_no_age(node: Node) -> None:
+    node.host("kvm1", "maintenance", "2026-01-01T03:00:00.000Z")
+    node.host("kvm2", "enabled", "2026-11-20T03:00:00.000Z")
+    node.host("kvm3", "enabled", "2026-11-21T03:00:00.000Z")
+    node.task()
+    values = node.values()
+    assert values["kvmfleet_newest_protect_timestamp_seconds"] - values["kvmfleet_oldest_protect_timestamp_seconds"] == 86400
+
+
+def test_a_protection_from_the_future_counts_as_none(node: Node) -> None:
+    node.host("kvm1", "enabled", "2026-11-21T03:00:00.000Z")
+    node.host("kvm2", "enabled", "2126-11-21T03:00:00.000Z")
+    node.task()
+    values = node.values()
+    assert values["kvmfleet_newest_protect_timestamp_seconds"] == values["kvmfleet_oldest_protect_timestamp_seconds"]
+    assert values["kvmfleet_hosts_never_protected"] == 1
 
 
 def test_the_protection_of_a_host_that_will_not_return_has_no_age(node: Node) -> None:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import datetime
 import typing as t
 
 import pytest
@@ -14,6 +15,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._fleet_check.di
     find_network_differences,
     find_old_protection,
 )
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import HostEntry
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.fleet import Fleet, HostState
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.fleet_guests import FleetGuests
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.request import Request
@@ -82,7 +84,24 @@ def test_the_host_that_is_ahead_is_named() -> None:
 
 
 def test_hosts_that_were_never_protected_or_long_ago_are_named() -> None:
-    entries = [host_entry({"name": name, "state": "enabled"}) for name in ("kvm1", "kvm2", "kvm3")]
-    found = find_old_protection(["kvm1", "kvm2", "kvm3", "kvm4"], entries, {"kvm1": 3, "kvm2": 30, "kvm3": None}, 24)
+    entries = [protected_host("kvm1", 3), protected_host("kvm2", 30), protected_host("kvm3", None)]
+    found = find_old_protection(["kvm1", "kvm2", "kvm3", "kvm4"], entries, 24)
     assert [(finding.kind, finding.hosts) for finding in found] == [("protection", ("kvm3", "kvm4")), ("protection", ("kvm2",))]
     assert "30 h ago" in found[1].msg
+
+
+def protected_host(name: str, hours: int | None, state: str = "enabled") -> HostEntry:
+    at = None if hours is None else (datetime.datetime.now(datetime.UTC) - datetime.timedelta(hours=hours)).isoformat()
+    return host_entry({"name": name, "state": state, **({"protected": {"at": at}} if at else {})})
+
+
+def test_a_protection_from_the_future_is_not_young() -> None:
+    entries = [protected_host("kvm1", 3), protected_host("kvm2", -3)]
+    (finding,) = find_old_protection(["kvm1", "kvm2"], entries, 24)
+    assert (finding.kind, finding.hosts) == ("protection", ("kvm2",))
+    assert finding.msg.endswith("which is in the future: a clock was wrong, so its age is not known. Protect it again.")
+
+
+def test_hosts_that_are_not_in_service_need_not_be_protected() -> None:
+    entries = [protected_host("kvm1", 3), protected_host("kvm2", 300, "maintenance"), protected_host("kvm3", None, "fenced")]
+    assert find_old_protection(["kvm1", "kvm2", "kvm3"], entries, 24) == []

@@ -195,6 +195,23 @@ def test_a_host_without_a_uuid_as_its_id_has_no_sights(ledger: Ledger) -> None:
         write_sights(ledger, ONE, {"../kvm2": FOLDERS[TWO]})
 
 
+@pytest.mark.parametrize(
+    ("written", "protect", "shown"),
+    [
+        ("2020-01-02T00:00:00.000Z", "2020-01-03T00:00:00.000Z", "2020-01-03T00:00:00.000Z"),
+        ("2020-01-04T00:00:00.000Z", "2020-01-03T00:00:00.000Z", "2020-01-04T00:00:00.000Z"),
+        ("2126-01-04T00:00:00.000Z", "2020-01-03T00:00:00.000Z", "2020-01-03T00:00:00.000Z"),
+        ("2020-01-04T00:00:00.000Z", "2126-01-03T00:00:00.000Z", "2020-01-04T00:00:00.000Z"),
+    ],
+)
+def test_the_later_time_of_a_protect_is_shown_unless_it_is_in_the_future(ledger: Ledger, written: str, protect: str, shown: str) -> None:
+    put_host(ledger, ONE, protected={"at": written})
+    ledger.put_protect_time(ProtectTime(ONE, protect, "somebody"))
+    (entry,) = with_protect_times(ledger, list_entries(ledger))
+    assert entry.protected
+    assert entry.protected.at == shown
+
+
 def test_a_host_is_parsed_again_only_if_it_has_changed(ledger: Ledger, store: Store) -> None:
     put_fleet(ledger)
     first, again = ledger.list_hosts(), ledger.list_hosts()

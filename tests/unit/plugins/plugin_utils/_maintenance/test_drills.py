@@ -68,6 +68,7 @@ def entry(name: str = "kvm3", state: str = s.ENABLED, held: bool = True) -> t.An
     return host_entry({"name": name, "host_id": None, "state": state, "protected": {"at": at().at, "guard": guard}})
 
 
+AHEAD = dataclasses.replace(entry(), protected=dataclasses.replace(entry().protected, at="2126-11-21T03:00:00.000Z"))
 READY = FleetBefore(
     entry=entry(),
     others=[entry("kvm1"), entry("kvm2")],
@@ -104,6 +105,7 @@ def test_a_fleet_that_is_ready_is_not_refused() -> None:
         ({"records": [evacuated(WEB, None, status=s.PRE_MIGRATING)]}, "web has a record that is 'pre-migrating'"),
         ({"protected_hours": None}, "kvm3 was never protected: run kvmfleet.migration.protect first."),
         ({"protected_hours": 24}, "kvm3 was protected 24 h ago"),
+        ({"protected_hours": None, "entry": AHEAD}, "which is in the future: a clock was wrong, so its age is not known. Run kvmfleet"),
         ({"entry": entry(held=False)}, "No boot guard holds kvm3 at its next boot"),
         ({"power": None, "is_on": False}, "kvm3 has no fence agent (kvmfleet_fencing)"),
         ({"power": "exited with 1", "is_on": False}, "The fence agent of kvm3 does not report that it is on: exited with 1."),
