@@ -11,6 +11,7 @@ with whatever has answered, and states what has not: a silent host and a ledger 
 
 from __future__ import annotations
 
+import os
 import typing as t
 from collections.abc import Mapping
 
@@ -23,6 +24,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import 
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.query import to_plain
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.remembered import find_missing_records
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe import brake_folder
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.fleet_scan import FoundAct, name_hosts, record_foreign_acts
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.options import readable_results
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._status.content import LedgerContent, StatusWork, read_content
@@ -73,7 +75,8 @@ class ActionModule(FleetAction):
         acts = self._record_acts(content, work, describe_actor(task_vars))
         remembered = [(host, look.seen.remembered or None) for host, look in (work.looks or {}).items() if look.seen]
         lost = find_missing_records(content.ledger if content.error is None else None, remembered)
-        report = StatusReport(task.fleet, work, content, task.protect_max_hours, settings.is_known, acts, lost)
+        folder = os.path.expanduser(str(settings.of(target_host, "kvmfleet_events_folder") or brake_folder.default_folder()))
+        report = StatusReport(task.fleet, work, content, task.protect_max_hours, settings.is_known, acts, lost, folder)
         changed = any(not found.problem for found in acts)
         return {"changed": changed, "at": utc_now(), "ledger": content.name, **report.as_json()}
 

@@ -36,6 +36,7 @@ LONGEST_WINDOW_MINUTES = 31 * 24 * 60
 # A reaction that another process overtakes decides again.
 _MOST_TRIES = 50
 _LONGEST_PAUSE_SECONDS = 0.2
+_ARM_AGAIN = "The module event_brake with state: armed arms them again."
 
 
 class Slot(t.NamedTuple):
@@ -186,10 +187,16 @@ def note_isolation(document: BrakeDocument, request: SlotRequest, now: datetime.
 def refuse_disarmed(document: BrakeDocument, host: str) -> None:
     """Raise L(Forbidden) if a person has disarmed the reactions."""
     if document.disarmed:
-        raise Forbidden(
-            f"Reactions to events are disarmed: {document.disarmed.by} disarmed them at {document.disarmed.at}. Nothing was done for {host}.",
-            "The module event_brake with state: armed arms them again.",
-        )
+        raise Forbidden(f"{_disarmed_text(document.disarmed)} Nothing was done for {host}.", _ARM_AGAIN)
+
+
+def _disarmed_text(disarmed: BrakeDisarming) -> str:
+    return f"Reactions to events are disarmed: {disarmed.by} disarmed them at {disarmed.at}."
+
+
+def disarmed_lines(document: BrakeDocument) -> list[str]:
+    """Return a line for a person if the reactions are disarmed, with what arms them again."""
+    return [f"{_disarmed_text(document.disarmed)} {_ARM_AGAIN}"] if document.disarmed else []
 
 
 def disarm_reactions(document: BrakeDocument, now: datetime.datetime, by: str) -> BrakeDecision:

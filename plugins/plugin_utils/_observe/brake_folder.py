@@ -23,6 +23,7 @@ STATE_FILE = "brake.json"
 # The name of the state file once its slots are in the ledger.
 MOVED_FILE = "brake.json.moved"
 DISARMING_FILE = "disarmed"
+_ARM_AGAIN = "Remove the file to arm them again."
 
 
 def default_folder() -> str:
@@ -38,8 +39,16 @@ def is_disarmed(path: str) -> bool:
 def check_armed(path: str, host: str) -> None:
     """Raise L(Forbidden) if the file that disarms exists."""
     if is_disarmed(path):
-        where = os.path.join(path, DISARMING_FILE)
-        raise Forbidden(f"Reactions to events are disarmed: there is {where}. Nothing was done for {host}.", "Remove the file to arm them again.")
+        raise Forbidden(f"{_disarmed_text(path)} Nothing was done for {host}.", _ARM_AGAIN)
+
+
+def _disarmed_text(path: str) -> str:
+    return f"Reactions to events are disarmed: there is {os.path.join(path, DISARMING_FILE)}."
+
+
+def disarmed_lines(path: str) -> list[str]:
+    """Return a line for a person if the file that disarms exists, with what arms the reactions again."""
+    return [f"{_disarmed_text(path)} {_ARM_AGAIN}"] if is_disarmed(path) else []
 
 
 def read_old_slots(path: str) -> list[Slot]:

@@ -22,6 +22,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_
 
 from .._action import progress_line
 from .._drain.answers import TaskResult
+from .._ledger.brake_document import BrakeDocument
 from .._ledger.documents import Document, DomainEntry, HostEntry
 from .._ledger.host_entries import list_entries
 from .._ledger.ledger import Ledger
@@ -82,6 +83,7 @@ class LedgerContent:
     :arg check: the last fleet check on this control node.
     :arg drill: the last drill with a verdict.
     :arg run_findings: the runs that need a person, a line on each.
+    :arg brake: the state of the brake on reactions; null if no reaction has ever asked it, or if it cannot be read, which is a problem then.
     :arg waiting: the last records of domains that wait for a person, because they were on too many hosts when these died.
     :arg unstarted: the other domains that run on no host since the evacuation of theirs.
     """
@@ -98,6 +100,7 @@ class LedgerContent:
     unstarted: tuple[UnstartedDomain, ...] = ()
     drill: t.Optional[MaintenanceRun] = None
     run_findings: tuple[str, ...] = ()
+    brake: t.Optional[BrakeDocument] = None
 
     @property
     def name(self) -> str | None:
@@ -140,7 +143,7 @@ def read_content(open_it: t.Callable[[], Ledger]) -> LedgerContent:
         documents = {document.domain.uuid: document for document in domains.documents}
         records = tuple(ledger.list_records(statuses=sorted(s.UNSETTLED | s.TOMBSTONE)))
         hosts = tuple(with_protect_times(ledger, list_entries(ledger)))
-        damaged = list(damaged_lines(ledger, domains.damaged))
+        damaged, brake = list(damaged_lines(ledger, domains.damaged)), _read_brake(ledger)
         waiting = tuple(_list_waiting(ledger, documents.values(), records))
         named = {record.domain.uuid for record in (*records, *waiting) if record.status not in s.TOMBSTONE}
         unstarted = tuple(list_unstarted(ledger, hosts, (document.domain for document in documents.values()), named))
@@ -148,11 +151,18 @@ def read_content(open_it: t.Callable[[], Ledger]) -> LedgerContent:
         shortage = ledger.find_shortage()
         runs, problems = tuple(run for run in all_runs if run.is_open), (*ledger.problems, *damaged, *([shortage] if shortage else ()))
         drill, findings = last_verdict(all_runs), tuple(text for _run, text in list_findings(all_runs, hosts))
-        return LedgerContent(None, ledger, records, hosts, documents, problems, runs, check, waiting, unstarted, drill, findings)
+        return LedgerContent(None, ledger, records, hosts, documents, problems, runs, check, waiting, unstarted, drill, findings, brake)
     except InvalidArgument:
         raise
     except KvmfleetError as error:
         return LedgerContent(error=str(error), ledger=ledger)
+
+
+def _read_brake(ledger: Ledger) -> BrakeDocument | None:
+    with contextlib.suppress(NotSupported):
+        found = ledger.read_brake()
+        return found.brake if found else None
+    return None
 
 
 def _list_waiting(ledger: Ledger, documents: Iterable[Document], records: Sequence[MoveRecord]) -> Iterator[MoveRecord]:

@@ -26,6 +26,8 @@ from .._ledger.remembered import RememberedMove, missing_text
 from .._ledger.rules import holds_domain
 from .._maintenance.drill_verdict import drill_line
 from .._maintenance.texts import run_line
+from .._observe import brake_folder
+from .._observe.brake import disarmed_lines
 from .._observe.checked_fleet import attention_line, check_line
 from .._observe.fleet_scan import FoundAct, find_seen_twice
 from .._observe.timeline import read_timeline
@@ -52,6 +54,7 @@ class StatusReport:
     :arg is_known: whether the inventory has a host.
     :arg acts: of others, that were found now.
     :arg lost: the moves that hosts remember and the ledger lacks.
+    :arg events_folder: in which a file disarms the reactions of this control node.
     """
 
     def __init__(
@@ -63,6 +66,7 @@ class StatusReport:
         is_known: Callable[[str], bool],
         acts: Sequence[FoundAct] = (),
         lost: Sequence[RememberedMove] = (),
+        events_folder: str | None = None,
     ) -> None:
         answers = work.answers or {}
         # Without a fleet, the status is about the hosts in the ledger, whatever the inventory has.
@@ -71,6 +75,7 @@ class StatusReport:
         self._content = content
         self._acts = acts
         self._lost = lost
+        self._events_folder = events_folder
         self._max_hours = protect_max_hours
         self._entries = {entry.name: entry for entry in content.hosts}
         self._fleet = list(dict.fromkeys(fleet)) or list(self._entries)
@@ -86,6 +91,8 @@ class StatusReport:
         self._unseen = {host: seen.message or "no reason is known" for host, seen in (work.looks or {}).items() if not seen.seen and host not in self.silent}
         self.moves = self._list_moves()
         self.states = self._group_hosts()
+        # The silence of these has a known cause.
+        self._handled = {*self.states[s.MAINTENANCE], *self.states[s.FENCED]}
         self.attention = [printable_line(line) for line in self._find_attention()]
 
     def as_json(self) -> JsonObject:
@@ -136,6 +143,7 @@ class StatusReport:
         if self._content.error:
             yield f"The ledger cannot be read: {self._content.error} Only what hosts report is shown."
         yield from self._content.problems
+        yield from self._brake_texts()
         yield from map(missing_text, self._lost)
         yield from (f"{found.text}. This cannot be written to the ledger: {found.problem}" for found in self._acts if found.problem)
         for host, why in self.silent.items():
@@ -163,6 +171,15 @@ class StatusReport:
         if self._content.check and (line := attention_line(self._content.check)):
             yield line
         yield from self._protection_texts()
+
+    def _brake_texts(self) -> Iterator[str]:
+        """Yield why no reaction to events acts: all are disarmed, or the brake holds for hosts that are silent still."""
+        brake = self._content.brake
+        yield from brake_folder.disarmed_lines(self._events_folder) if self._events_folder else ()
+        yield from disarmed_lines(brake) if brake else ()
+        for incident in brake.incidents if brake else ():
+            if any(host in self.silent and host not in self._handled for host in incident.hosts):
+                yield f"Since {_time_text(incident.since)}: {incident.detail}"
 
     def _moved_domains(self) -> frozenset[str]:
         """Return the UUIDs of domains that are being moved, or whose document has changed since the hosts were asked, as a move of this collection does."""

@@ -21,7 +21,7 @@ import yaml
 from ansible_collections.kvmfleet.migration.plugins.action import fleet_status
 from ansible_collections.kvmfleet.migration.plugins.action.fleet_status import ActionModule
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, Unreachable
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import Drill
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord, new_record
@@ -30,6 +30,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.brake_d
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_parts import ProtectTime
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.transitions import close_run, fail_host
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.brake import SlotRequest, disarm_reactions, request_slot
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.checked_fleet import CheckedFleet, keep_check
 from ansible_collections.kvmfleet.migration.tests.schemas.check import check_document, read_schema
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.task import task_vars
@@ -623,6 +624,31 @@ def test_documents_that_another_task_has_set_aside_stay_findings(desk: Desk) -> 
     for path in pathlib.Path(desk.where, "set_aside").iterdir():
         path.unlink()
     assert desk.show()["attention"] == []
+
+
+def test_reactions_that_are_disarmed_are_a_finding(desk: Desk, tmp_path: pathlib.Path) -> None:
+    brake = disarm_reactions(new_brake(desk.ledger.ledger_id), datetime.datetime(2026, 11, 21, 3, tzinfo=datetime.UTC), "ann@control pid 4711").after
+    desk.ledger.put_brake(brake, None)
+    said = "Reactions to events are disarmed: ann@control pid 4711 disarmed them at 2026-11-21T03:00:00.000Z."
+    assert desk.show()["attention"] == [f"{said} The module event_brake with state: armed arms them again."]
+    desk.ledger.put_brake(dataclasses.replace(brake, disarmed=ABSENT), desk.ledger.read_brake())
+    assert desk.show()["attention"] == []
+    desk.variables["kvmfleet_events_folder"] = str(tmp_path)
+    (tmp_path / "disarmed").touch()
+    assert desk.show()["attention"] == [f"Reactions to events are disarmed: there is {tmp_path}/disarmed. Remove the file to arm them again."]
+
+
+def test_an_incident_of_the_brake_is_a_finding_while_its_hosts_are_silent(desk: Desk) -> None:
+    request = SlotRequest("evacuate", "kvm2", 1, 60, ("kvm2", "kvm3"))
+    desk.ledger.put_brake(request_slot(new_brake(desk.ledger.ledger_id), request, datetime.datetime.now(datetime.UTC), "ann@control").after, None)
+    assert desk.show()["attention"] == []
+    desk.answers["kvm3"] = {"unreachable": True, "msg": "Connection timed out"}
+    incident, silence = desk.show()["attention"]
+    assert ": The brake holds: 2 hosts are silent at once (kvm2, kvm3), and 'evacuate' may act on 1 host." in incident
+    assert silence.startswith("kvm3 does not answer")
+    (found,) = [document for document in desk.ledger.list_hosts() if document.host.name == "kvm3"]
+    desk.ledger.put_host(dataclasses.replace(found.host, state="maintenance"), found.version)
+    assert not any("The brake holds" in line for line in desk.show()["attention"])
 
 
 def test_a_brake_of_a_later_version_hides_nothing(desk: Desk) -> None:
