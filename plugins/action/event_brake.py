@@ -39,11 +39,13 @@ class _Work:
     :arg inventory: the hosts of the inventory.
     :arg play: the hosts of the play; absent before the play of the host.
     :arg entries: the names of the host's entries in the ledger; absent before they are read.
+    :arg seems_empty: whether no document that can be read has a domain on the host.
     """
 
     inventory: Maybe[tuple[str, ...]] = ABSENT
     play: Maybe[tuple[str, ...]] = ABSENT
     entries: Maybe[tuple[str, ...]] = ABSENT
+    seems_empty: Maybe[bool] = ABSENT
 
     def check_request(self, host: str) -> None:
         """Raise L(InvalidArgument) unless the request names the one host of the play, L(NotFound) if the ledger does not know it."""
@@ -80,6 +82,7 @@ class _Run:
     :arg request: None for a task about all reactions.
     :arg host_id: of the host, if the ledger knows it.
     :arg old: slots that an earlier version kept in the folder.
+    :arg unreadable: the UUIDs of domains that may be on the host, because their document cannot be read.
     """
 
     task: _BrakeTask
@@ -89,12 +92,15 @@ class _Run:
     old: t.Sequence[brake.Slot]
     now: datetime.datetime
     by: str
+    unreadable: t.Sequence[str] = ()
 
     def decide(self, before: BrakeDocument) -> brake.BrakeDecision:
         """Return the decision about the brake as it is now."""
         document = brake.with_slots(before, brake_folder.join_slots(brake.read_slots(before), self.old)) if self.old else before
         if self.request is None:
             return self._decide_arming(document)
+        if self.unreadable:
+            return brake.note_unreadable(document, self.request, self.now, self.by, self.unreadable)
         if self.task.state == RELEASED:
             return brake.return_slot(document, self.request)
         if self.task.isolated is not None:
@@ -121,22 +127,26 @@ class ActionModule(FleetAction):
     def run_task(self, args: Result, task_vars: Result) -> JsonObject:
         """Take a slot for the host, or release it, or arm or disarm all reactions.
 
-        Raises L(Conflict) if the brake holds, and L(NotFound) for a ledger that the reactions cannot use.
+        Raises L(Conflict) if the brake holds, or if it is not known which domains are on the host; L(NotFound) for a ledger that the reactions cannot use.
         """
         with readable_results():
             task = decode(_BrakeTask, args)
         if task.work:
             task.work.check_request(task.host or "")
-            return {"changed": False, "places": []}
+            if not task.work.seems_empty:
+                return {"changed": False, "places": []}
         settings, target_host = self.settings(task_vars), self.target_host(task_vars)
         location = settings.ledger(target_host, task.ledger)
         if task.state in _BY_HAND and (task.ledger or not location.location):
             ledger: t.Optional[Ledger] = _open_existing(location, settings, target_host)
         else:
             ledger = open_if_any(*location, create=not self._task.check_mode)
+        unreadable = _list_unreadable(ledger) if task.work else ()
+        if task.work and not unreadable:
+            return {"changed": False, "places": []}
         if ledger and not self._task.check_mode:
             self.attach_notifier(ledger, settings, target_host, location)
-        return self._change_brake(ledger, self._prepare_run(task, ledger, task_vars))
+        return self._change_brake(ledger, dataclasses.replace(self._prepare_run(task, ledger, task_vars), unreadable=unreadable))
 
     def _prepare_run(self, task: _BrakeTask, ledger: t.Optional[Ledger], task_vars: Result) -> _Run:
         folder = task.folder or brake_folder.default_folder()
@@ -178,6 +188,12 @@ def _read_request(task: _BrakeTask, ledger: t.Optional[Ledger]) -> t.Optional[br
     known = {entry.name for entry in map(operator.attrgetter("host"), ledger.list_hosts()) if entry.state != ENABLED} if ledger and task.silent else set()
     silent = tuple(host for host in task.silent or () if host not in known)
     return brake.SlotRequest(task.reaction, task.host or "", task.hosts, task.window_minutes, silent, task.host in known)
+
+
+def _list_unreadable(ledger: t.Optional[Ledger]) -> list[str]:
+    """Return the UUIDs of the domains whose document cannot be read: they may be on any host."""
+    found = ledger.read_domains() if ledger else None
+    return [*found.damaged, *found.newer] if found else []
 
 
 def _find_host_id(ledger: t.Optional[Ledger], host: str) -> str:

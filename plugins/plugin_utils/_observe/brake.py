@@ -167,7 +167,8 @@ def request_slot(document: BrakeDocument, request: SlotRequest, now: datetime.da
     slots = read_slots(document)
     has_slot = any(slot.host == request.host for slot in slots_in_window(slots, request, now))
     if not has_slot and len(request.silent_hosts) > request.hosts:
-        return BrakeDecision(_note_silence(document, request, now, by), _silence_error(request))
+        error = _silence_error(request)
+        return BrakeDecision(_note_refusal(document, request, now, by, error, request.silent_hosts), error)
     after = with_slots(document, take_slot(slots, request, now))
     return BrakeDecision(replace(after, incidents=_without_host(document, request)))
 
@@ -182,6 +183,17 @@ def note_isolation(document: BrakeDocument, request: SlotRequest, now: datetime.
     """Note that the host does not answer and is not dead."""
     new = BrakeIncident(ISOLATED, request.reaction, (request.host,), format_time(now), format_time(now), by, detail, host_id)
     return BrakeDecision(_with_incident(document, new, request, now))
+
+
+def note_unreadable(document: BrakeDocument, request: SlotRequest, now: datetime.datetime, by: str, domains: Sequence[str]) -> BrakeDecision:
+    """Note that nothing can be done for a silent host, because no document of these domains can be read, and refuse the reaction."""
+    error = Conflict(
+        f"The documents of domains in the ledger cannot be read ({', '.join(domains)}), so that it is not known whether they are on {request.host}, which"
+        f" is gone. Nothing was done for {request.host}.",
+        "Restore the documents from a backup, or update the collection if a later version has written them. Then, if the host is really dead:"
+        f" ansible-playbook kvmfleet.migration.evacuate -e source={request.host}",
+    )
+    return BrakeDecision(_note_refusal(document, request, now, by, error, (request.host,)), error)
 
 
 def refuse_disarmed(document: BrakeDocument, host: str) -> None:
@@ -214,9 +226,8 @@ def _silence_error(request: SlotRequest) -> Conflict:
     )
 
 
-def _note_silence(document: BrakeDocument, request: SlotRequest, now: datetime.datetime, by: str) -> BrakeDocument:
-    error = _silence_error(request)
-    new = BrakeIncident(SILENT_TOGETHER, request.reaction, request.silent_hosts, format_time(now), format_time(now), by, f"{error.message} {error.next_step}")
+def _note_refusal(document: BrakeDocument, request: SlotRequest, now: datetime.datetime, by: str, error: Conflict, hosts: tuple[str, ...]) -> BrakeDocument:
+    new = BrakeIncident(SILENT_TOGETHER, request.reaction, hosts, format_time(now), format_time(now), by, f"{error.message} {error.next_step}")
     return _with_incident(document, new, request, now)
 
 

@@ -62,6 +62,15 @@ def test_a_domain_that_is_on_its_way_to_the_host_may_be_there(control: Control, 
     assert ("armed without any evidence source for kvm4" in text) is not is_settled, text
 
 
+@pytest.mark.parametrize("check", [False, True])
+def test_people_are_notified_if_nobody_knows_which_domains_are_on_the_host(control: Control, check: bool) -> None:
+    (control.ledger / "domains" / f"{UUID}.json").write_text("torn")
+    code, text = control.run("react_host_gone", "-e", "source=kvm4", *SILENT, *(["--check"] if check else []))
+    assert (code != 0, "no domain may be on kvm4" in text) == (True, False), text
+    assert f"cannot be read ({UUID}), so that it is not known whether they are on kvm4, which is gone. Nothing was done for kvm4." in text, text
+    assert (control.slots(), incidents(control)) == ([], [] if check else [("silent_together", ("kvm4",))])
+
+
 def test_what_would_refuse_an_evacuation_is_said_when_it_is_armed(control: Control) -> None:
     """The ledger does not know kvm3, and kvm2 has no evidence; of kvm9 the inventory knows nothing."""
     inventory = json.loads((control.folder / "inventory.json").read_text(encoding="utf-8"))
