@@ -345,6 +345,7 @@ MEANINGS = {
         "empty": "Whether no domain is left on the host, not even the definition of one that is off.",
         "predicted_seconds": "Predicted duration in seconds.",
         "actual_seconds": "Seconds from the beginning of the first move to the end of the last one.",
+        "verified_at": "When this was found out.",
     },
     "EvacuationPlan": {
         "source": "The dead host.",

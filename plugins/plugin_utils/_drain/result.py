@@ -13,6 +13,7 @@ import typing as t
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import DomainFacts, HostFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import OFFLINE
@@ -72,6 +73,7 @@ def build_host_result(
         predicted_range=share.predicted_range,
         actual_seconds=_span_seconds([by_uuid[entry.uuid] for entry in judged if entry.uuid in by_uuid]),
         empty=is_empty(facts.get(source)),
+        verified_at=utc_now(),
     )
 
 

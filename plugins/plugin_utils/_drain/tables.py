@@ -80,6 +80,7 @@ class HostDrain:
     :arg problems: failures that are not about one domain.
     :arg actual_seconds: from the beginning of the first move to the end of the last one.
     :arg empty: whether no domain is left on the host, not even a definition of one that is off.
+    :arg verified_at: when this was found out.
     """
 
     plan: HostShare
@@ -94,6 +95,7 @@ class HostDrain:
     actual_seconds: float
     predicted_range: t.Union[tuple[float, ...], Absent] = ABSENT
     empty: t.Union[bool, Absent] = ABSENT
+    verified_at: t.Union[str, Absent] = ABSENT
 
 
 # From this number of hosts on, the text groups the hosts that were not chosen by reason.

@@ -264,6 +264,7 @@ def _reason_of(entry: HostEntry) -> t.Optional[str]:
     return "; ".join(part for part in (entry.reason or "", impossible) if part) or None
 
 
+_WAS_IN_SERVICE: t.Final = "It was drained, and has been in service since: the verdict of its drain is out of date."
 # Why the verdict of a drain does not count for a host in that state.
 _OUTDATED: t.Final = {
     s.ENABLED: "It was drained, and is in service again: the verdict of its drain is out of date.",
@@ -281,7 +282,8 @@ def judge_reboot(name: str, entry: t.Optional[HostEntry], found: ReportData) -> 
     drain = found.drains.get(name)
     is_permitted = drain is not None and drain.get("safe_to_reboot") is True
     state = entry.state if entry else STATE_UNKNOWN if found.has_unnamed else None
-    outdated = (_OUTDATED[state],) if is_permitted and state in _OUTDATED else ()
+    why_outdated = _OUTDATED.get(state or "") or (_WAS_IN_SERVICE if entry and drain and _was_in_service(entry, drain) else None)
+    outdated = (why_outdated,) if is_permitted and why_outdated else ()
     if drain is not None and not outdated:
         return _judge_drained(drain, holding, sorted(set(_list_arrived(host, drain, found))))
     staying = sorted(domain.name or domain.uuid for domain in found.domains if _may_run(domain, host))
@@ -289,6 +291,12 @@ def judge_reboot(name: str, entry: t.Optional[HostEntry], found: ReportData) -> 
     if reasons:
         return RebootVerdict(False, "ledger", (*outdated, *reasons))
     return RebootVerdict(None, "ledger", (*outdated, "The ledger has no obstacle. Only the host can confirm this: a drain queries it."))
+
+
+def _was_in_service(entry: HostEntry, drain: JsonObject) -> bool:
+    """Whether the host was in service after its drain: it is out of service since a later time. The result of an earlier version does not have its time."""
+    drained_at, since = parse_timestamp(drain.get("verified_at")), parse_timestamp(entry.since or None)
+    return drained_at is not None and since is not None and since > drained_at
 
 
 def _judge_drained(drain: JsonObject, holding: Sequence[MoveRecord], arrived: Sequence[str]) -> RebootVerdict:

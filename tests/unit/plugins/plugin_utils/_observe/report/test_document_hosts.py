@@ -87,6 +87,15 @@ def test_a_host_that_is_in_service_again_is_not_safe_to_reboot(empty: Ledger) ->
     assert host_in(report_of(empty, drains=SAFE), "kvm1")["safe_to_reboot"] is False
 
 
+@pytest.mark.parametrize(("seconds", "is_safe"), [(-700, None), (-500, True)])
+def test_a_host_that_was_in_service_after_its_drain_is_not_safe_to_reboot(empty: Ledger, seconds: int, is_safe: bool | None) -> None:
+    """It is in maintenance again, since 600 s before the night began: its guests have come back in between."""
+    nights.enter(empty, "kvm1", "maintenance")
+    kvm1 = host_in(report_of(empty, drains={"kvm1": {**SAFE["kvm1"], "verified_at": nights.moment(seconds)}}), "kvm1")
+    assert kvm1["safe_to_reboot"] is is_safe
+    assert ("It was drained, and has been in service since: the verdict of its drain is out of date." in kvm1["reasons"]) is (is_safe is None)
+
+
 def test_a_host_in_service_keeps_what_its_drain_found_against_a_reboot(empty: Ledger) -> None:
     nights.enter(empty, "kvm1")
     told = {"kvm1": {"safe_to_reboot": False, "blockers": ["web1 is running here."]}}
