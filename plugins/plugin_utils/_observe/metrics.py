@@ -195,8 +195,22 @@ def write_textfile(path: str, text: str, mode: int) -> None:
         raise Internal(f"Failed to write {path}: {error.strerror}.", "Free space or repair the file system. The old file is still there.") from error
 
 
-def build_metrics(totals: Totals, present: PresentState, notices_waiting: int | None, ledger: Ledger) -> list[MetricFamily]:
-    """Return all metrics except those of L(build_export_metrics)."""
+def build_metrics(totals: Totals | None, present: PresentState, notices_waiting: int | None, ledger: Ledger) -> list[MetricFamily]:
+    """Return all metrics except those of L(build_export_metrics).
+
+    :arg totals: None leaves them out: no counter is better than one that falls.
+    """
+    return [
+        *(_totals_metrics(totals) if totals else ()),
+        *_present_metrics(present),
+        *_check_metrics(read_check(ledger.ledger_id)),
+        *_balance_metrics([document.balance_run for document in ledger.list_balance_runs()]),
+        single_value("kvmfleet_notices_waiting", "gauge", "Notices on this control node that are not sent yet.", notices_waiting),
+        single_value("kvmfleet_ledger_problems", "gauge", "Documents of the ledger that could not be read.", len(ledger.problems)),
+    ]
+
+
+def _totals_metrics(totals: Totals) -> list[MetricFamily]:
     return [
         values_by_label("kvmfleet_moves_total", "counter", "Live migrations that have ended.", "outcome", totals.moves),
         values_by_label("kvmfleet_moves_cancelled_total", "counter", "Live migrations that were cancelled, by reason.", "reason", totals.cancelled),
@@ -212,11 +226,6 @@ def build_metrics(totals: Totals, present: PresentState, notices_waiting: int | 
             "Time from the first to the last known moment of evacuations that have started their domain.",
             totals.evacuation_durations,
         ),
-        *_present_metrics(present),
-        *_check_metrics(read_check(ledger.ledger_id)),
-        *_balance_metrics([document.balance_run for document in ledger.list_balance_runs()]),
-        single_value("kvmfleet_notices_waiting", "gauge", "Notices on this control node that are not sent yet.", notices_waiting),
-        single_value("kvmfleet_ledger_problems", "gauge", "Documents of the ledger that could not be read.", len(ledger.problems)),
     ]
 
 

@@ -25,6 +25,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Result
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 
+from .._ledger.archive_notes import describe_archived
 from .._ledger.file.folder import Folder, hold_file_lock
 from .._ledger.ledger import Ledger
 from .._ledger.rules import is_uuid
@@ -228,26 +229,38 @@ class Tally:
         return json.dumps(saved, separators=(",", ":")).encode("ascii")
 
 
-def count_records(ledger: Ledger, open_records: list[MoveRecord], folder: str) -> Totals:
-    """Return the totals of the ledger as it is now, and keep them in the folder; if they cannot be kept, C(ledger.problems) has a message."""
+def count_records(ledger: Ledger, open_records: list[MoveRecord], folder: str) -> t.Optional[Totals]:
+    """Return the totals of the ledger as it is now, and keep them in the folder; if they cannot be kept, C(ledger.problems) has a message.
+
+    None if they are not known: records that were counted are in an archive, and the folder cannot be read. Without them, the counters would fall.
+    """
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
         with Folder.open_path(folder) as root, hold_file_lock(root, f"{ledger.ledger_id}.lock", True, _LOCK_SECONDS):
             return _update_tally(ledger, open_records, root)
     except OSError as error:
-        ledger.report_problem(f"The counters cannot be stored in {folder}: {error.strerror or error}. All records were read, and will be read again.")
-        return predict_totals(ledger, open_records, None)
+        totals = predict_totals(ledger, open_records, folder, may_begin=False)
+        left_out = "" if totals else " They are not known without those of records that were archived, so none were written."
+        ledger.report_problem(f"The counters cannot be stored in {folder}: {error.strerror or error}.{left_out}")
+        return totals
 
 
-def predict_totals(ledger: Ledger, open_records: list[MoveRecord], folder: str | None) -> Totals:
+def predict_totals(ledger: Ledger, open_records: list[MoveRecord], folder: str, may_begin: bool = True) -> t.Optional[Totals]:
     """Return the totals that L(count_records) would return, and store nothing.
 
-    :arg folder: None counts all records.
+    :arg may_begin: whether the counters may begin without the archived records if nothing is kept in the folder.
     """
-    tally = Tally()
-    if folder is not None:
-        with contextlib.suppress(OSError), Folder.open_path(folder) as root:
-            tally = _read_tally(ledger, root)
+    tally: t.Optional[Tally] = None
+    try:
+        with Folder.open_path(folder) as root:
+            tally = Tally.from_saved(root.read_file(_file_name(ledger)), ledger.ledger_id)
+    except FileNotFoundError:
+        tally = Tally() if may_begin else None
+    except OSError:
+        pass
+    if tally is None and describe_archived(ledger, None):
+        return None
+    tally = tally or Tally()
     tally.catch_up(ledger, open_records)
     return tally.totals
 

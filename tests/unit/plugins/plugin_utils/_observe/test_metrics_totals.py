@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import LedgerSettings
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe import metrics_totals
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.metrics import read_open_records
@@ -27,8 +29,25 @@ class Fleet:
         self.ledger = FileLedger(str(folder / "ledger"))
         self.state = folder / "state"
 
-    def totals(self) -> Totals:
+    def count(self) -> Totals | None:
         return metrics_totals.count_records(self.ledger, read_open_records(self.ledger), str(self.state))
+
+    def totals(self) -> Totals:
+        totals = self.count()
+        assert totals
+        return totals
+
+    def predict(self) -> Totals:
+        totals = metrics_totals.predict_totals(self.ledger, [], str(self.state))
+        assert totals
+        return totals
+
+    def archive_all(self) -> None:
+        """Remove the closed records, and note that they are in an archive."""
+        for path in self.closed():
+            path.unlink()
+        note = {"id": None, "to": "/srv/archive", "until": "2026-11-21T00:00:00.000Z", "at": "2026-11-21T00:00:00.000Z", "by": "a test", "version": 1}
+        self.ledger.put_settings(LedgerSettings(self.ledger.ledger_id, False, archives=(note,)), None)
 
     def closed(self) -> list[Path]:
         return sorted(Path(self.ledger.path, "migrations", "closed").rglob("*.json"))
@@ -111,9 +130,9 @@ def test_only_new_records_are_read(fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 def test_many_records_are_counted_like_few(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     for _number in range(5):
         ended(fleet.ledger, s.COMPLETED, elapsed_ms=1500)
-    few = metrics_totals.predict_totals(fleet.ledger, [], None)
+    few = fleet.predict()
     monkeypatch.setattr(metrics_totals, "_MANY_RECORDS", 2)
-    assert metrics_totals.predict_totals(fleet.ledger, [], None) == few
+    assert fleet.predict() == few
     assert few.moves["completed"] == 5
 
 
@@ -161,9 +180,37 @@ def test_without_a_state_folder_all_records_are_counted_each_time(fleet: Fleet) 
     assert any("cannot be stored" in problem for problem in fleet.ledger.problems)
 
 
+def test_totals_that_can_be_read_and_not_stored_do_not_fall(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended(fleet.ledger, s.COMPLETED)
+    assert fleet.totals().moves["completed"] == 1
+    fleet.archive_all()
+    ended(fleet.ledger, s.COMPLETED)
+    with monkeypatch.context() as patch:
+        patch.setattr(metrics_totals.Folder, "write_file", no_space)
+        assert fleet.totals().moves["completed"] == 2
+    assert any("No space left" in problem for problem in fleet.ledger.problems)
+
+
+def no_space(*_args: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_no_counter_is_better_than_one_that_falls(fleet: Fleet) -> None:
+    ended(fleet.ledger, s.COMPLETED)
+    assert fleet.totals().moves["completed"] == 1
+    fleet.archive_all()
+    kept = fleet.state.rename(fleet.state.with_name("kept"))
+    fleet.state.write_text("no folder")
+    assert fleet.count() is None
+    assert any("They are not known without those of records that were archived" in problem for problem in fleet.ledger.problems)
+    fleet.state.unlink()
+    kept.rename(fleet.state)
+    assert fleet.totals().moves["completed"] == 1
+
+
 def test_a_prediction_writes_no_state(fleet: Fleet) -> None:
     ended(fleet.ledger, s.COMPLETED)
-    assert metrics_totals.predict_totals(fleet.ledger, [], str(fleet.state)).moves["completed"] == 1
+    assert fleet.predict().moves["completed"] == 1
     assert not fleet.state.exists()
 
 
