@@ -25,7 +25,11 @@ def damaged_lines(ledger: Ledger, domains: Iterable[str]) -> Iterator[str]:
             f"The record {record_id} was damaged and set aside, and may have been open: what its domain needs is not known. Restore it from a backup, or find"
             f" out where its domain is. Then remove migrations-{record_id}-* from set_aside in the ledger."
         )
-    yield from (f"The document of domain {uuid} is damaged. Run kvmfleet.migration.protect on its host." for uuid in domains)
+    for uuid in domains:
+        yield (
+            f"The document of domain {uuid} is damaged. Run kvmfleet.migration.protect on its host."
+            f" If the domain no longer exists, remove domains-{uuid}-* from set_aside in the ledger."
+        )
     # The ledger reports a brake of a later version.
     with contextlib.suppress(NotSupported):
         if ledger.read_brake() is None and ledger.has_damaged_brake():

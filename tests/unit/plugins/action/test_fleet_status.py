@@ -620,6 +620,7 @@ def test_documents_that_another_task_has_set_aside_stay_findings(desk: Desk) -> 
         f"The document of domain {web2.domain.uuid}",
         "The state of the brake",
     ]
+    assert f"remove domains-{web2.domain.uuid}-* from set_aside" in found[1]
     # A person has looked after them.
     for path in pathlib.Path(desk.where, "set_aside").iterdir():
         path.unlink()
