@@ -174,7 +174,7 @@ def _describe_disk(disk: Element, root: Element, stores: t.Optional[Stores], poo
         store=store,
         optional=is_left_out(disk, root),
         bytes=size,
-        below_bytes=_count_below(where, size, files, stores) if stores is not None and files else ABSENT,
+        below_bytes=_count_below(_find_path(kind, where, pools), size, files, stores) if stores is not None and files else ABSENT,
         files=tuple(_describe_file(file, stores) for file in files),
         files_problem=problem,
     )

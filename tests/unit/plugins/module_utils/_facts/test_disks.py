@@ -24,6 +24,7 @@ HEADERS = {
     "/nfs/top": Header(backing="/srv/base", backing_format="qcow2"),
     "/srv/base": Header(backing="oldest", backing_format="raw", data_file="/srv/base.data"),
     "/nfs/small": Header(backing="/srv/base", backing_format="qcow2", capacity_bytes=110),
+    "/srv/pool/small": Header(backing="/srv/base", backing_format="qcow2", capacity_bytes=110),
     "/nfs/remote": Header(backing="nbd://nas/base"),
     "/nfs/odd": Header(backing="json:{}"),
 }
@@ -170,6 +171,11 @@ def test_a_full_copy_counts_the_images_below_up_to_what_the_guest_sees(image: st
     assert (found.bytes, found.below_bytes) == (10, below)
     assert found.count_copy("full") == 10 + (below or 0)
     assert found.count_copy("incremental") == 10
+
+
+def test_a_full_copy_of_a_volume_counts_what_is_below_it_too() -> None:
+    (found,) = describe_disks(domain(devices=disk("volume", "<source pool='default' volume='small'/>")), Stores(), POOLS)
+    assert (found.bytes, found.below_bytes) == (10, 100)
 
 
 def test_the_backing_chain_of_the_definition_overrides_the_headers() -> None:
