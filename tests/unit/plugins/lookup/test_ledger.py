@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 import typing as t
 from pathlib import Path
 
@@ -65,6 +66,8 @@ def moves(tmp_path: Path) -> list[dict[str, t.Any]]:
     for number, name in enumerate(("web1", STRANGE), 1):
         domain = DomainRef(f"55555555-0000-4000-8000-00000000000{number}", name)
         records.append(ledger.open_record(new_record(s.LIVE_MIGRATION, domain, HostRef("kvm1", None, None), HostRef("kvm2", None, None), {}, "me")))
+        # Records of one millisecond are sorted by their random IDs.
+        time.sleep(0.002)
     failed = ledger.update_record(records[0], records[0].record.advance(s.FAILED, "me"))
     return [encode(one.record) for one in (failed, records[1])]
 
