@@ -29,6 +29,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fence
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fencing import fence_host
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.power_cycle import switch_on
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.source import age_seconds, resolve_source
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._fleet_check.differences import SILENT
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_decisions import check_not_granted
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import list_entries, read_hosts
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
@@ -81,6 +82,14 @@ class _DrillTask:
     bring_home: bool
     problem: t.Optional[str]
     work: t.Optional[_Work]
+
+
+class _CheckedLoss(t.NamedTuple):
+    """The check of the fleet for the loss of the host, as L(FleetBefore) has it."""
+
+    homeless: Sequence[HomelessGuest]
+    unclear: Sequence[str]
+    silent: Sequence[str]
 
 
 class ActionModule(FleetAction):
@@ -155,33 +164,38 @@ class _DrillWork:
         return drills.list_refusals(self._host, before, Accepted(accept_lost, self._task.accept_unguarded, self._task.protect_max_hours))
 
     def _read_fleet(self, guests: t.Optional[list[DomainFacts]], power: t.Optional[HostPower]) -> FleetBefore:
-        task, check = self._task, t.cast("dict[str, t.Any]", (self._task.work or _Work()).check or {})
-        hosts = read_hosts(self._ledger)
+        hosts, check = read_hosts(self._ledger), self._read_check()
         entries = with_protect_times(self._ledger, hosts.entries)
         entry = next((one for one in entries if one.name == self._host), None)
         unknown = [dataclasses.replace(one.stand_in, name=one.host_key) for one in hosts.unreadable]
         if entry:
             check_not_granted(resolve_source(entries, self._host).entry)
-        losses = t.cast("list[dict[str, t.Any]]", check.get("losses") or [])
-        silent = [finding for finding in check.get("findings") or [] if finding["kind"] == "silent"]
-        homeless = [HomelessGuest(guest["name"], _refusal_text(guest)) for loss in losses for guest in loss["guests"]]
         return FleetBefore(
             entry=entry,
-            others=[*(one for one in entries if one.name != self._host and one.name in task.fleet), *unknown],
+            others=[*(one for one in entries if one.name != self._host and one.name in self._task.fleet), *unknown],
             guests=None if guests is None else [one.name for one in guests],
             autostarted=sorted(one.name for one in guests or () if one.autostart is not False),
             records=[*self._ledger.list_records(unsettled_only=True), *self._read_tombstones()],
             open_runs=self._describe_open_runs(),
             protected_hours=protected_hours(entry) if entry else None,
-            homeless=homeless,
-            unclear=[
-                *self._why_unchecked(check),
-                *(str(loss["reason"]) for loss in losses if loss["reason"] or not loss["guests"]),
-                *(str(finding["msg"]) for finding in silent if not {*finding["hosts"]} & {*task.fleet}),
-            ],
-            silent=sorted({host for finding in silent for host in finding["hosts"]} & {*task.fleet}),
+            homeless=check.homeless,
+            unclear=check.unclear,
+            silent=check.silent,
             power=str(power) if power else None,
             is_on=power is not None and power.is_on,
+        )
+
+    def _read_check(self) -> _CheckedLoss:
+        """Return what the check of the fleet says about the loss of the host."""
+        check, fleet = t.cast("dict[str, t.Any]", (self._task.work or _Work()).check or {}), {*self._task.fleet}
+        losses = t.cast("list[dict[str, t.Any]]", check.get("losses") or [])
+        silent = [finding for finding in check.get("findings") or [] if finding["kind"] == SILENT]
+        unjudged = [str(loss["reason"]) for loss in losses if loss["reason"] or not loss["guests"]]
+        unlisted = [str(finding["msg"]) for finding in silent if not fleet.intersection(finding["hosts"])]
+        return _CheckedLoss(
+            homeless=[HomelessGuest(guest["name"], _refusal_text(guest)) for loss in losses for guest in loss["guests"]],
+            unclear=[*self._why_unchecked(check), *unjudged, *unlisted],
+            silent=sorted({host for finding in silent for host in finding["hosts"]} & fleet),
         )
 
     def _why_unchecked(self, check: t.Mapping[str, t.Any]) -> list[str]:

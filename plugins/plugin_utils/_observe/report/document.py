@@ -74,6 +74,11 @@ class Scope:
         """The conditions in the form for readers of the ledger."""
         return Conditions(since=self.since, until=self.until, host=self.host, domain=self.domain)
 
+    @property
+    def is_about_domains(self) -> bool:
+        """Whether the report is about single domains or records, and not about hosts with all that was there."""
+        return self.domain is not None or self.ids is not None
+
 
 @dataclass(frozen=True)
 class ReportData:
@@ -112,10 +117,7 @@ def gather_records(ledger: t.Optional[Ledger], scope: Scope, drains: t.Optional[
     drain_results = {str(host): _read_drain(str(host), result) for host, result in (drains or {}).items()}
     if ledger is None:
         return ReportData(drains=drain_results)
-    found = ledger.read_hosts()
-    records = (
-        [ledger.read_record(record_id).record for record_id in dict.fromkeys(scope.ids)] if scope.ids is not None else _select_records(ledger, scope.wanted)
-    )
+    found, records = ledger.read_hosts(), _read_records(ledger, scope)
     # The domains are read after the unsettled records: the domain of a record that is closed meanwhile is excluded, or is where the record left it.
     unsettled = list(ledger.list_records(unsettled_only=True))
     found_domains = ledger.read_domains()
@@ -125,28 +127,43 @@ def gather_records(ledger: t.Optional[Ledger], scope: Scope, drains: t.Optional[
     hosts = [*(entry for entry in found.entries if matches_host(entry, scope.host)), *(entry for _one, entry in unreadable)]
     if scope.host is not None:
         drain_results = {host: drain_results[host] for host in (scope.host, *(entry.name for entry in hosts)) if host in drain_results}
-    is_whole, reported = scope.domain is None and scope.ids is None, {record.domain.uuid for record in records}
-    is_archive = ledger.identity.archive_of is not None
-    is_of_fleet = scope.host is None and is_whole and not is_archive
-    wanted = [domain for domain in domains if is_whole or scope.domain in (domain.uuid, domain.name) or domain.uuid in reported]
-    return ReportData(
+    data = ReportData(
         records=sorted(records, key=lambda record: (record.created_at, record.record_id)),
         unsettled=unsettled,
         arrivals=_read_arrivals(ledger, drain_results),
-        unstarted=list_unstarted(ledger, hosts, wanted, {record.domain.uuid for record in unsettled}),
+        unstarted=list_unstarted(ledger, hosts, _select_domains(domains, scope, records), {record.domain.uuid for record in unsettled}),
         hosts=hosts,
         unreadable=[one for one, _entry in unreadable],
         has_unnamed=any(entry.name == one.host_key for one, entry in stand_ins),
         domains=domains,
         drains=drain_results,
-        # It is about the whole fleet.
-        check=read_check(ledger.ledger_id) if is_of_fleet else None,
-        problems=tuple(damaged_lines(ledger, found_domains.damaged)) if is_of_fleet else (),
-        runs=select_runs(ledger, scope.since, scope.until, scope.host) if is_whole else (),
-        balances=select_balances(ledger, scope.since, scope.until, scope.host) if is_whole else (),
-        is_archive=is_archive,
+        is_archive=ledger.identity.archive_of is not None,
         archived=find_archived(ledger, _TERMS, scope.wanted) if scope.ids is None else None,
     )
+    return data if scope.is_about_domains else _add_fleet(data, ledger, scope, found_domains.damaged)
+
+
+def _read_records(ledger: Ledger, scope: Scope) -> list[MoveRecord]:
+    if scope.ids is None:
+        return [record for term in _TERMS for record in read_records(ledger, term, scope.wanted)]
+    return [ledger.read_record(record_id).record for record_id in dict.fromkeys(scope.ids)]
+
+
+def _select_domains(domains: Iterable[DomainEntry], scope: Scope, records: Iterable[MoveRecord]) -> list[DomainEntry]:
+    reported = {record.domain.uuid for record in records}
+    return [one for one in domains if not scope.is_about_domains or scope.domain in (one.uuid, one.name) or one.uuid in reported]
+
+
+def _add_fleet(data: ReportData, ledger: Ledger, scope: Scope, damaged: Iterable[str]) -> ReportData:
+    """Add what is not about single domains.
+
+    :arg damaged: UUIDs of the domains whose document was damaged.
+    """
+    runs = select_runs(ledger, scope.since, scope.until, scope.host)
+    data = replace(data, runs=runs, balances=select_balances(ledger, scope.since, scope.until, scope.host))
+    if scope.host is not None or data.is_archive:
+        return data
+    return replace(data, check=read_check(ledger.ledger_id), problems=tuple(damaged_lines(ledger, damaged)))
 
 
 def _name_stand_ins(hosts: LedgerHosts, records: Sequence[MoveRecord], domains: Iterable[DomainEntry]) -> list[tuple[UnreadableHost, HostEntry]]:
@@ -190,10 +207,6 @@ def _read_arrivals(ledger: Ledger, drains: Mapping[str, JsonObject]) -> list[Mov
         return []
     ended = ledger.list_records(statuses=[s.COMPLETED, s.DONE], since=format_time(since))
     return list({record.domain.uuid: record for record in sorted(ended, key=lambda record: record.generation)}.values())
-
-
-def _select_records(ledger: Ledger, wanted: Conditions) -> list[MoveRecord]:
-    return [record for term in _TERMS for record in read_records(ledger, term, wanted)]
 
 
 ARRIVED_OUTCOMES = (COMPLETED, EVACUATED)
