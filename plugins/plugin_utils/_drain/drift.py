@@ -178,6 +178,7 @@ def _find_reserve_drift(plan: DrainPlan, inputs: DrainInputs, candidates: Sequen
 def find_domain_drift(move: PlannedMove | PlannedColdMove, leaver: LeavingDomain) -> list[str]:
     """Return a sentence for each change of what a domain needs of a host."""
     before, now = _lasting_needs(move.request), _lasting_needs(to_plain_object(leaver.request.as_json()))
+    now = {**now, "networks": _without_new_keys(now.get("networks"), before.get("networks"))}
     changed = [key for key in sorted({*before, *now}) if before.get(key) != now.get(key)]
     words = {"memory_mib": "MiB of memory", "vcpus": "vCPUs"}
     found = [f"{move.name} has {now.get(key)} {words[key]} now, {short_text(before.get(key))} when the plan was made." for key in changed if key in words]
@@ -190,6 +191,14 @@ def _lasting_needs(request: JsonObject) -> JsonObject:
     listed = given if isinstance(given, list) else []
     disks = [{key: value for key, value in disk.items() if key not in SIZES_OF_IMAGES} for disk in listed if isinstance(disk, dict)]
     return {**{key: value for key, value in request.items() if key not in _VOLATILE_KEYS}, "disks": disks}
+
+
+def _without_new_keys(interfaces: Json, saved: Json) -> Json:
+    """Return the interfaces by the keys that the plan has of each. An earlier version saved fewer; whether the destination has what is new is judged there."""
+    if not isinstance(interfaces, list) or not isinstance(saved, list) or len(interfaces) != len(saved):
+        return interfaces
+    pairs = zip(interfaces, saved, strict=True)
+    return [{key: value for key, value in now.items() if key in old} if isinstance(now, dict) and isinstance(old, dict) else now for now, old in pairs]
 
 
 def _find_destination_drift(move: PlannedMove | PlannedColdMove, leaver: LeavingDomain, fleet: Fleet, candidates: Sequence[str]) -> list[str]:

@@ -127,6 +127,23 @@ def test_changes_of_a_request_are_drift() -> None:
     assert "its machine, networks changed" in text
 
 
+def test_what_an_earlier_version_did_not_save_of_an_interface_is_no_drift() -> None:
+    facts = fresh_facts()
+    (network,) = find_domain(facts, "web")["request"]["networks"]
+    network.update(virtualport="openvswitch")
+    assert apply_plan(FILE, facts, **HOSTS) == PLAN
+    network.update(network_filter="own-rules")
+    facts["kvm2"]["network_filters"] = facts["kvm3"]["network_filters"] = []
+    assert "can no longer accept web: It has no network filter own-rules." in describe_drift(facts)
+
+
+def test_what_an_interface_no_longer_has_is_drift() -> None:
+    facts = fresh_facts()
+    find_domain(facts, "web")["request"]["networks"][0]["network_filter"] = "own-rules"
+    facts["kvm2"]["network_filters"] = ["own-rules"]
+    assert "its networks changed" in describe_drift(fresh_facts(), plan_drain(facts, **HOSTS))
+
+
 def test_a_larger_image_is_no_drift() -> None:
     facts = fresh_facts()
     disk = find_domain(facts, "web")["request"]["disks"][0]
