@@ -156,18 +156,21 @@ def read_requests(args: MoveTaskOptions, settings: Settings, source: str) -> lis
     """
     each = list_moves(t.cast(JsonObject, args), move_spec())
     requests = [_read_request(t.cast(OneMoveOptions, options), settings, source) for options in each]
-    _check_migrate_uris(requests)
+    _check_migrate_uris(requests, settings)
     return requests
 
 
-def _check_migrate_uris(requests: t.Sequence[MoveRequest]) -> None:
+def _check_migrate_uris(requests: t.Sequence[MoveRequest], settings: Settings) -> None:
     """Raise L(InvalidArgument) for a C(migrate_uri) with the address of one host that would be used for several: each of the others waits for memory itself."""
     destinations: dict[str, dict[str, str]] = {}
     for request in requests:
         if request.migrate_uri and urllib.parse.urlsplit(request.migrate_uri).hostname:
             destinations.setdefault(request.migrate_uri, {}).update({uri: host for host, uri in request.uris.items()})
     for migrate_uri, hosts in destinations.items():
-        if len(hosts) > 1:
+        # Two URIs may lead to one host, for example over SSH and over TLS.
+        names = map(settings.host_at, hosts)
+        first = next(names, None)
+        if any(name != first for name in names):
             raise InvalidArgument(
                 f"migrate_uri is {migrate_uri}, which is the address of one host, and the destination may be {' or '.join(hosts.values())}.",
                 "Give the destination and a migrate_uri of its own for each move, or set kvmfleet_migration_address of these hosts. Nothing was moved.",

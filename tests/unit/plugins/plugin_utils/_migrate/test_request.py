@@ -123,6 +123,19 @@ def test_moves_to_several_hosts_have_addresses_of_their_own() -> None:
     assert [request.migrate_uri for request in requests] == ["tcp://10.0.0.2", "tcp://10.0.0.2", "tcp://10.0.0.3"]
 
 
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"destination": "kvm2", "transport": "tls"},
+        {"destination_uri": "qemu+ssh://kvm2/system"},
+        {"destination": "spare", "destination_uri": "qemu://KVM2/system"},
+    ],
+)
+def test_the_address_of_a_host_is_used_for_all_uris_of_that_host(other: t.Dict[str, t.Any]) -> None:
+    moves = [{"name": "web1", "destination": "kvm2"}, {"name": "db1", **other}]
+    assert len(read_requests(task_args(moves=moves, migrate_uri="tcp://10.0.0.2"), settings_of(), "kvm1")) == 2
+
+
 def test_an_empty_list_of_moves_gives_no_requests() -> None:
     assert read_requests(task_args(moves=[]), settings_of(), "kvm1") == []
 
