@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, JsonObject, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import CpuVerdict
 
@@ -146,7 +146,7 @@ def requirement_key(request: Request, fleet: Fleet) -> str:
     source = fleet.source_of(request)
     own.append(encode(source.resource_maps) if source and source.resource_maps else None)
     there = (source.hardware.networks if source else None) or {}
-    own.append([found.forward for need in request.networks if (found := there.get(need.source or ""))])
+    own.append([found.forward if (found := there.get(need.source or "")) else ABSENT for need in request.networks])
     whole = {**needs, "disks": images, "nvram": bool(request.nvram), "memory_mib": request.memory_mib, "vcpus": request.vcpus, "own": own}
     return json.dumps(whole, sort_keys=True, default=str)
 
@@ -194,7 +194,7 @@ def _host_key(state: HostState, networks: set[str], has_devices: bool) -> list[t
         encode(facts.firmware_files or None),
         [(mount.path, mount.kind, mount.store) for mount in facts.mounts or ()],
         [(pool.name, pool.type, pool.active, pool.path) for pool in facts.pools or ()],
-        _network_key(facts, networks),
+        _network_key(facts, networks.union(state.resource_maps.networks.values(), state.resource_maps.bridges.values())),
         encode(facts.devices or None) if has_devices else [],
         [encode(guest.pages) for guest in state.vacated if guest.pages],
         [sorted(settings.labels), sorted(settings.filters_off), settings.reserved_memory_mib, settings.reserved_cpus],

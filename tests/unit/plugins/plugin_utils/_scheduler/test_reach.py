@@ -8,6 +8,7 @@ import typing as t
 
 import pytest
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource_maps import ResourceMaps
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import CpuVerdict
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.fleet import Fleet, HostState
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.reach import REACH_FILTERS, Reach, find_reach
@@ -80,6 +81,29 @@ def test_guests_of_networks_of_different_kinds_are_judged_apart() -> None:
         "web2": ("kvm2",),
         "web3": ("kvm1", "kvm3"),
     }
+
+
+def test_hosts_are_compared_by_their_own_names_of_networks() -> None:
+    """Two hosts with the same map, of which one lacks the network."""
+    maps = ResourceMaps(networks={"lan": "lan-b"}, bridges={"br0": "br-b"})
+    network = {"name": "lan", "active": True, "bridge": None, "forward": "bridge"}
+    there = {"networks": [{**network, "name": "lan-b"}], "bridges": ["br-b"]}
+    for need in ({"type": "network", "source": "lan"}, {"type": "bridge", "source": "br0"}):
+        own = host(
+            "kvm1", f.domain("web1", networks=[need]), networks=[network], bridges=["br0"], maps=ResourceMaps(networks={"lan": "lan"}, bridges={"br0": "br0"})
+        )
+        (reach,) = reach_of(own, host("kvm2", maps=maps, **there), host("kvm3", maps=maps, networks=[], bridges=[]))
+        assert reach.hosts == ("kvm1", "kvm2")
+
+
+def test_guests_of_which_one_network_is_unknown_on_their_host_are_judged_apart() -> None:
+    def with_network(name: str, guest: str, network: str) -> HostState:
+        needs = f.domain(guest, networks=[{"type": "network", "source": "back"}, {"type": "network", "source": "front"}])
+        return host(name, needs, networks=[{"name": network, "active": True, "bridge": None, "forward": "nat"}])
+
+    kinds = [{"name": name, "active": True, "bridge": None, "forward": forward} for name, forward in (("back", "nat"), ("front", "bridge"))]
+    found = reach_of(with_network("kvm1", "web1", "back"), with_network("kvm2", "web2", "front"), host("kvm3", networks=kinds))
+    assert {request.name: reach.hosts for reach in found for request in reach.guests} == {"web1": ("kvm3",), "web2": ()}
 
 
 def test_guests_of_pools_of_different_types_are_judged_apart() -> None:
