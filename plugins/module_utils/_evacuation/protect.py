@@ -29,10 +29,11 @@ from .._libvirt.reading import parse_domain_xml, replace_definition
 from .._libvirt.values import Definition
 from .._model import domain_states
 from .._model.boot_guard import BootStatus
-from .._model.codec import ABSENT, Json, encode
+from .._model.codec import ABSENT, Json, Maybe, encode
 from .._model.definition_files import list_needed_files
 from .._model.errors import Conflict, KvmfleetError, NotFound
 from .._model.policy_documents import parse_policy
+from .._model.requests import NetworkNeed
 from .._model.saved_domains import TPM, SavedDomain, SavedDomains, UnreadableDomain
 from .._module import Phase, Result, require_local, require_root
 from .._run_folder import read_own_act
@@ -310,7 +311,9 @@ class _DomainReader:
         self._is_held = bool(boot and boot.held)
         self._boot_id = boot.boot_id if boot else None
         self._versions = host.read_versions()
-        self._pools = host.read_surroundings().pools or ()
+        around = host.read_surroundings()
+        self._pools = around.pools or ()
+        self._networks = {network.name: network.forward for network in around.networks or ()}
         self._stores = LocalStores()
         self._images = ImageLocator()
 
@@ -334,7 +337,7 @@ class _DomainReader:
             persistent=info.view.persistent,
             autostart=info.autostart,
             state=info.view.state_to_restore(self._is_held),
-            request=encode(dataclasses.replace(request, blockers=(), uuid=info.uuid, name=info.name)),
+            request=encode(dataclasses.replace(request, blockers=(), networks=self._add_kinds(request.networks), uuid=info.uuid, name=info.name)),
             policy=own.values,
             nvram=request.nvram or None,
             tpm=next((file.path for file in files if file.what == TPM), None),
@@ -345,3 +348,8 @@ class _DomainReader:
             boot_id=self._boot_id,
             own_act=read_own_act(info.uuid),
         )
+
+    def _add_kinds(self, needs: Maybe[t.Tuple[NetworkNeed, ...]]) -> t.Tuple[NetworkNeed, ...]:
+        """Return what the interfaces need with the kind of each libvirt network, as far as it is known."""
+        kinds = self._networks
+        return tuple(dataclasses.replace(need, forward=kinds.get(need.source or "", ABSENT)) if need.type == "network" else need for need in needs or ())

@@ -171,6 +171,7 @@ class NetworkNeed:
     :arg portgroup: the port group of the network that it belongs to; absent for none.
     :arg virtualport: the type of its port, e.g. C(openvswitch); absent for none.
     :arg network_filter: the name of libvirt's network filter for it; absent for none.
+    :arg forward: that of the libvirt network on the host that the guest was saved on, see L(LibvirtNetwork); absent if it was not known.
     """
 
     type: str
@@ -178,6 +179,7 @@ class NetworkNeed:
     portgroup: Maybe[str] = ABSENT
     virtualport: Maybe[str] = ABSENT
     network_filter: Maybe[str] = ABSENT
+    forward: Maybe[str] = ABSENT
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 

@@ -209,7 +209,7 @@ def _build_document(
         "files": [],
         "own_act": None,
         **encode(reported),
-        "request": _with_proof(encode(reported.request), reported.disks),
+        "request": _keep_kinds(_with_proof(encode(reported.request), reported.disks), old.get("request")),
         "state": reported.state or old.get("state") or ("running" if reported.active else "shut off"),
         **_describe_boot(reported, before, tombstone),
     }
@@ -252,6 +252,16 @@ def _with_proof(request: JsonObject, disks: Sequence[SavedDisk]) -> JsonObject:
     proved = {disk.target: disk.shared for disk in disks if disk.shared is not ABSENT}
     requested = t.cast("Sequence[JsonObject]", request["disks"])
     return {**request, "disks": [{**disk, "shared": proved.get(str(disk["target"]), t.cast("bool | None", disk["shared"]))} for disk in requested]}
+
+
+def _keep_kinds(request: JsonObject, before: Json) -> JsonObject:
+    """Return the request with the kinds of libvirt networks that were saved before, for those that the host does not know now."""
+    saved = before.get("networks") if isinstance(before, Mapping) else None
+    listed = [one for one in saved if isinstance(one, Mapping)] if isinstance(saved, (list, tuple)) else []
+    known = {str(one.get("source")): {"forward": one["forward"]} for one in listed if "forward" in one}
+    needs = t.cast("Sequence[JsonObject]", request.get("networks") or ())
+    kept = [{**known.get(str(need.get("source")), {}), **need} if need.get("type") == "network" else need for need in needs]
+    return {**request, "networks": kept} if known else request
 
 
 def _comparable_value(key: str, value: Json) -> Json:

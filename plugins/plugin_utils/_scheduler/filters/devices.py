@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Maybe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostDevice, LibvirtNetwork
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests import DeviceNeed, NetworkNeed
 
@@ -53,21 +53,23 @@ class Networks(Rule):
 
 
 def _compare_with_source(request: Request, host: HostState, fleet: Fleet) -> t.Iterator[Finding]:
-    """Compare the kind of each libvirt network with that on the host that the guest leaves. libvirt does not: the guest would lose its connections."""
+    """Compare the kind of each libvirt network with that on the host that the guest leaves, or was saved on. libvirt does not: the guest would lose its
+    connections.
+    """
     source = fleet.source_of(request)
     before, after = (source.hardware.networks if source else None) or {}, host.hardware.networks or {}
     for own, need in zip((request.at_source or request).networks, request.networks, strict=True):
-        old, new = before.get(own.source or ""), after.get(need.source or "")
-        if need.type != _NETWORK or old is None or new is None or ABSENT in (old.forward, new.forward):
+        old, new = before.get(own.source or "", own).forward, after.get(need.source or "")
+        if need.type != _NETWORK or new is None or ABSENT in (old, new.forward):
             continue
-        kinds = _kind_of(old), _kind_of(new)
+        kinds = _kind_of(old), _kind_of(new.forward)
         if kinds[0] != kinds[1]:
             yield Finding(f"Its network {new.name} is {kinds[1]}, and {request.name} is on one that is {kinds[0]}.")
 
 
-def _kind_of(network: LibvirtNetwork) -> str:
+def _kind_of(forward: Maybe[str]) -> str:
     """Return the kind of a network, as an adjective. The others connect guests to a network of the host."""
-    return _KINDS.get(network.forward or "", "bridged") if network.forward else "isolated"
+    return _KINDS.get(forward, "bridged") if forward else "isolated"
 
 
 _KINDS = {"nat": "translated (NAT)", "route": "routed", "open": "routed"}

@@ -31,6 +31,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
     NotFound,
     Unreachable,
 )
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import LibvirtNetwork, Surroundings
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI, UUID, FakeFleet
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.host import FakeHost
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.hung import hung_libvirt
@@ -237,6 +238,19 @@ def test_the_inactive_definition_is_saved_except_for_transient_domains(fleet: Fa
     assert "<title>live" in found["tmp1"]["definition"]
     assert found["web1"]["request"]["uuid"] == UUID
     assert found["web1"]["request"]["blockers"] == []
+
+
+def test_a_domain_is_saved_with_the_kinds_of_its_networks(fleet: FakeFleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the loss of the host, nothing else tells whether a network of that name connects the guest."""
+    networks = (LibvirtNetwork("lan", True, forward="bridge"), LibvirtNetwork("lab", True, forward=None))
+    monkeypatch.setattr(FakeHost, "read_surroundings", lambda _self: Surroundings((), networks, (), (), ()))
+    cards = "".join(f"<interface type='network'><source network='{name}'/></interface>" for name in ("lan", "lab", "gone"))
+    guest = fleet.guest()
+    guest.definition = guest.xml().replace("<devices>", f"<devices>{cards}<interface type='bridge'><source bridge='lan'/></interface>")
+    (found,) = save()["domains"]
+    known = {"lan": {"forward": "bridge"}, "lab": {"forward": None}, "gone": {}}
+    wanted = [{"type": "network", "source": name, **kind} for name, kind in known.items()]
+    assert found["request"]["networks"][:4] == [*wanted, {"type": "bridge", "source": "lan"}]
 
 
 def test_the_disks_of_a_transient_domain_are_those_of_a_start(fleet: FakeFleet) -> None:

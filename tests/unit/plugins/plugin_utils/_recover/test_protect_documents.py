@@ -71,6 +71,20 @@ def test_an_unchanged_domain_or_a_growing_image_is_not_written_again() -> None:
     assert document_of(changed)["protected"]["state_at"] == before["protected"]["state_at"]
 
 
+def test_the_kind_of_a_network_is_kept_while_it_is_not_known() -> None:
+    """libvirt's daemon for networks may be stopped. The documents of all domains would be written, and written again afterwards."""
+
+    def report(*kinds: Body) -> Body:
+        told = reported_domain()
+        return {**told, "request": {**told["request"], "networks": [{"type": "network", "source": "lan", **kind} for kind in kinds]}}
+
+    before = document_of(judge(report({"forward": "bridge"}), ProtectInputs()))
+    assert judge(report({}), inputs_with(before)).kind == protect_documents.UNCHANGED
+    assert judge(report({"forward": None}), inputs_with(before)).changed == ("request",)
+    more = document_of(judge(report({}, {"portgroup": "dmz"}), inputs_with(before)))
+    assert [network.get("forward") for network in more["protected"]["request"]["networks"]] == ["bridge", "bridge"]
+
+
 def test_a_changed_state_gets_a_new_time_and_other_keys_are_kept() -> None:
     before = document(KVM1)
     before["protected"] = {**before["protected"], "origin": "kvm9", "state_at": "2020-01-01T00:00:00.000Z", "later": 1}

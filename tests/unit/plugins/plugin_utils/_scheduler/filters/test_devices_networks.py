@@ -8,7 +8,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._scheduler.builders import Finding, host, judge_with, request
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._scheduler.builders import Finding, HostState, host, judge_with, request
 
 
 def judge_network(kind: str, source: str, **facts: t.Any) -> Finding:
@@ -99,6 +99,20 @@ def test_a_network_of_that_name_and_another_kind_is_refused(before: t.Any, after
 
     needs = request(networks=[{"type": "network", "source": "default"}])
     assert judge_with("networks", needs, host(networks=network(after)), host("kvm1", networks=network(before))).reason == reason
+
+
+def test_the_kind_of_a_network_on_a_dead_host_is_the_saved_one() -> None:
+    """The source is no host of the fleet any more. While it answers, its own network counts."""
+
+    def judge_saved(forward: t.Any, *others: HostState) -> Finding:
+        needs = request(networks=[{"type": "network", "source": "default", "forward": forward}])
+        isolated = host(networks=[{"name": "default", "active": True, "bridge": None, "forward": None}])
+        return judge_with("networks", needs, isolated, *others)
+
+    assert judge_saved("bridge").reason == "Its network default is isolated, and web1 is on one that is bridged."
+    assert judge_saved(None).reason is None
+    own = host("kvm1", networks=[{"name": "default", "active": True, "bridge": None, "forward": None}])
+    assert judge_saved("bridge", own).reason is None
 
 
 def test_unknown_networks_and_bridges_are_a_warning() -> None:
