@@ -8,7 +8,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
+import os
+import selectors
 import socket
 import time
 import typing as t
@@ -48,7 +51,7 @@ def _question(peer: LeasePeer, address: str, store: str, seconds: float) -> t.Ca
 
 def ask_peer(host_id: str, address: str, port: int, store: str, seconds: float = ANSWER_SECONDS) -> t.Optional[str]:
     """Return C(held) or C(none), as the host answers; null for another host at its address, or an answer that is none. Raises C(OSError)."""
-    with socket.create_connection((address, port), seconds) as connection:
+    with _connect(address, port, seconds) as connection:
         connection.sendall(f"lease {store}\n".encode("ascii"))
         with connection.makefile("rb") as stream:
             line = stream.readline(_MAX_BYTES)
@@ -56,3 +59,29 @@ def ask_peer(host_id: str, address: str, port: int, store: str, seconds: float =
         answer = decode(LeaseAnswer, json.loads(line))
         return answer.lease if answer.host_id == host_id and answer.lease in (HELD, NONE) else None
     return None
+
+
+def _connect(address: str, port: int, seconds: float) -> socket.socket:
+    """Return a connection to the first address of a name that accepts one. All are tried at once: a silent one would use up the time. Raises C(OSError)."""
+    deadline = time.monotonic() + seconds
+    with selectors.DefaultSelector() as attempts, contextlib.ExitStack() as opened:
+        code = errno.ETIMEDOUT
+        for family, kind, protocol, _name, where in socket.getaddrinfo(address, port, type=socket.SOCK_STREAM):
+            with contextlib.suppress(OSError):
+                attempt = opened.enter_context(socket.socket(family, kind, protocol))
+                attempt.setblocking(False)
+                code = attempt.connect_ex(where)
+                if code in (0, errno.EINPROGRESS):
+                    attempts.register(attempt, selectors.EVENT_WRITE)
+        while attempts.get_map():
+            ready = [t.cast(socket.socket, key.fileobj) for key, _events in attempts.select(max(deadline - time.monotonic(), 0.0))]
+            for attempt in ready:
+                attempts.unregister(attempt)
+                code = attempt.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+                if code == 0:
+                    connection = socket.socket(fileno=attempt.detach())
+                    connection.settimeout(seconds)
+                    return connection
+            if not ready:
+                raise TimeoutError
+    raise OSError(code, os.strerror(code))

@@ -87,3 +87,33 @@ def test_a_lease_on_one_of_two_addresses_counts() -> None:
 def test_a_second_address_answers_for_a_host_whose_first_one_does_not() -> None:
     with answering(line_of(PEER, NONE), "127.0.0.2") as port:
         assert m.ask_peers([dataclasses.replace(peer_at(port), addresses=("127.0.0.1", "127.0.0.2"))], ["a"]) == {"a": {PEER: NONE}}
+
+
+@contextlib.contextmanager
+def silent(address: str, port: int) -> t.Iterator[None]:
+    """A port that answers no attempt to connect: the queue of its service is full."""
+    with socket.create_server((address, port), backlog=0), contextlib.ExitStack() as waiting:
+        with contextlib.suppress(OSError):
+            while True:
+                waiting.enter_context(socket.create_connection((address, port), 0.1))
+        yield
+
+
+def found_addresses(port: int, *addresses: str) -> t.Callable[..., t.Any]:
+    return lambda *_arguments, **_options: [(socket.AF_INET, socket.SOCK_STREAM, 0, "", (address, port)) for address in addresses]
+
+
+def test_an_address_of_a_name_that_is_silent_does_not_use_up_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For example one of IPv6 that leads nowhere: the peer would count as silent, and the watchdog reset a host whose peers answer."""
+    with answering(line_of(PEER, NONE)) as port, silent("127.0.0.2", port):
+        monkeypatch.setattr(socket, "getaddrinfo", found_addresses(port, "127.0.0.2", "127.0.0.1"))
+        assert m.ask_peers([peer_at(port, PEER, "kvm2")], ["a"], seconds=1.0) == {"a": {PEER: NONE}}
+
+
+def test_an_address_of_a_name_that_refuses_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    with answering(line_of(PEER, NONE), "127.0.0.2") as port:
+        monkeypatch.setattr(socket, "getaddrinfo", found_addresses(port, "127.0.0.1", "127.0.0.2"))
+        assert m.ask_peers([peer_at(port, PEER, "kvm2")], ["a"]) == {"a": {PEER: NONE}}
+        monkeypatch.setattr(socket, "getaddrinfo", found_addresses(port, "127.0.0.1", "127.0.0.3"))
+        with pytest.raises(ConnectionRefusedError):
+            m.ask_peer(PEER, "kvm2", port, "a")
