@@ -16,6 +16,9 @@ from .._model.facts import InterfaceFacts
 
 _GET_LINK, _NEW_LINK, _DONE, _ERROR = 18, 16, 3, 2
 _REQUEST_DUMP = 0x301
+# The flag of a list that has changed while it was sent (NLM_F_DUMP_INTR).
+_INTERRUPTED = 0x10
+_TRIES = 5
 # Attributes of an interface (linux/if_link.h), and of the data of a VLAN.
 _NAME, _MTU, _LOWER, _CONTROLLER, _LINK_INFO, _LOWER_NAMESPACE, _PROPERTIES = 3, 4, 5, 10, 18, 37, 52
 _OTHER_NAME = 53
@@ -64,10 +67,14 @@ def read_links() -> t.Optional[t.List[Link]]:
     try:
         with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as channel:
             channel.settimeout(_TIMEOUT_SECONDS)
-            channel.send(_MESSAGE_HEADER.pack(_MESSAGE_HEADER.size + _LINK_HEADER.size, _GET_LINK, _REQUEST_DUMP, 1, 0) + bytes(_LINK_HEADER.size))
-            return _receive_links(channel)
+            for dummy in range(_TRIES):
+                channel.send(_MESSAGE_HEADER.pack(_MESSAGE_HEADER.size + _LINK_HEADER.size, _GET_LINK, _REQUEST_DUMP, 1, 0) + bytes(_LINK_HEADER.size))
+                links, is_whole = _receive_links(channel)
+                if is_whole:
+                    return links
     except OSError:
         return None
+    return None
 
 
 def describe_interfaces(links: t.Iterable[Link]) -> t.Tuple[InterfaceFacts, ...]:
@@ -81,24 +88,27 @@ def describe_interfaces(links: t.Iterable[Link]) -> t.Tuple[InterfaceFacts, ...]
     )
 
 
-def _receive_links(channel: socket.socket) -> t.Optional[t.List[Link]]:
+def _receive_links(channel: socket.socket) -> t.Tuple[t.Optional[t.List[Link]], bool]:
+    """Return the interfaces, null if the kernel refuses, and whether the list is whole: interfaces that come or go meanwhile can hide others."""
     links: t.List[Link] = []
+    is_whole = True
     while True:
-        for kind, body in _split_messages(channel.recv(1 << 18)):
+        for kind, flags, body in _split_messages(channel.recv(1 << 18)):
+            is_whole = is_whole and not flags & _INTERRUPTED
             if kind == _DONE:
-                return links
+                return links, is_whole
             if kind == _ERROR:
-                return None
+                return None, True
             if kind == _NEW_LINK:
                 links.extend(parse_link(body))
 
 
-def _split_messages(data: bytes) -> t.Iterator[t.Tuple[int, bytes]]:
+def _split_messages(data: bytes) -> t.Iterator[t.Tuple[int, int, bytes]]:
     while len(data) >= _MESSAGE_HEADER.size:
-        length, kind = _MESSAGE_HEADER.unpack_from(data)[:2]
+        length, kind, flags = _MESSAGE_HEADER.unpack_from(data)[:3]
         if length < _MESSAGE_HEADER.size:
             return
-        yield kind, data[_MESSAGE_HEADER.size : length]
+        yield kind, flags, data[_MESSAGE_HEADER.size : length]
         data = data[(length + 3) & ~3 :]
 
 

@@ -8,6 +8,7 @@ import os
 import pathlib
 import socket
 import struct
+import typing as t
 
 import pytest
 
@@ -54,6 +55,44 @@ def test_interfaces_are_unknown_if_the_kernel_refuses(monkeypatch: pytest.Monkey
         raise PermissionError(*arguments)
 
     monkeypatch.setattr(module.socket, "socket", refuse)
+    assert read_links() is None
+
+
+def reply(kind: int, body: bytes = b"", flags: int = 0) -> bytes:
+    return struct.pack("=IHHII", 16 + len(body), kind, flags, 1, 0) + body
+
+
+class Kernel:
+    """Answers each request with the next of these lists of links."""
+
+    def __init__(self, *answers: bytes) -> None:
+        self.answers = list(answers)
+
+    def __call__(self, *_arguments: object) -> t.Any:
+        return self
+
+    __enter__ = __call__
+
+    def __exit__(self, *_arguments: object) -> None:
+        pass
+
+    def settimeout(self, _seconds: float) -> None:
+        pass
+
+    def send(self, _request: bytes) -> None:
+        pass
+
+    def recv(self, _size: int) -> bytes:
+        return self.answers.pop(0)
+
+
+def test_a_list_of_interfaces_that_changed_meanwhile_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may lack an interface, and its host would be refused as the destination of guests."""
+    whole = reply(16, message(attribute(3, b"br0\0"))) + reply(3)
+    torn = reply(16, message(attribute(3, b"br1\0")), flags=0x10) + reply(3)
+    monkeypatch.setattr(module.socket, "socket", Kernel(torn, whole))
+    assert [link.name for link in read_links() or ()] == ["br0"]
+    monkeypatch.setattr(module.socket, "socket", Kernel(*[torn] * 9))
     assert read_links() is None
 
 
