@@ -22,22 +22,29 @@ MIGRATE = ("migrate", "--live", "--p2p", "--persistent", "--undefinesource", "--
 
 @contextlib.contextmanager
 def networks(lab: Lab, bridges: t.Mapping[int, t.Sequence[str]]) -> t.Iterator[None]:
-    """Give hosts these bridges, and a network on the first one of each."""
+    """Give hosts these bridges, and a network on the first one of each. That of a host without bridges is isolated."""
+    # A host that was off at the end of a scenario has kept them.
+    _remove_networks(lab, bridges)
     for number, names in bridges.items():
         for name in names:
             lab.on(number, "ip", "link", "add", name, "type", "bridge")
             lab.on(number, "ip", "link", "set", name, "up")
-        xml = f"<network><name>front</name><forward mode='bridge'/><bridge name='{names[0]}'/></network>"
+        connected = f"<forward mode='bridge'/><bridge name='{names[0]}'/>" if names else "<bridge name='virbr77'/>"
+        xml = f"<network><name>front</name>{connected}</network>"
         lab("virsh", lab.host(number), "net-define", "/dev/stdin", stdin=xml)
         lab.virsh(number, "net-start", "front")
     try:
         yield
     finally:
-        for number, names in bridges.items():
-            for verb in ("net-destroy", "net-undefine"):
-                lab.try_("virsh", lab.host(number), verb, "front")
-            for name in names:
-                lab.try_("exec", lab.host(number), "--", "ip", "link", "delete", name)
+        _remove_networks(lab, bridges)
+
+
+def _remove_networks(lab: Lab, bridges: t.Mapping[int, t.Sequence[str]]) -> None:
+    for number, names in bridges.items():
+        for verb in ("net-destroy", "net-undefine"):
+            lab.try_("virsh", lab.host(number), verb, "front")
+        for name in names:
+            lab.try_("exec", lab.host(number), "--", "ip", "link", "delete", name)
 
 
 def move_by_hand(site: Site, guest: str, source: int, destination: int) -> None:
@@ -144,6 +151,24 @@ def test_a_transient_guest_is_started_on_its_network_and_not_on_a_bridge_of_that
         assert done.code == 0, done.text
         assert "bridge='br-two'" in site.lab.virsh(2, "dumpxml", "passing")
         site.lab.virsh(2, "destroy", "passing")
+
+
+@pytest.mark.long
+def test_a_guest_is_not_started_on_an_isolated_network_of_that_name(site: Site, guest: Make) -> None:
+    """libvirt would start it there, and it would reach nobody."""
+    guest("web", "--off")
+    xml = site.lab.virsh(1, "dumpxml", "--inactive", "--security-info", "web").replace("</devices>", f"{CARD}</devices>")
+    site.lab("virsh", site.lab.host(1), "define", "/dev/stdin", stdin=xml)
+    with networks(site.lab, {1: ("br-one",), 2: (), 3: ("br-one",)}):
+        site.lab.virsh(1, "start", "web")
+        site.protect()
+        assert not site.changes_by_protecting()
+        site.lose(1)
+        refused = site.evacuate(2)
+        assert (refused.code != 0, "isolated" in refused.msg) == (True, True), refused.text
+        done = site.evacuate(3)
+        assert done.code == 0, done.text
+        site.check_end_state({2: [], 3: ["web"]}, site.line("web", "conflict", 1, 2), site.line("web", "done", 1, 3))
 
 
 @pytest.mark.long
