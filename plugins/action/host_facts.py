@@ -9,6 +9,7 @@ return what their hosts have answered.
 
 from __future__ import annotations
 
+import itertools
 import urllib.parse
 
 from ansible.errors import AnsibleError
@@ -83,7 +84,7 @@ class ActionModule(KeptModuleAction, NormalAction):
         settings = TaskSettings(task_vars, self._loader, self._task.delegate_to)
         source = str(self._task.delegate_to or task_vars["inventory_hostname"])
         names = [host for host in (str(name).strip() for name in wanted) if host != source]
-        others = [host for host in names if not _has_migration_network(host, source, settings)][:MAX_LINKS]
+        others = list(itertools.islice((host for host in names if not _has_migration_network(host, source, settings)), MAX_LINKS))
         uris = {host: settings.libvirt_uri(host, source) for host in others if settings.is_known(host)}
         self._task.args["link_to"] = [uris.get(host, host) for host in others]
         return {uri: host for host, uri in uris.items()}

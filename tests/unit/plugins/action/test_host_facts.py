@@ -64,6 +64,21 @@ def test_a_host_to_which_memory_is_sent_over_another_network_is_not_probed(monke
     assert probing._task.args["link_to"] == ["qemu+ssh://[fd00::3]/system?no_tty=1", "qemu+tcp://kvm9/system"]
 
 
+def test_no_more_hosts_are_looked_up_than_are_probed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A drain names all of its candidates, and the variables of hundreds of hosts take seconds."""
+
+    class Hosts(FakeHostvars):
+        def raw_get(self, host: str) -> dict[str, t.Any]:
+            asked.add(host)
+            return super().raw_get(host)
+
+    asked: set[str] = set()
+    names = [f"kvm{number}" for number in range(1, 9)]
+    monkeypatch.setattr(module.NormalAction, "run", lambda self, tmp=None, task_vars=None: {})
+    action(link_to=names).run(None, {**VARIABLES, "hostvars": Hosts({name: {} for name in names})})
+    assert asked <= {"kvm1", "kvm2", "kvm3", "kvm4"}
+
+
 def test_a_link_that_has_no_valid_uri_is_an_error() -> None:
     variables = {**VARIABLES, "kvmfleet_transport": "odd"}
     result = action(link_to=["kvm2"]).run(None, variables)
