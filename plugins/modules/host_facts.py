@@ -232,11 +232,11 @@ ansible_facts:
             - {path: /srv/images, kind: nfs4, store: 'nfs4:nas:/export', capacity_bytes: 1099511627776, available_bytes: 549755813888}
         networks:
           description:
-            - Virtual networks of libvirt, with the names of their port groups. C(forward) is how a network connects guests with others, null for one that is
-              isolated.
+            - Virtual networks of libvirt, with the names of their port groups. C(default_portgroup) is the one of interfaces that name none, null if there is
+              none. C(forward) is how a network connects guests with others, null for one that is isolated.
           type: list
           elements: dict
-          sample: [{name: default, active: true, bridge: virbr0, portgroups: [], forward: nat}]
+          sample: [{name: default, active: true, bridge: virbr0, portgroups: [], forward: nat, default_portgroup: null}]
         bridges:
           description: Network interfaces to which a guest can be connected, that is Linux bridges and those of Open vSwitch, by all of their names.
           type: list

@@ -266,13 +266,14 @@ def _list_networks(connection: libvirt.virConnect) -> t.List[LibvirtNetwork]:
 
 def _describe_network(network: libvirt.virNetwork, active: t.Set[str]) -> LibvirtNetwork:
     root = parse_libvirt_xml(network.XMLDesc(0), "a network")
-    bridge, forward = root.find("bridge"), root.find("forward")
+    bridge, forward, default = root.find("bridge"), root.find("forward"), root.find("portgroup[@default='yes']")
     return LibvirtNetwork(
         name=network.name(),
         active=network.name() in active,
         bridge=bridge.get("name") if bridge is not None else None,
         portgroups=tuple(sorted(group.get("name", "") for group in root.findall("portgroup"))),
         forward=forward.get("mode", "nat") if forward is not None else None,
+        default_portgroup=default.get("name", "") if default is not None else None,
     )
 
 

@@ -151,7 +151,7 @@ class MountFacts:
 class LibvirtNetwork:
     """A network of libvirt's.
 
-    :arg portgroups: the names of its port groups.
+    :arg portgroups: the names of its port groups; C(default_portgroup) is the one of interfaces that name none, null if there is none.
     :arg forward: how it connects guests with others, e.g. C(nat) or C(bridge); null for a network that is isolated.
     """
 
@@ -160,6 +160,7 @@ class LibvirtNetwork:
     bridge: Maybe[str] = ABSENT
     portgroups: Maybe[t.Tuple[str, ...]] = ABSENT
     forward: Maybe[str] = ABSENT
+    default_portgroup: Maybe[str] = ABSENT
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 

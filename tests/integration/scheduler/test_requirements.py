@@ -67,6 +67,17 @@ def test_a_network_without_the_port_group_of_the_guest_is_refused(lab: Lab, cont
 
 
 @pytest.mark.long
+def test_a_network_without_a_default_port_group_is_refused(lab: Lab, control: Desk, remade: Remake) -> None:
+    """An interface that names no group belongs to the default one."""
+    for number, definition in ((1, fittings.DEFAULTED), (2, fittings.GROUPED), (3, fittings.DEFAULTED)):
+        fittings.add_bridge(lab, number)
+        fittings.add_network(lab, number, definition=definition)
+    name = remade("defaulted", parts={END: fittings.NETWORK_CARD + END})
+    check_refused(lab, control, control.move(name, 2), name, fittings.NETWORK, fittings.PORT_GROUP)
+    check_moved(lab, control.move(name, None), name, 3)
+
+
+@pytest.mark.long
 def test_a_network_of_that_name_and_another_kind_is_refused(lab: Lab, control: Desk, remade: Remake) -> None:
     """libvirt itself would connect the guest, and it would reach nobody."""
     for number, definition in ((1, fittings.DEFINITION), (2, fittings.ISOLATED), (3, fittings.DEFINITION)):

@@ -53,17 +53,21 @@ class Networks(Rule):
 
 
 def _compare_with_source(request: Request, host: HostState, fleet: Fleet) -> t.Iterator[Finding]:
-    """Compare the kind of each libvirt network with that on the host that the guest leaves, or was saved on. libvirt does not: the guest would lose its
-    connections.
+    """Compare the kind of each libvirt network, and whether it has a default port group, with the host that the guest leaves. The kind may have been saved.
+
+    libvirt compares neither: the guest would lose its connections, or the VLAN of the group.
     """
     source = fleet.source_of(request)
     before, after = (source.hardware.networks if source else None) or {}, host.hardware.networks or {}
     for own, need in zip((request.at_source or request).networks, request.networks, strict=True):
-        old, new = before.get(own.source or "", own).forward, after.get(need.source or "")
-        if need.type != _NETWORK or new is None or ABSENT in (old, new.forward):
+        old, new = before.get(own.source or ""), after.get(need.source or "")
+        if need.type != _NETWORK or new is None:
             continue
-        kinds = _kind_of(old), _kind_of(new.forward)
-        if kinds[0] != kinds[1]:
+        if old and old.default_portgroup and new.default_portgroup is None and not need.portgroup:
+            yield Finding(f"Its network {new.name} has no default port group, and {request.name} is in that of its network ({old.default_portgroup}).")
+        forward = (old or own).forward
+        kinds = _kind_of(forward), _kind_of(new.forward)
+        if ABSENT not in (forward, new.forward) and kinds[0] != kinds[1]:
             yield Finding(f"Its network {new.name} is {kinds[1]}, and {request.name} is on one that is {kinds[0]}.")
 
 

@@ -18,6 +18,7 @@ ISO = "/var/lib/libvirt/images/install.iso"
 PORT_GROUP = "dmz"
 DEFINITION = f"<network><name>{NETWORK}</name><forward mode='bridge'/><bridge name='{BRIDGE}'/></network>"
 GROUPED = DEFINITION.replace("</network>", f"<portgroup name='{PORT_GROUP}'/></network>")
+DEFAULTED = GROUPED.replace(f"'{PORT_GROUP}'/>", f"'{PORT_GROUP}' default='yes'/>")
 # Without a bridge of the host: libvirt makes one, which leads nowhere.
 ISOLATED = f"<network><name>{NETWORK}</name><bridge name='virbr77'/></network>"
 NETWORK_CARD = f"<interface type='network'><source network='{NETWORK}'/><model type='virtio'/></interface>"

@@ -101,6 +101,27 @@ def test_a_network_of_that_name_and_another_kind_is_refused(before: t.Any, after
     assert judge_with("networks", needs, host(networks=network(after)), host("kvm1", networks=network(before))).reason == reason
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "portgroup", "reason"),
+    [
+        ("office", None, {}, "Its network front has no default port group, and web1 is in that of its network (office)."),
+        ("office", "staff", {}, None),
+        ("office", None, {"portgroup": "dmz"}, None),
+        ("office", ..., {}, None),
+        (None, None, {}, None),
+        (..., None, {}, None),
+    ],
+)
+def test_a_network_without_a_default_port_group_is_refused(before: t.Any, after: t.Any, portgroup: dict[str, str], reason: t.Optional[str]) -> None:
+    """An interface that names no group belongs to the default one, with its VLAN."""
+
+    def network(default: t.Any) -> list[dict[str, t.Any]]:
+        return [{"name": "front", "active": True, "bridge": None, "portgroups": ["dmz"], **({} if default is ... else {"default_portgroup": default})}]
+
+    needs = request(networks=[{"type": "network", "source": "front", **portgroup}])
+    assert judge_with("networks", needs, host(networks=network(after)), host("kvm1", networks=network(before))).reason == reason
+
+
 def test_the_kind_of_a_network_on_a_dead_host_is_the_saved_one() -> None:
     """The source is no host of the fleet any more. While it answers, its own network counts."""
 
