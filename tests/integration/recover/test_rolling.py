@@ -110,6 +110,21 @@ def test_hosts_that_a_person_puts_into_maintenance_in_the_night_stay_there(lab: 
 
 
 @pytest.mark.long
+def test_a_host_is_drained_beside_one_that_an_earlier_run_left_in_maintenance(lab: Lab, operator: Operator, guest: Make) -> None:
+    two = guest("two", on=2)
+    assert operator.task(1, "host", {"state": "maintenance", "reason": "Rolling maintenance"}).code == 0
+    check = operator.folder / "check.yml"
+    nothing = f"rolling_maintenance_nothing_to_do: \"{{{{ inventory_hostname == '{lab.host(1)}' }}}}\""
+    check.write_text(f"---\n- name: Look\n  ansible.builtin.set_fact:\n    {nothing}\n", encoding="utf-8")
+    task = "- name: Do it\n  ansible.builtin.command: 'true'\n  changed_when: false\n"
+    run = maintain(operator, task, rolling_maintenance_check_tasks=str(check), rolling_maintenance_max_unavailable=2)
+    assert run.code == 0, run.text
+    assert run.stats["rolling_maintenance_result"] == {lab.host(1): "done", lab.host(2): "done"}
+    assert 2 not in lab.places(two)
+    assert {operator.entry(number)["state"] for number in (1, 2)} == {"enabled"}
+
+
+@pytest.mark.long
 def test_rolling_maintenance_with_bad_input_changes_nothing(operator: Operator) -> None:
     run = operator.playbook("rolling_maintenance", target="kvmfleet_hosts", rolling_maintenance_tasks="/nowhere.yml")
     assert (run.code != 0, "The tasks file /nowhere.yml does not exist" in run.text) == (True, True)

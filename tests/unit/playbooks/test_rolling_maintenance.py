@@ -296,6 +296,18 @@ def test_hosts_with_nothing_to_do_are_passed_over(desk: Desk) -> None:
 
 
 @pytest.mark.long
+def test_a_host_takes_its_steps_in_order_beside_one_that_only_returns_to_service(desk: Desk) -> None:
+    nothing = {"name": "Look", "ansible.builtin.set_fact": {"rolling_maintenance_nothing_to_do": True}, "when": "inventory_hostname == 'kvm1'"}
+    desk.answers["host"]["kvm1"] = {"changed": False, "host": {"state": "maintenance", "reason": "Rolling maintenance"}}
+    hooks = {"rolling_maintenance_check_tasks": desk.hook("look", nothing), "rolling_maintenance_verify_tasks": desk.hook("verify")}
+    done = desk.maintain(rolling_maintenance_max_unavailable=3, **hooks)
+    assert done.code == 0, done.text
+    assert [host["status"] for host in desk.runs[0]["hosts"]] == ["done"] * 3
+    assert desk.done_to("kvm1") == ["look", "verify", "recover"]
+    assert [desk.done_to(host) for host in ("kvm2", "kvm3")] == [["look", "plan", "plan", "drain", "maintain", "verify", "recover"]] * 2
+
+
+@pytest.mark.long
 def test_check_mode_shows_the_plans_and_writes_nothing(desk: Desk) -> None:
     done = desk.maintain("--check")
     assert done.code == 0, done.text
