@@ -32,7 +32,8 @@ class KnownGuests:
     """What is known of guests on a host that is to be fenced.
 
     :arg active: names of those that the host itself has reported within the last minute.
-    :arg moves: records of moves and evacuations from or to the host that are not settled, and of those to it that have ended there since its drain began.
+    :arg moves: records of moves and evacuations from or to the host that are not settled, and of those to it that have ended there since its drain began. Those
+        whose guest has left it again do not count.
     :arg placed: see L(list_placed).
     """
 
@@ -57,11 +58,17 @@ def read_moves(ledger: Ledger, run: MaintenanceRun, host: str) -> list[MoveRecor
     progress = run.find_host(host)
     since = next((step.began_at for step in progress.steps if step.step == m.DRAIN), None) if progress else None
     records = [record for term in ("migrations", "evacuations") for record in read_records(ledger, term, Conditions(host=host))]
-    return [record for record in records if record.is_unsettled or _has_arrived(record, host, since)]
+    return [record for record in records if record.is_unsettled or (_has_arrived(record, host, since) and not _has_left(ledger, record))]
 
 
 def _has_arrived(record: MoveRecord, host: str, since: t.Optional[str]) -> bool:
     return record.status in (COMPLETED, DONE) and record.destination.host == host and (since is None or _arrived_at(record) >= since)
+
+
+def _has_left(ledger: Ledger, record: MoveRecord) -> bool:
+    """Whether the guest is on other hosts by now. A move that was under way when its destination was cordoned ends there, and the drain moves its guest on."""
+    document = ledger.read_domain(record.domain.uuid)
+    return document is not None and bool(document.domain.possible_hosts) and not document.domain.includes_host(record.destination)
 
 
 def _arrived_at(record: MoveRecord) -> str:

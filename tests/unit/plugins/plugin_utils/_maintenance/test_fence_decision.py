@@ -108,6 +108,19 @@ def test_moves_by_which_a_guest_may_be_on_the_host(
     assert [record.domain.name for record in read_moves(ledger, run_drained_at(drained_at), "kvm1")] == (["web1"] if counts else [])
 
 
+@pytest.mark.parametrize(("ends", "counts"), [((s.COMPLETED,), False), ((s.FAILED,), True)])
+def test_a_guest_that_arrived_during_the_drain_and_was_moved_on_is_not_on_the_host(tmp_path: pathlib.Path, ends: t.Sequence[str], counts: bool) -> None:
+    ledger = FileLedger(str(tmp_path / "ledger"), create=True)
+    ways = [("kvm2", "kvm1", (s.COMPLETED,)), ("kvm1", "kvm3", ends)]
+    for source, destination, last in ways:
+        places = [HostRef(end, None, None) for end in (source, destination)]
+        stored = ledger.open_record(new_record(s.LIVE_MIGRATION, DomainRef(UUID, "web1"), *places, {}, "ann"))
+        for status in (s.SCHEDULED, s.QUEUED, s.PREPARING, s.RUNNING, *last):
+            stored = ledger.update_record(stored, stored.record.advance(status, "ann"))
+    found = read_moves(ledger, run_drained_at(LONG_AGO), "kvm1")
+    assert [record.destination.host for record in found] == (["kvm1"] if counts else [])
+
+
 @pytest.mark.parametrize(("drained_at", "counts"), [(LONG_AGO, True), (FAR_AHEAD, False)])
 def test_a_guest_that_an_evacuation_has_started_may_be_on_the_host(tmp_path: pathlib.Path, drained_at: str, counts: bool) -> None:
     ledger = FileLedger(str(tmp_path / "ledger"), create=True)
