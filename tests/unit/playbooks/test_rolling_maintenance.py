@@ -43,6 +43,14 @@ PAUSE = """
   run_once: true
   when: stage_pauses | default(false) and not __drain_host_plan_only | bool and 'drain' not in lookup('file', stage_log)
 """
+LOSE = """
+- name: Lose the connection where the test says so
+  ansible.builtin.set_fact:
+    ansible_connection: ssh
+    ansible_host: 127.0.0.1
+    ansible_port: 1
+  when: stage_loses | default(false)
+"""
 KIND = "'plan' if __drain_host_plan_only | bool else 'drain'"
 DRAIN_OPTIONS = (
     "{'reason': __drain_host_reason, 'apply': __drain_host_plan_apply, 'file': __drain_host_plan_file, 'n_plus_one': __drain_host_n_plus_one,"
@@ -52,7 +60,7 @@ RECOVER_OPTIONS = (
     "{'enable': __recover_host_enable | bool, 'bring_home': __recover_host_bring_home | bool, 'own_reason': __recover_host_own_reason | default('')}"
 )
 ROLES = {
-    "drain_host": PAUSE + ROLE.format(what="{{ " + KIND + " }}", key=KIND, options=DRAIN_OPTIONS).replace("['{{ " + KIND + " }}'", f"[{KIND}"),
+    "drain_host": PAUSE + LOSE + ROLE.format(what="{{ " + KIND + " }}", key=KIND, options=DRAIN_OPTIONS).replace("['{{ " + KIND + " }}'", f"[{KIND}"),
     "recover_host": ROLE.format(what="recover", key="'recover'", options=RECOVER_OPTIONS),
 }
 
@@ -426,6 +434,19 @@ def test_a_host_that_was_not_rebooted_fails_and_one_that_was_is_not_rebooted_aga
     assert desk.done_to("kvm1") == ["recover"]
     assert [one["status"] for one in desk.runs[0]["hosts"]] == ["done", "failed", "waiting"]
     assert again.code != 0
+
+
+@pytest.mark.long
+def test_a_host_whose_new_drain_fails_is_not_fenced_for_the_verdict_of_an_earlier_one(desk: Desk) -> None:
+    reboot = {"rolling_maintenance_reboot": True, "rolling_maintenance_reboot_tasks": desk.hook("reboot"), "target": "kvm1"}
+    desk.put_into_maintenance("kvm1")
+    done = desk.maintain(**reboot)
+    assert "kvm1 was not rebooted" in done.text
+    # Meanwhile, somebody has started a guest there, which cannot move. Then the connection is lost.
+    desk.failures = {"drain": ["kvm1"]}
+    again = desk.maintain(**reboot, rolling_maintenance_run=desk.runs[0]["id"], stage_loses=True, kvmfleet_fencing={"agent": "fence_ipmilan"})
+    assert "kvm1 failed in the step reboot. drain failed" in again.text
+    assert "did not come back from its reboot" not in again.text
 
 
 @pytest.mark.long
