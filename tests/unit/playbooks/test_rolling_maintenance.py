@@ -458,3 +458,26 @@ def test_a_host_that_shows_a_guest_after_its_drain_is_not_rebooted(desk: Desk) -
     assert "kvm1 is not rebooted: web1 runs there" in done.text
     assert desk.done_to("kvm1") == ["plan", "plan", "drain", "maintain", "drain"]
     assert [host["status"] for host in desk.runs[0]["hosts"]] == ["failed"]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("running", "expected", "passes"),
+    [
+        ("6.1.0-25-amd64", "6.1.0-25", True),
+        ("6.1.0-9-amd64", "6.1.0-25", False),
+        ("5.14.0-427.13.1.el9_4.x86_64", "5.14.0-427.20.1", False),
+        ("5.14.0-427.13.1.el9_4.x86_64", "5.14", True),
+        ("6.1-custom", "6.1.3", False),
+    ],
+)
+def test_the_release_of_a_kernel_is_compared_if_the_expected_version_has_one(desk: Desk, running: str, expected: str, passes: bool) -> None:
+    program = desk.folder / "uname"
+    program.write_text(f"#!/bin/sh\necho {running}\n")
+    program.chmod(0o755)
+    tasks = [{"name": "Verify", "ansible.builtin.include_tasks": str(COLLECTION / "playbooks/tasks/verify_hypervisor.yml")}]
+    path = desk.folder / "verify.yml"
+    path.write_text(json.dumps([{"hosts": "kvm1", "gather_facts": False, "environment": {"PATH": f"{desk.folder}:/usr/bin:/bin"}, "tasks": tasks}]))
+    done = desk.play(str(path), verify_hypervisor_kernel=expected)
+    assert (done.code == 0) is passes, done.text
+    assert passes or f"and {expected} or newer is expected" in done.text
