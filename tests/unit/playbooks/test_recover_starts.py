@@ -33,3 +33,18 @@ def test_a_start_that_never_ends_does_not_keep_the_other_domains_off(tmp_path: p
     ((_host, verified),) = done.calls_of("recover_verify")
     results = verified["_work"]["tasks"]["started"]["kvm1"]["results"]
     assert [one.get("failed", False) for one in results] == [True, False]
+
+
+def test_the_fleet_is_asked_again_before_domains_are_started_and_brought_home(tmp_path: pathlib.Path) -> None:
+    stage = Stage(build_collection(tmp_path / "collections", *STEPS), tmp_path)
+    stage.answers.update({step: {"kvm1": {}} for step in STEPS})
+    notes = [{"uuid": "uuid of web1", "name": "web1", "why": ["autostart"], "at": "2026-01-02T03:04:05Z"}]
+    chosen, checked = {"start_mode": "autostart"}, {"displaced": [{"uuid": "uuid of web2"}], "is_protected": False, "_begun": []}
+    stage.answers["host"] = {"kvm1": {"host": {"name": "kvm1", "host_id": "h1", "state": "maintenance"}}}
+    stage.answers["recover_plan"] = {"kvm1": [chosen, checked, {"start": [], "forget": []}, {"moves": [], "shares": {}}]}
+    stage.answers["boot_guard"] = {"kvm1": {"to_start": notes, "guard": {"boot_id": "b"}, "open_records": []}}
+    stage.answers["recover_verify"] = {"kvm1": {"result": {}, "problems": {}}}
+    done = stage.play("recover", target="kvm1", recover_host_bring_home=True)
+    assert done.code == 0, done.text
+    acts = [str(args["step"]) if module == "recover_plan" else "ask" for module, host, args in done.calls if module == "recover_plan" or host == "kvm2"]
+    assert acts == ["options", "ask", "check", "ask", "start", "ask", "bring_home"]
