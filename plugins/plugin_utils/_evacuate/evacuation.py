@@ -127,8 +127,7 @@ class Evacuation:
         self.entries, self.unreadable_hosts = hosts.entries, hosts.unreadable
         self.source = resolve_source(self.entries, context.options.source, self.unreadable_hosts)
         self.settings = CachedSettings(context.settings)
-        by_person = is_by_person(context.options.fencing, context.options.force_down)
-        self.proofs = PowerOffEvidence(self.settings, self.source, self.entries, context.by, context.ledger.open_leases, context.show, by_person)
+        self.proofs = PowerOffEvidence(self.settings, self.source, self.entries, context.by, context.ledger.open_leases, context.show, self._is_by_person)
         self.arrivals = RecentMoves(context.ledger)
         self.acceptance = AcceptedLocks(context.options.accept_locked, context.by)
         self.locks = ImageLocks(context, self.proofs, self.acceptance, self.check)
@@ -208,6 +207,10 @@ class Evacuation:
         digest = self._digest(question)
         first = FirstRound(self.context.target_host, digest, boot_moment(), replace(seen, extra={}), silent, silent_moment, warnings, reply, lease_revision)
         return first, host_clock, silent_at
+
+    def _is_by_person(self) -> bool:
+        # The options change when tasks of the user have left evidence.
+        return is_by_person(self.source.name, self.context.options.fencing, self.context.options.force_down)
 
     def _digest(self, question: JsonObject) -> str:
         return digest_question(self.source, question)

@@ -51,7 +51,7 @@ class PowerOffEvidence:
     :arg entries: the ledger's hosts, which evidence may be about.
     :arg open_leases: returns a new reader of the leases in the ledger; None for a ledger without any.
     :arg show: receives a line for people while a watchdog is waited for.
-    :arg by_person: whether a person confirms that the source is off, and no device does: then its address on a second network has to be silent, too.
+    :arg is_by_person: returns whether a person confirms that the source is off, and no device does: then its address on a second network has to be silent, too.
     :arg given: the evidence that the task was given: documents of earlier steps or of a tasks file, and a person's confirmation.
     :arg taken: the evidence that this task has taken from agents.
     :arg unproved: by name of another silent host, why its agents are no evidence that it is off.
@@ -65,7 +65,7 @@ class PowerOffEvidence:
     by: str
     open_leases: OpenLeases = lambda: None
     show: Callable[[str], None] = lambda line: None
-    by_person: bool = False
+    is_by_person: Callable[[], bool] = lambda: False
     try_connection: TryConnection = probe_ssh
     warnings: list[str] = field(default_factory=list)
     given: list[Evidence] = field(default_factory=list)
@@ -91,7 +91,7 @@ class PowerOffEvidence:
 
     def list_endpoints(self) -> list[SshEndpoint]:
         """Return the addresses of the source that have to be silent."""
-        return [*list_ssh_endpoints(self.settings, self.source), *(list_second_endpoints(self.settings, self.source) if self.by_person else [])]
+        return [*list_ssh_endpoints(self.settings, self.source), *(list_second_endpoints(self.settings, self.source) if self.is_by_person() else [])]
 
     def begin_power_query(self, pool: concurrent.futures.Executor) -> concurrent.futures.Future[PowerReply] | None:
         """Ask the first agent of the source for its power state in the background; None if the source has no agent. This changes nothing."""

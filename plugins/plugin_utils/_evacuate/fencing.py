@@ -96,9 +96,10 @@ def person_evidence(force_down: Json, host: str, host_id: str | None, by: str) -
     return Evidence(PERSON, host, host_id, None, "off", "off", "", utc_now(), _short_line(who), PERSON_TTL_SECONDS, _short_line(reason))
 
 
-def is_by_person(documents: t.Optional[t.Sequence[Json]], force_down: t.Optional[JsonObject]) -> bool:
-    """Whether a person confirms that the source is off, now or in the evidence of an earlier step."""
-    return bool(force_down) or any(isinstance(one, t.Mapping) and one.get("kind") == PERSON for one in documents or ())
+def is_by_person(source: str, documents: t.Optional[t.Sequence[Json]], force_down: t.Optional[JsonObject]) -> bool:
+    """Whether a person confirms that the source is off, now or in the evidence of an earlier step. Other hosts may have evidence of their own."""
+    own = [one for one in documents or () if isinstance(one, t.Mapping) and one.get("host") == source]
+    return bool(force_down) or any(one.get("kind") == PERSON for one in own)
 
 
 def is_fresh(evidence: Evidence, now: datetime.datetime) -> bool:

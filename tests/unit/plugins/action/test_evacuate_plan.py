@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
+import socket
 import threading
 import types
 import typing as t
@@ -375,6 +376,14 @@ def test_evidence_of_tasks_is_accepted_and_missing_evidence_is_refused(node: Nod
     assert [(one["kind"], one["status"]) for one in proved["evidence"]] == [("tasks", "off")]
     with pytest.raises(Unsafe, match="has set no fact evacuate_host_evidence"):
         node.task("prove", {"fence_tasks": "fence.yml", "evidence": ""})
+
+
+def test_a_person_who_confirms_in_tasks_is_not_believed_either_while_the_second_network_answers(node: Node, site: Site) -> None:
+    """Otherwise the ledger says that the host is fenced before the starts are refused."""
+    site.variables["kvm1"] = {"kvmfleet_second_address": "127.0.0.2"}
+    evidence = {**TASKS, "kind": "person", "reason": "pulled", "at": site.gathered_at}
+    with socket.create_server(("127.0.0.2", site.port)), pytest.raises(Unsafe, match="never evacuated"):
+        node.task("prove", {"fence_tasks": "fence.yml", "evidence": evidence})
 
 
 def test_force_down_is_accepted_as_evidence(node: Node, site: Site) -> None:

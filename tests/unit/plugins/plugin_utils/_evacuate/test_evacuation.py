@@ -575,6 +575,15 @@ def test_a_host_is_not_evacuated_on_the_word_of_a_person_while_it_answers_on_its
     assert site.hosts["kvm2"].view_domain(uuid).active
 
 
+def test_the_word_of_a_person_about_another_host_does_not_keep_an_agent_from_switching_off_the_source(site: Site) -> None:
+    uuid = site.save("web")
+    site.variables["kvm1"] = {"kvmfleet_second_address": "127.0.0.2"}
+    site.agent(power="on")
+    with socket.create_server(("127.0.0.2", site.port)):
+        site.evacuate(fencing=[encoded(person_evidence(WORD, "kvm3", host_id("kvm3"), "ops"))])
+    assert site.hosts["kvm2"].view_domain(uuid).active
+
+
 def test_a_second_network_without_a_way_to_it_is_no_warning(site: Site) -> None:
     site.save("web")
     site.variables["kvm1"] = {"kvmfleet_second_address": "kvm1.invalid"}
