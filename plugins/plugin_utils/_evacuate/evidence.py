@@ -42,6 +42,7 @@ from .reset_watch import ResetWatch, check_not_withdrawn, find_late_arrivals
 from .source import Source
 
 TryConnection = Callable[[str, int], str]
+_CONTROL_NODE = "the control node"
 
 
 @dataclass
@@ -86,7 +87,7 @@ class PowerOffEvidence:
     def check_silence(self) -> SourceSilence:
         """Return the answers of the source's addresses to the control node. Raises L(Unsafe) if one answers."""
         endpoints = probe_ssh_endpoints(self.list_endpoints(), self.try_connection)
-        self.check_endpoints(endpoints, "the control node")
+        self.check_endpoints(endpoints, _CONTROL_NODE)
         return SourceSilence(SILENCE, self.source.name, "control node", endpoints, utc_now())
 
     def list_endpoints(self) -> list[SshEndpoint]:
@@ -99,8 +100,11 @@ class PowerOffEvidence:
         return pool.submit(ask_power, config) if config and config.levels else None
 
     def check_endpoints(self, endpoints: Iterable[SshEndpoint], tried_from: str) -> None:
-        """Raise L(Unsafe) if the source's SSH port accepts or refuses a connection; an unreachable address is a warning."""
-        second = {endpoint.address for endpoint in list_second_endpoints(self.settings, self.source)}
+        """Raise L(Unsafe) if the source's SSH port accepts or refuses a connection; an unreachable address is a warning.
+
+        The control node needs no way to the second network.
+        """
+        second = {endpoint.address for endpoint in list_second_endpoints(self.settings, self.source)} if tried_from == _CONTROL_NODE else set()
         for endpoint in endpoints:
             if endpoint.says in SSH_ALIVE:
                 raise self._answered_error(endpoint, tried_from)

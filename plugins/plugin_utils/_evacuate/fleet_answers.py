@@ -63,14 +63,17 @@ def list_ssh_endpoints(settings: Settings, source: Source) -> list[SshEndpoint]:
 
 
 def list_second_endpoints(settings: Settings, source: Source) -> list[SshEndpoint]:
-    """Return where the source would answer SSH on its second network, if it has one.
+    """Return where the source would answer SSH on its second network, if that is none of L(list_ssh_endpoints).
 
     A host that only its management network has lost answers there. Whoever confirms that a host is off may know it by its first address alone.
     """
     address = settings.of(source.name, SECOND_ADDRESS) if settings.is_known(source.name) else None
     if not address:
         return []
-    return [SshEndpoint(str(address), read_port(settings.of(source.name, "ansible_port", SSH_PORT), f"ansible_port of {source.name}"))]
+    port = read_port(settings.of(source.name, "ansible_port", SSH_PORT), f"ansible_port of {source.name}")
+    # As for leases, an IPv6 address may be in brackets.
+    endpoint = SshEndpoint(str(address).strip("[]"), port)
+    return [] if endpoint in list_ssh_endpoints(settings, source) else [endpoint]
 
 
 class SourceAnswers(Unsafe):

@@ -584,11 +584,30 @@ def test_the_word_of_a_person_about_another_host_does_not_keep_an_agent_from_swi
     assert site.hosts["kvm2"].view_domain(uuid).active
 
 
-def test_a_second_network_without_a_way_to_it_is_no_warning(site: Site) -> None:
+@pytest.mark.parametrize("address", ["[::1]", "::1"])
+def test_an_address_on_the_second_network_may_be_in_brackets(site: Site, address: str) -> None:
+    site.save("web")
+    site.variables["kvm1"] = {"kvmfleet_second_address": address}
+    with socket.create_server(("::1", site.port), family=socket.AF_INET6), pytest.raises(Unsafe, match=f"kvm1 answers .* at ::1 port {site.port}"):
+        site.evacuate()
+
+
+def test_only_a_survivor_without_a_way_to_the_second_network_is_a_warning(site: Site) -> None:
+    """The control node needs none."""
     site.save("web")
     site.variables["kvm1"] = {"kvmfleet_second_address": "kvm1.invalid"}
     run = site.evacuate()
-    assert (run.jobs[0].error, [text for text in run.proofs.warnings if "weak evidence" in text]) == (None, [])
+    warning = "The address kvm1.invalid of kvm1 does not resolve on kvm2, or cannot be reached from there at all: its silence is weak evidence."
+    assert (run.jobs[0].error, [text for text in run.proofs.warnings if "weak evidence" in text]) == (None, [warning])
+
+
+def test_an_address_on_the_second_network_that_is_the_first_one_is_asked_once_and_warned_of(site: Site) -> None:
+    site.save("web")
+    site.write_host("kvm1", addresses={"libvirt_uri": "qemu+tcp://kvm1/system"})
+    site.variables["kvm1"] = {"ansible_host": "kvm1.invalid", "kvmfleet_second_address": "kvm1.invalid"}
+    run = site.evacuate()
+    assert [endpoint.address for endpoint in run.proofs.list_endpoints()] == ["kvm1.invalid"]
+    assert [tried_from in " ".join(run.proofs.warnings) for tried_from in ("on the control node", "on kvm2")] == [True, True]
 
 
 @pytest.mark.parametrize("alias", ["kvm1", "kvm3"])
