@@ -35,7 +35,13 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.plan_ent
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.saved_plan import PLAN_SCHEMA, DrainPlan
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.tables import HostDrain
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.result import EvacuationPlan, EvacuationResult
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.brake_document import ISOLATED, SILENT_TOGETHER, BrakeDocument, BrakeIncident
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.brake_document import (
+    ISOLATED,
+    SILENT_TOGETHER,
+    UNREADABLE,
+    BrakeDocument,
+    BrakeIncident,
+)
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.brake_notices import BrakeNotice
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.cloud_events import EVENT_TYPE_PREFIX
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.host_notices import HostNotice
@@ -115,7 +121,7 @@ VALUES: dict[tuple[type, str], Schema] = {
     **{(kind, "type"): {"type": "string", "pattern": f"^{re.escape(EVENT_TYPE_PREFIX)}\\.{names}$"} for kind, names in _NOTICES.items()},
     **{(kind, "datacontenttype"): {"const": "application/json"} for kind in _NOTICES},
     (BrakeDocument, "schema"): {"const": SCHEMA},
-    (BrakeIncident, "kind"): {"enum": [SILENT_TOGETHER, ISOLATED]},
+    (BrakeIncident, "kind"): {"enum": [SILENT_TOGETHER, ISOLATED, UNREADABLE]},
     (NoticeData, "record_type"): {"enum": [*_TYPES, None]},
     (NoticeData, "forced"): {"enum": FORCED},
 }

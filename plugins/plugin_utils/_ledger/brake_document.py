@@ -13,8 +13,9 @@ import typing as t
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, JsonObject, Maybe
 
-# Kinds of incidents: more hosts were silent at once than a reaction may act on; a host does not answer, but is not dead.
-SILENT_TOGETHER, ISOLATED = "silent_together", "isolated"
+# Kinds of incidents: more hosts were silent at once than a reaction may act on; a host does not answer, but is not dead; it is not known which domains are on
+# a host that is gone, because their documents cannot be read.
+SILENT_TOGETHER, ISOLATED, UNREADABLE = "silent_together", "isolated", "unreadable"
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class BrakeSlot:
 class BrakeIncident:
     """Something that people were notified about once, instead of a reaction.
 
-    :arg kind: C(silent_together) or C(isolated).
+    :arg kind: C(silent_together), C(isolated) or C(unreadable).
     :arg reaction: the kind of reaction that did nothing.
     :arg hosts: the inventory names of the hosts.
     :arg since: when the first reaction reported it, and the notice was sent.

@@ -23,6 +23,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.brake_document import (
     ISOLATED,
     SILENT_TOGETHER,
+    UNREADABLE,
     BrakeDisarming,
     BrakeDocument,
     BrakeIncident,
@@ -168,7 +169,7 @@ def request_slot(document: BrakeDocument, request: SlotRequest, now: datetime.da
     has_slot = any(slot.host == request.host for slot in slots_in_window(slots, request, now))
     if not has_slot and len(request.silent_hosts) > request.hosts:
         error = _silence_error(request)
-        return BrakeDecision(_note_refusal(document, request, now, by, error, request.silent_hosts), error)
+        return BrakeDecision(_note_refusal(document, request, now, by, error, SILENT_TOGETHER, request.silent_hosts), error)
     after = with_slots(document, take_slot(slots, request, now))
     return BrakeDecision(replace(after, incidents=_without_host(document, request)))
 
@@ -193,7 +194,7 @@ def note_unreadable(document: BrakeDocument, request: SlotRequest, now: datetime
         "Restore the documents from a backup, or update the collection if a later version has written them. Then, if the host is really dead:"
         f" ansible-playbook kvmfleet.migration.evacuate -e source={request.host}",
     )
-    return BrakeDecision(_note_refusal(document, request, now, by, error, (request.host,)), error)
+    return BrakeDecision(_note_refusal(document, request, now, by, error, UNREADABLE, (request.host,)), error)
 
 
 def refuse_disarmed(document: BrakeDocument, host: str) -> None:
@@ -226,8 +227,10 @@ def _silence_error(request: SlotRequest) -> Conflict:
     )
 
 
-def _note_refusal(document: BrakeDocument, request: SlotRequest, now: datetime.datetime, by: str, error: Conflict, hosts: tuple[str, ...]) -> BrakeDocument:
-    new = BrakeIncident(SILENT_TOGETHER, request.reaction, hosts, format_time(now), format_time(now), by, f"{error.message} {error.next_step}")
+def _note_refusal(
+    document: BrakeDocument, request: SlotRequest, now: datetime.datetime, by: str, error: Conflict, kind: str, hosts: tuple[str, ...]
+) -> BrakeDocument:
+    new = BrakeIncident(kind, request.reaction, hosts, format_time(now), format_time(now), by, f"{error.message} {error.next_step}")
     return _with_incident(document, new, request, now)
 
 

@@ -22,7 +22,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_
 
 from .._action import progress_line
 from .._drain.answers import TaskResult
-from .._ledger.brake_document import BrakeDocument
+from .._ledger.brake_document import UNREADABLE, BrakeDocument
 from .._ledger.documents import Document, DomainEntry, HostEntry
 from .._ledger.host_entries import list_entries
 from .._ledger.ledger import Ledger
@@ -143,7 +143,7 @@ def read_content(open_it: t.Callable[[], Ledger]) -> LedgerContent:
         documents = {document.domain.uuid: document for document in domains.documents}
         records = tuple(ledger.list_records(statuses=sorted(s.UNSETTLED | s.TOMBSTONE)))
         hosts = tuple(with_protect_times(ledger, list_entries(ledger)))
-        damaged, brake = list(damaged_lines(ledger, domains.damaged)), _read_brake(ledger)
+        damaged, brake = list(damaged_lines(ledger, domains.damaged)), _read_brake(ledger, bool(domains.damaged or domains.newer))
         waiting = tuple(_list_waiting(ledger, documents.values(), records))
         named = {record.domain.uuid for record in (*records, *waiting) if record.status not in s.TOMBSTONE}
         unstarted = tuple(list_unstarted(ledger, hosts, (document.domain for document in documents.values()), named))
@@ -158,10 +158,11 @@ def read_content(open_it: t.Callable[[], Ledger]) -> LedgerContent:
         return LedgerContent(error=str(error), ledger=ledger)
 
 
-def _read_brake(ledger: Ledger) -> BrakeDocument | None:
+def _read_brake(ledger: Ledger, has_unreadable: bool) -> BrakeDocument | None:
+    """Return the state of the brake, without what is over since the documents of all domains can be read."""
     with contextlib.suppress(NotSupported):
-        found = ledger.read_brake()
-        return found.brake if found else None
+        if found := ledger.read_brake():
+            return dataclasses.replace(found.brake, incidents=tuple(one for one in found.brake.incidents if has_unreadable or one.kind != UNREADABLE))
     return None
 
 

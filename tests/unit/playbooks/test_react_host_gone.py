@@ -68,7 +68,7 @@ def test_people_are_notified_if_nobody_knows_which_domains_are_on_the_host(contr
     code, text = control.run("react_host_gone", "-e", "source=kvm4", *SILENT, *(["--check"] if check else []))
     assert (code != 0, "no domain may be on kvm4" in text) == (True, False), text
     assert f"cannot be read ({UUID}), so that it is not known whether they are on kvm4, which is gone. Nothing was done for kvm4." in text, text
-    assert (control.slots(), incidents(control)) == ([], [] if check else [("silent_together", ("kvm4",))])
+    assert (control.slots(), incidents(control)) == ([], [] if check else [("unreadable", ("kvm4",))])
 
 
 def test_what_would_refuse_an_evacuation_is_said_when_it_is_armed(control: Control) -> None:

@@ -30,7 +30,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.brake_d
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_parts import ProtectTime
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.transitions import close_run, fail_host
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.brake import SlotRequest, disarm_reactions, request_slot
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.brake import SlotRequest, disarm_reactions, note_unreadable, request_slot
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.checked_fleet import CheckedFleet, keep_check
 from ansible_collections.kvmfleet.migration.tests.schemas.check import check_document, read_schema
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.task import task_vars
@@ -650,6 +650,18 @@ def test_an_incident_of_the_brake_is_a_finding_while_its_hosts_are_silent(desk: 
     (found,) = [document for document in desk.ledger.list_hosts() if document.host.name == "kvm3"]
     desk.ledger.put_host(dataclasses.replace(found.host, state="maintenance"), found.version)
     assert not any("The brake holds" in line for line in desk.show()["attention"])
+
+
+def test_an_incident_of_unreadable_documents_is_over_once_they_can_be_read(desk: Desk) -> None:
+    desk.domain("web", "kvm1")
+    request = SlotRequest("evacuate", "kvm3", 1, 60)
+    noted = note_unreadable(new_brake(desk.ledger.ledger_id), request, datetime.datetime.now(datetime.UTC), "ann@control", ["web"]).after
+    desk.ledger.put_brake(noted, None)
+    desk.answers["kvm3"] = {"unreachable": True, "msg": "Connection timed out"}
+    assert not any("not known whether they are on kvm3" in line for line in desk.show()["attention"])
+    (path,) = pathlib.Path(desk.where, "domains").glob("*.json")
+    path.write_text("torn")
+    assert any("not known whether they are on kvm3" in line for line in desk.show()["attention"])
 
 
 def test_a_brake_of_a_later_version_hides_nothing(desk: Desk) -> None:

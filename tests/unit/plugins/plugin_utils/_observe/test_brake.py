@@ -14,12 +14,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Forbidden, InvalidArgument
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.brake_document import ISOLATED, SILENT_TOGETHER, BrakeDocument, BrakeSlot, new_brake
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.brake_document import (
+    ISOLATED,
+    SILENT_TOGETHER,
+    UNREADABLE,
+    BrakeDocument,
+    BrakeSlot,
+    new_brake,
+)
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.brake import (
     Slot,
     SlotRequest,
     disarm_reactions,
     note_isolation,
+    note_unreadable,
     release_slot,
     request_slot,
     return_slot,
@@ -118,6 +126,16 @@ def test_other_hosts_are_another_incident() -> None:
     first = request_slot(EMPTY, slot_request("kvm1", silent=["kvm2"]), NOON, "ann").after
     second = request_slot(first, slot_request("kvm8", silent=["kvm9"]), NOON + MINUTE, "ann").after
     assert kinds_of(first, second) == ["brake.held"]
+
+
+def test_hosts_that_die_beside_one_with_unreadable_documents_have_a_notice_of_their_own() -> None:
+    """The first notice says nothing of kvm2, for which nothing is done either."""
+    first = note_unreadable(EMPTY, slot_request("kvm1"), NOON, "ann", ["web"])
+    assert (first.after.incidents[0].kind, kinds_of(EMPTY, first.after)) == (UNREADABLE, ["brake.held"])
+    again = note_unreadable(first.after, slot_request("kvm1"), NOON + MINUTE, "ann", ["web"]).after
+    assert kinds_of(first.after, again) == []
+    second = request_slot(again, slot_request("kvm2", silent=["kvm1"]), NOON + 2 * MINUTE, "ann")
+    assert (second.refusal is None, kinds_of(again, second.after)) == (False, ["brake.held"])
 
 
 def test_a_host_that_has_a_slot_keeps_it_when_others_fall_silent() -> None:
