@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import parse_timestamp
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, ShapeError
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import SHUTOFF
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import printable_line
@@ -21,7 +22,7 @@ from .._evacuate.source import age_seconds
 from .._ledger.documents import DiscardDecision, DomainEntry, HostEntry
 from .._ledger.host_decisions import has_lost_source
 from .._ledger.host_entries import recorded_grant, unlisted_text
-from .._ledger.protection import ahead_text, is_protected_ahead, protected_hours, sort_protections
+from .._ledger.protection import ahead_text, is_protected_ahead, protect_time, protected_hours, sort_protections
 from .._ledger.remembered import RememberedMove, missing_text
 from .._ledger.rules import holds_domain
 from .._maintenance.drill_verdict import drill_line
@@ -178,8 +179,14 @@ class StatusReport:
         yield from brake_folder.disarmed_lines(self._events_folder) if self._events_folder else ()
         yield from disarmed_lines(brake) if brake else ()
         for incident in brake.incidents if brake else ():
-            if any(host in self.silent and host not in self._handled for host in incident.hosts):
+            if any(host in self.silent and host not in self._handled and not self._has_returned(host, incident.at) for host in incident.hosts):
                 yield f"Since {_time_text(incident.since)}: {incident.detail}"
+
+    def _has_returned(self, host: str, at: str) -> bool:
+        """Whether the host was protected, or put into service, after that time: it has fallen silent anew."""
+        entry, then = self._entries.get(host), parse_timestamp(at)
+        seen = (protect_time(entry), parse_timestamp(entry.since or None)) if entry else ()
+        return then is not None and any(moment is not None and moment > then for moment in seen)
 
     def _moved_domains(self) -> frozenset[str]:
         """Return the UUIDs of domains that are being moved, or whose document has changed since the hosts were asked, as a move of this collection does."""

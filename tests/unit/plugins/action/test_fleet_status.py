@@ -652,6 +652,23 @@ def test_an_incident_of_the_brake_is_a_finding_while_its_hosts_are_silent(desk: 
     assert not any("The brake holds" in line for line in desk.show()["attention"])
 
 
+def test_an_incident_is_over_for_a_host_that_was_protected_or_returned_to_service_since(tmp_path: pathlib.Path) -> None:
+    """A reaction would act on it, although nothing has ended the incident: it is silent for another reason now."""
+    desk, past = Desk(tmp_path), datetime.datetime.now(datetime.UTC) - datetime.timedelta(hours=300)
+    desk.host("kvm2", hours=1)
+    desk.host("kvm3", hours=400)
+    request = SlotRequest("evacuate", "kvm2", 1, 60, ("kvm2", "kvm3"))
+    desk.ledger.put_brake(request_slot(new_brake(desk.ledger.ledger_id), request, past, "ann@control").after, None)
+    silence = {"unreachable": True, "msg": "Connection timed out"}
+    desk.answers["kvm2"] = silence
+    assert not any("The brake holds" in line for line in desk.show()["attention"])
+    desk.answers["kvm3"] = silence
+    assert any("The brake holds" in line for line in desk.show()["attention"])
+    (found,) = [document for document in desk.ledger.list_hosts() if document.host.name == "kvm3"]
+    desk.ledger.put_host(dataclasses.replace(found.host, since=datetime.datetime.now(datetime.UTC).isoformat()), found.version)
+    assert not any("The brake holds" in line for line in desk.show()["attention"])
+
+
 def test_an_incident_of_unreadable_documents_is_over_once_they_can_be_read(desk: Desk) -> None:
     desk.domain("web", "kvm1")
     request = SlotRequest("evacuate", "kvm3", 1, 60)
