@@ -469,6 +469,10 @@ def test_a_host_that_shows_a_guest_after_its_drain_is_not_rebooted(desk: Desk) -
         ("5.14.0-427.13.1.el9_4.x86_64", "5.14.0-427.20.1", False),
         ("5.14.0-427.13.1.el9_4.x86_64", "5.14", True),
         ("6.1-custom", "6.1.3", False),
+        ("5.14.0-427.13.1.el9_4.x86_64", "5.14.0-427.el9", True),
+        ("5.14.0-427.el9.x86_64", "5.14.0-427.13.1.el9_4", False),
+        ("6.12.43+deb13-amd64", "6.12.43+deb13", True),
+        ("6.5.0-0.deb12.1-amd64", "6.5.0-0.deb12.4", False),
     ],
 )
 def test_the_release_of_a_kernel_is_compared_if_the_expected_version_has_one(desk: Desk, running: str, expected: str, passes: bool) -> None:
