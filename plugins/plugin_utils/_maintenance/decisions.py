@@ -76,15 +76,29 @@ def admit_hosts(run: MaintenanceRun, hosts: Sequence[str], now: Now) -> tuple[Ma
         restarted = run.canary_ended and now.moment.seconds_since(run.canary_ended) is None
         return (replace(run, canary_ended=now.moment) if restarted else run), Admission(waits_for=canary_wait)
     deferred: dict[str, str] = {}
+    ahead = _why_behind(run, in_progress)
     for one in waiting:
-        why = reason_not_to_begin(run, one, now)
+        why = ahead or reason_not_to_begin(run, one, now)
         if why:
             deferred[one.host] = why
         else:
             run = begin_host(run, one.host, now)
             in_progress.append(one.host)
-    points = {host: resume_point(progress, run.step_order) for host in in_progress for progress in (run.find_host(host),) if progress}
-    return run, Admission({host: point or ResumePoint(m.RECOVER, is_repeated=True) for host, point in points.items()}, deferred)
+    return run, Admission({host: _continue_at(run, host) for host in in_progress}, deferred)
+
+
+def _continue_at(run: MaintenanceRun, host: str) -> ResumePoint:
+    progress = run.find_host(host)
+    return (resume_point(progress, run.step_order) if progress else None) or ResumePoint(m.RECOVER, is_repeated=True)
+
+
+def _why_behind(run: MaintenanceRun, in_progress: Sequence[str]) -> str:
+    """Return why hosts that wait cannot go along with the first of these; empty if they can, or if there is none.
+
+    The hosts of a batch take each step together. One that follows later must not be begun before, as nothing could keep it from its first step then.
+    """
+    step = _continue_at(run, in_progress[0]).step if in_progress else run.step_order[0]
+    return "" if step == run.step_order[0] else f"{in_progress[0]} is continued first, at its step {step}"
 
 
 def reason_not_to_begin(run: MaintenanceRun, progress: HostProgress, now: Now) -> t.Optional[str]:

@@ -316,6 +316,18 @@ def test_a_host_takes_its_steps_in_order_beside_one_that_only_returns_to_service
 
 
 @pytest.mark.long
+def test_no_host_is_begun_for_one_that_only_returns_to_service(desk: Desk) -> None:
+    nothing = {"name": "Look", "ansible.builtin.set_fact": {"rolling_maintenance_nothing_to_do": True}, "when": "inventory_hostname == 'kvm1'"}
+    desk.answers["host"]["kvm1"] = {"changed": False, "host": {"state": "maintenance", "reason": "Rolling maintenance"}}
+    desk.failures = {"recover": ["kvm3"]}
+    done = desk.maintain(rolling_maintenance_max_unavailable=2, rolling_maintenance_check_tasks=desk.hook("look", nothing))
+    assert "kvm3 failed, and max_failures is 0" in done.text
+    # The hosts that are drained go together with their batch. Of what was not begun, nothing is begun after the failure.
+    assert [host["status"] for host in desk.runs[0]["hosts"]] == ["waiting", "done", "failed"]
+    assert (desk.done_to("kvm1"), "drain" in desk.done_to("kvm2")) == (["look"], True)
+
+
+@pytest.mark.long
 def test_check_mode_shows_the_plans_and_writes_nothing(desk: Desk) -> None:
     done = desk.maintain("--check")
     assert done.code == 0, done.text

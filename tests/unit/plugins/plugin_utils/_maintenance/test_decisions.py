@@ -29,6 +29,15 @@ def test_no_more_hosts_begin_than_may_be_out_of_service() -> None:
     assert [one.status for one in run.hosts] == [m.IN_PROGRESS, m.IN_PROGRESS, m.WAITING]
 
 
+def test_no_host_begins_that_could_not_go_along_with_one_that_is_continued() -> None:
+    """A host that follows later would be begun after the window, or after one failure too many."""
+    run, admission = admit_hosts(passed(night(max_unavailable=3), "kvm2", m.DRAIN), ["kvm1", "kvm2"], at())
+    assert (list(admission.begun), admission.deferred) == (["kvm2"], {"kvm1": "kvm2 is continued first, at its step drain"})
+    assert [one.status for one in run.hosts] == [m.WAITING, m.IN_PROGRESS, m.WAITING]
+    _after, admission = admit_hosts(transitions.begin_host(night(max_unavailable=3), "kvm2", at()), ["kvm1", "kvm2"], at())
+    assert list(admission.begun) == ["kvm2", "kvm1"]
+
+
 def test_a_host_that_failed_while_it_was_out_of_service_counts_until_it_is_back() -> None:
     failed = transitions.fail_host(passed(night(max_failures=1), "kvm1", m.MAINTAIN), "kvm1", "no", at())
     assert "kvm1 is out of service" in why(failed, "kvm2")
@@ -162,5 +171,5 @@ def test_a_failed_host_continues_where_it_failed_and_one_that_was_never_down_beg
     again = transitions.take_over(closed, holder(2), at(), until=at(900).at)
     assert (again.state, again.term, again.options.until) == (m.RUNNING, 2, at(900).at)
     assert [(one.status, one.error) for one in again.hosts] == [(m.IN_PROGRESS, None), (m.WAITING, None), (m.WAITING, None)]
-    _after, admission = admit_hosts(again, list(again.host_names), at())
-    assert list(admission.begun.values()) == [ResumePoint(m.VERIFY, is_repeated=True), ResumePoint(m.CHECK), ResumePoint(m.CHECK)]
+    points = [admit_hosts(again, [host], at())[1].begun[host] for host in again.host_names]
+    assert points == [ResumePoint(m.VERIFY, is_repeated=True), ResumePoint(m.CHECK), ResumePoint(m.CHECK)]
