@@ -182,6 +182,19 @@ def test_a_drain_goes_on_without_a_host_of_the_fleet_that_hangs(tmp_path: pathli
     assert [(answer["item"], answer["failed"]) for answer in moved["_work"]["plan"]["_work"]["asked"]] == [("kvm2", True)]
 
 
+@pytest.mark.parametrize("answer", [NO_ANSWER, SILENT])
+@pytest.mark.parametrize("given", [{}, {"drain_host_candidates": "kvm1,kvm3"}])
+def test_no_domain_goes_to_a_host_whose_own_drain_has_failed(tmp_path: pathlib.Path, answer: dict[str, t.Any], given: dict[str, str]) -> None:
+    """It has left the play, whose hosts are no candidates."""
+    stage = Stage(build_collection(tmp_path / "collections", "host", "host_facts"), tmp_path)
+    verdict = {"result": {"kvm2": {"safe_to_reboot": True}}, "problems": {}}
+    share = {"kvm2": {"shutdowns": [], "cold_moves": [], "moves": [], "predicted": {}, "ends": []}}
+    stage.answers.update(host={"kvm1": answer, "kvm2": {"_drain": READ}}, host_facts={})
+    stage.answers["live_migrate"] = {"kvm2": {"plan": {}, "shares": share, "_verified": verdict}}
+    done = stage.play("drain", target="kvm1,kvm2", **given)
+    assert [(host, args["_work"]["plan"]["candidates"]) for host, args in done.calls_of("live_migrate")] == [("kvm2", ["kvm3"])], done.text
+
+
 def play_after_a_failure(stage: Stage, *tasks: dict[str, t.Any]) -> Outcome:
     """Run tasks on the hosts of the fleet, one of which has failed in the play before."""
     path = stage.folder / "play.yml"
