@@ -113,6 +113,17 @@ def test_a_host_that_was_not_protected_is_not_reported_as_protected(tmp_path: pa
     assert [host for host, _args in done.calls_of("protect")].count("kvm1") == 1
 
 
+@pytest.mark.parametrize("answer", [NO_ANSWER, SILENT])
+def test_a_host_that_fails_keeps_no_other_host_from_being_protected(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, answer: dict[str, t.Any]) -> None:
+    """Also where the configuration ends every play at its first error."""
+    stage = Stage(build_collection(tmp_path / "collections", "protect", "host"), tmp_path)
+    stage.answers.update(protect={"kvm1": answer}, host={})
+    monkeypatch.setenv("ANSIBLE_ANY_ERRORS_FATAL", "true")
+    done = play_role(stage, "protect_host", hosts="kvm1:kvm2", keywords={})
+    assert done.code in (2, 4)
+    assert [args["_work"]["step"] for host, args in done.calls_of("protect") if host == "kvm2"] == ["leave", "read", "save"], done.text
+
+
 @pytest.mark.parametrize("check", [False, True])
 def test_no_lease_is_set_up_by_a_play_in_check_mode(tmp_path: pathlib.Path, check: bool) -> None:
     """A new host has no identity in the ledger yet."""
