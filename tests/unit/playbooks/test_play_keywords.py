@@ -206,6 +206,22 @@ def test_no_domain_goes_to_a_host_whose_own_drain_has_failed(tmp_path: pathlib.P
     assert [(host, args["_work"]["plan"]["candidates"]) for host, args in done.calls_of("live_migrate")] == [("kvm2", ["kvm3"])], done.text
 
 
+def test_each_host_fails_with_the_reason_if_the_drain_cannot_be_verified(tmp_path: pathlib.Path) -> None:
+    """What fails once for all hosts has a failed result only in the rescue of the first one."""
+    stage = Stage(build_collection(tmp_path / "collections", "host", "host_facts", "drain_plan", "drain_verify"), tmp_path)
+    share = {host: {"shutdowns": [], "cold_moves": [], "moves": [], "predicted": {}, "ends": []} for host in ("kvm1", "kvm2")}
+    planned = {"plan": {"options": {"parallel": 1}}, "shares": share, "_answered": {}}
+    stage.answers.update(host={host: {"_drain": READ} for host in share}, drain_plan={"kvm1": planned})
+    stage.answers["drain_verify"] = {"kvm1": {"changed": False, "failed": True, "error_code": "unreachable", "msg": "The ledger does not answer."}}
+    role = {"ansible.builtin.include_role": {"name": "kvmfleet.migration.drain_host"}}
+    told = {"ansible.builtin.debug": {"msg": "{{ inventory_hostname }} is left: {{ ansible_failed_result.msg }} {{ drain_host_result }}"}}
+    path = tmp_path / "play.yml"
+    path.write_text(json.dumps([{"hosts": "kvm1:kvm2", "gather_facts": False, "tasks": [{"block": [role], "rescue": [told]}]}]))
+    done = stage.play(str(path))
+    for host in share:
+        assert f"{host} is left: The ledger does not answer. {{}}" in done.text, done.text
+
+
 def play_after_a_failure(stage: Stage, *tasks: dict[str, t.Any]) -> Outcome:
     """Run tasks on the hosts of the fleet, one of which has failed in the play before."""
     path = stage.folder / "play.yml"
