@@ -281,6 +281,19 @@ def test_a_host_that_fails_before_its_drain_is_passed_over_and_named(desk: Desk)
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("silent", [False, True])
+def test_a_host_that_fails_ends_no_other_of_its_batch(desk: Desk, monkeypatch: pytest.MonkeyPatch, silent: bool) -> None:
+    """Also where the configuration ends every play at its first error."""
+    monkeypatch.setenv("ANSIBLE_ANY_ERRORS_FATAL", "true")
+    if silent:
+        desk.silence("kvm1")
+    asks = {"name": "Ask the host", "kvmfleet.migration.migration_info": {"name": "web1"}, "when": "inventory_hostname == 'kvm1'"}
+    done = desk.maintain(rolling_maintenance_tasks=desk.hook("ask", asks), rolling_maintenance_max_unavailable=2)
+    assert [host["status"] for host in desk.runs[0]["hosts"]] == ["failed", "done", "waiting"], done.text
+    assert "Failed: kvm1 (maintain: " in done.text
+
+
+@pytest.mark.long
 def test_a_host_that_becomes_unreachable_counts_as_failed_before_the_next_batch(desk: Desk) -> None:
     desk.silence("kvm1")
     loses = {"name": "Lose the host", "kvmfleet.migration.migration_info": {"name": "web1"}, "when": "inventory_hostname == 'kvm1'"}
