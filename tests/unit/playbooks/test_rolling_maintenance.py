@@ -368,6 +368,17 @@ def test_what_cannot_be_is_refused_before_anything_is_changed(desk: Desk, variab
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("how", ["failed", "unreachable"])
+def test_a_host_that_cannot_be_checked_ends_the_check_of_all_hosts(desk: Desk, how: str) -> None:
+    desk.answers["host_facts"]["kvm2"] = {how: True, "msg": "libvirt does not answer."}
+    done = desk.maintain()
+    assert done.code != 0
+    assert "kvm2 cannot be checked, and no host was changed: " in done.text
+    assert "PLAY [Begin the run]" not in done.text
+    assert (desk.lines, desk.runs) == ([], [])
+
+
+@pytest.mark.long
 def test_a_paused_run_is_left_open_and_the_same_command_continues_it(desk: Desk) -> None:
     pause = {"name": "Pause", "kvmfleet.migration.maintenance_run": {"state": "paused", "reason": "alarm"}, "when": "inventory_hostname == 'kvm2'"}
     done = desk.maintain(rolling_maintenance_tasks=desk.hook("pause", pause), rolling_maintenance_pause_seconds=5)
