@@ -1,0 +1,34 @@
+# Copyright (c) 2026, The kvmfleet.migration developers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The drain of a host beside one that takes no part in it any more, but stays in the play, because its failure is rescued."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+
+from ansible_collections.kvmfleet.migration.tests.unit.playbooks.stage import Stage, build_collection
+
+STEPS = ("drain_plan", "drain_verify", "host", "host_facts")
+
+
+def test_a_host_that_failed_does_not_count_for_the_drain_of_the_others(tmp_path: pathlib.Path) -> None:
+    stage = Stage(build_collection(tmp_path / "collections", *STEPS), tmp_path)
+    reads = {host: {"_drain": {"arriving": [], "ask": [host], "ask_for_all": ["kvm3"], "check_mode": False, "ledger": None}} for host in ("kvm1", "kvm2")}
+    stage.answers["host"] = {"kvm1": [reads["kvm1"], {"failed": True, "msg": "kvm1 is fenced."}], "kvm2": reads["kvm2"]}
+    stage.answers["host_facts"] = {host: {"ansible_facts": {}} for host in ("kvm1", "kvm2", "kvm3")}
+    stage.answers["drain_plan"] = {host: {"plan": {}, "shares": {}, "_answered": {}} for host in reads}
+    stage.answers["drain_verify"] = {host: {"result": {}, "problems": {}} for host in reads}
+    drain = {"ansible.builtin.include_role": {"name": "kvmfleet.migration.drain_host"}}
+    rescued = {"block": [drain, drain], "rescue": [{"ansible.builtin.debug": {"msg": "rescued"}}]}
+    path = tmp_path / "drains.yml"
+    path.write_text(json.dumps([{"hosts": "kvm1,kvm2", "gather_facts": False, "tasks": [rescued]}]))
+    done = stage.play(str(path), drain_host_plan_only=True)
+    assert done.code == 0, done.text
+    plans = [args for _host, args in done.calls_of("drain_plan")]
+    assert [args["sources"] for args in plans] == [["kvm1", "kvm2"], ["kvm2"]]
+    # What the failed host was told for its earlier drain is old. What it would have asked for all, another one asks.
+    assert [sorted(one["item"] for one in args["_work"]["asked"]) for args in plans] == [["kvm1", "kvm2", "kvm3"], ["kvm2", "kvm3"]]
+    assert list(plans[1]["_work"]["hosts"]) == ["kvm2"]
