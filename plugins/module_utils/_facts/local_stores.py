@@ -75,10 +75,10 @@ class LocalStores:
         return self._devices.identify_device(path)
 
     def count_copied_bytes(self, path: str, image_format: str) -> t.Optional[int]:
+        if image_format != "raw":
+            return self.count_allocated_bytes(path)
         found = self._ask_in_time(path, lambda: os.stat(path))
-        if found is None:
-            return None
-        return found.st_size if image_format == "raw" else found.st_blocks * 512
+        return None if found is None else found.st_size
 
     def count_allocated_bytes(self, path: str) -> t.Optional[int]:
         found = self._ask_in_time(path, lambda: os.stat(path))
