@@ -55,37 +55,32 @@ def test_every_missing_network_bridge_and_image_of_a_host_is_named(lab: Lab, con
     check_untouched(lab, fitted)
 
 
+def check_network(lab: Lab, control: Desk, remade: Remake, own: str, other: str, card: str, word: str) -> None:
+    """Require that a guest with that card, on a network of one definition, is refused by the second host, which has another one, and moves to the third."""
+    for number, definition in ((1, own), (2, other), (3, own)):
+        fittings.add_bridge(lab, number)
+        fittings.add_network(lab, number, definition=definition)
+    name = remade("connected", parts={END: card + END})
+    check_refused(lab, control, control.move(name, 2), name, fittings.NETWORK, word)
+    check_moved(lab, control.move(name, None), name, 3)
+
+
 @pytest.mark.long
 def test_a_network_without_the_port_group_of_the_guest_is_refused(lab: Lab, control: Desk, remade: Remake) -> None:
     """libvirt itself would connect the guest without it."""
-    for number, definition in ((1, fittings.GROUPED), (2, fittings.DEFINITION), (3, fittings.GROUPED)):
-        fittings.add_bridge(lab, number)
-        fittings.add_network(lab, number, definition=definition)
-    name = remade("grouped", parts={END: fittings.GROUPED_CARD + END})
-    check_refused(lab, control, control.move(name, 2), name, fittings.NETWORK, fittings.PORT_GROUP)
-    check_moved(lab, control.move(name, None), name, 3)
+    check_network(lab, control, remade, fittings.GROUPED, fittings.DEFINITION, fittings.GROUPED_CARD, fittings.PORT_GROUP)
 
 
 @pytest.mark.long
 def test_a_network_without_a_default_port_group_is_refused(lab: Lab, control: Desk, remade: Remake) -> None:
     """An interface that names no group belongs to the default one."""
-    for number, definition in ((1, fittings.DEFAULTED), (2, fittings.GROUPED), (3, fittings.DEFAULTED)):
-        fittings.add_bridge(lab, number)
-        fittings.add_network(lab, number, definition=definition)
-    name = remade("defaulted", parts={END: fittings.NETWORK_CARD + END})
-    check_refused(lab, control, control.move(name, 2), name, fittings.NETWORK, fittings.PORT_GROUP)
-    check_moved(lab, control.move(name, None), name, 3)
+    check_network(lab, control, remade, fittings.DEFAULTED, fittings.GROUPED, fittings.NETWORK_CARD, fittings.PORT_GROUP)
 
 
 @pytest.mark.long
 def test_a_network_of_that_name_and_another_kind_is_refused(lab: Lab, control: Desk, remade: Remake) -> None:
     """libvirt itself would connect the guest, and it would reach nobody."""
-    for number, definition in ((1, fittings.DEFINITION), (2, fittings.ISOLATED), (3, fittings.DEFINITION)):
-        fittings.add_bridge(lab, number)
-        fittings.add_network(lab, number, definition=definition)
-    name = remade("bridged", parts={END: fittings.NETWORK_CARD + END})
-    check_refused(lab, control, control.move(name, 2), name, fittings.NETWORK, "isolated")
-    check_moved(lab, control.move(name, None), name, 3)
+    check_network(lab, control, remade, fittings.DEFINITION, fittings.ISOLATED, fittings.NETWORK_CARD, "isolated")
 
 
 @pytest.mark.long
