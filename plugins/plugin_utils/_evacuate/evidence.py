@@ -92,7 +92,7 @@ class PowerOffEvidence:
 
     def list_endpoints(self) -> list[SshEndpoint]:
         """Return the addresses of the source that have to be silent."""
-        return [*list_ssh_endpoints(self.settings, self.source), *(list_second_endpoints(self.settings, self.source) if self.is_by_person() else [])]
+        return self._list_all_endpoints(self.source) if self.is_by_person() else list_ssh_endpoints(self.settings, self.source)
 
     def begin_power_query(self, pool: concurrent.futures.Executor) -> concurrent.futures.Future[PowerReply] | None:
         """Ask the first agent of the source for its power state in the background; None if the source has no agent. This changes nothing."""
@@ -142,7 +142,8 @@ class PowerOffEvidence:
         :arg others: further silent hosts that need evidence. Their agents are queried whether they are off; they are never switched off.
         :arg check_others: raises what forbids every start, when all evidence about other hosts is there. The source is not fenced then.
 
-        Raises L(Unsafe) for invalid evidence, or if there is none; what L(fence_host) raises; L(InvalidArgument) for two kinds at once.
+        Raises L(Unsafe) for invalid evidence, if there is none, or if another host that should be off answers SSH; what L(fence_host) raises;
+        L(InvalidArgument) for two kinds at once.
         """
         if documents and force_down:
             raise InvalidArgument("Both fencing and force_down are given.", "Give one of them. Nothing was started.")
@@ -150,6 +151,7 @@ class PowerOffEvidence:
         if force_down:
             options = {key: value for key, value in force_down.items() if value is not None}
             self.given.append(person_evidence(options, self.source.name, self.source.host_id, self.by))
+        self._check_stated_silent()
         watch = self._watch_reset(self.source.entry) if may_fence and self.of_source is None else None
         try:
             self.taken += self._query_agents(others)
@@ -235,6 +237,27 @@ class PowerOffEvidence:
         entry = self._find_entry(given)
         now, config = datetime.datetime.now(datetime.UTC), self._fencing_config(entry.name)
         return check_evidence(given, entry.name, str(entry.host_id), self.by, now, config)
+
+    def _check_stated_silent(self) -> None:
+        """Raise L(Unsafe) if another host answers SSH whose evidence no device can confirm: its libvirt alone may be down.
+
+        It is asked by the control node. The survivors have queried its libvirt.
+        """
+        stated = [one for one in self.given if one.host_id != self.source.host_id and not (one.is_of_agent or one.is_of_watchdog)]
+        entries = {one.host_id: next(entry for entry in self.entries if entry.host_id == one.host_id) for one in stated}
+        asked = [(one, endpoint) for one in stated for endpoint in self._list_all_endpoints(Source(entries[one.host_id]))]
+        answers = probe_ssh_endpoints([endpoint for _one, endpoint in asked], self.try_connection)
+        for (one, _endpoint), answer in zip(asked, answers, strict=True):
+            if answer.says in SSH_ALIVE:
+                what = "answers" if answer.says != SSH_REFUSED else "refuses connections from"
+                raise Unsafe(
+                    f"{one.host} {what} {_CONTROL_NODE} at {answer.address} port {answer.port}, although {one.by} says that it is off: domains of"
+                    f" {self.source.name} could run there.",
+                    f"Nothing was started. Let libvirt on {one.host} answer, or switch the host off; if another machine has its address now, remove it there.",
+                )
+
+    def _list_all_endpoints(self, host: Source) -> list[SshEndpoint]:
+        return [*list_ssh_endpoints(self.settings, host), *list_second_endpoints(self.settings, host)]
 
     def _find_entry(self, given: Json) -> HostEntry:
         """Return the host that evidence is about: the source, or another one of the ledger that may have the domains too."""

@@ -584,6 +584,23 @@ def test_the_word_of_a_person_about_another_host_does_not_keep_an_agent_from_swi
     assert site.hosts["kvm2"].view_domain(uuid).active
 
 
+@pytest.mark.parametrize(("variable", "kind"), [("ansible_host", "person"), ("kvmfleet_second_address", "person"), ("ansible_host", "tasks")])
+def test_another_host_is_not_off_on_the_word_of_a_person_while_it_answers_ssh(site: Site, variable: str, kind: str) -> None:
+    """Its libvirt alone is down, and its domains run."""
+    uuid = site.save("web")
+    site.change("web", lambda body: body.update(possible_hosts=[encoded(site.place(name)) for name in ("kvm1", "kvm3")]))
+    site.silent.add("kvm3")
+    site.variables["kvm3"] = {variable: "127.0.0.3"}
+    agent = site.agent(power="on")
+    fencing = [{**encoded(person_evidence(WORD, "kvm3", host_id("kvm3"), "ops")), "kind": kind}]
+    with socket.create_server(("127.0.0.3", site.port)):
+        with pytest.raises(Unsafe, match=rf"kvm3 answers the control node at 127.0.0.3 port {site.port}, although Ada says that it is off"):
+            site.evacuate(fencing=fencing)
+        assert ("off" in agent.asked(), site.record_summaries()) == (False, [])
+    site.evacuate(fencing=fencing)
+    assert site.hosts["kvm2"].view_domain(uuid).active
+
+
 @pytest.mark.parametrize("address", ["[::1]", "::1"])
 def test_an_address_on_the_second_network_may_be_in_brackets(site: Site, address: str) -> None:
     site.save("web")
