@@ -25,6 +25,8 @@ from .transitions import Now, PlannedHost, take_over
 
 # An interrupted run is continued by the same command for so long. Later, a person has to name it.
 CONTINUE_SECONDS = 24 * 3600
+# A run is one document, to which each host adds lines, and a request of etcd has at most 1.5 MiB.
+MAX_HOSTS = 1000
 MAX_MINUTES = 7 * 24 * 60
 
 
@@ -45,6 +47,11 @@ def read_limits(limits: RunLimits, hosts: Sequence[str], at: str) -> RunOptions:
 
     :arg at: the time now.
     """
+    if len(hosts) > MAX_HOSTS:
+        raise InvalidArgument(
+            f"The target has {len(hosts)} hosts, and a maintenance run has at most {MAX_HOSTS}.",
+            "Give groups of hosts as targets of several runs, one after the other. Nothing was changed.",
+        )
     until = read_until(limits.until)
     _check_number("max_unavailable", limits.max_unavailable, 1, len(hosts), f"the run has {len(hosts)} hosts")
     _check_number("max_failures", limits.max_failures, 0, len(hosts), f"the run has {len(hosts)} hosts")

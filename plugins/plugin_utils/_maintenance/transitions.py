@@ -216,7 +216,9 @@ def complete_host(run: MaintenanceRun, host: str, now: Now) -> MaintenanceRun:
     """Return the run with this host done. After the canary, the run waits for a person unless it waits for minutes."""
     progress = _progress_of(run, host)
     seconds = now.moment.seconds_since(progress.began) if progress.began else None
-    done = replace(progress, status=m.DONE, steps=_ended_steps(progress, now), error=None, seconds=ABSENT if seconds is None else int(seconds))
+    # What was on the host matters only to a fence agent that reboots it, and would make the run too large for etcd.
+    steps = tuple(replace(step, placed=ABSENT) for step in _ended_steps(progress, now))
+    done = replace(progress, status=m.DONE, steps=steps, error=None, seconds=ABSENT if seconds is None else int(seconds))
     after = with_event(run.replace_host(done), now, "host_done", host)
     return _pause_after_canary(replace(after, canary_ended=now.moment), now) if is_canary(run, host) else after
 

@@ -241,6 +241,7 @@ def test_a_night_that_is_paused_at_its_end_stays_open_without_a_process(node: No
         ({"max_failures": -1}, "max_failures is -1"),
         ({"canary_minutes": 5}, "canary is false"),
         ({"hosts": []}, "hosts is not given"),
+        ({"hosts": [f"kvm{number}" for number in range(1001)]}, "1001 hosts, and a maintenance run has at most 1000"),
     ],
 )
 def test_bad_limits_are_refused_and_nothing_is_written(node: Node, given: dict[str, t.Any], text: str) -> None:

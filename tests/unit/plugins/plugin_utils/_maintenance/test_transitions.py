@@ -6,12 +6,16 @@
 
 from __future__ import annotations
 
+import json
+import uuid
+
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import maintenance_runs as m
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import MaintenanceRun
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance import transitions
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.begin import MAX_HOSTS
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._maintenance.nights import at, done, holder, night, passed
 
 
@@ -61,6 +65,21 @@ def test_a_repeated_step_knows_from_its_last_time_whether_the_host_starts_guests
     assert run.hosts[0].steps[-1].starts_guests is True
     again = transitions.begin_step(run, "kvm1", m.REBOOT, at(90), "before", False)
     assert again.hosts[0].steps[-1].starts_guests is False
+
+
+def test_the_largest_run_fits_into_a_request_of_etcd_when_all_its_hosts_are_done() -> None:
+    """A request may have 1.5 MiB. Without room for its last lines, a run could be neither continued nor ended."""
+    guests = [str(uuid.UUID(int=number)) for number in range(200)]
+    run = night(*(f"compute-{number:03}.rack-17.hall-2.frankfurt.cloud.example.org" for number in range(50)))
+    for number, host in enumerate(run.host_names):
+        run = passed(run, host, m.MAINTAIN)
+        run = transitions.begin_step(run, host, m.REBOOT, at(), str(uuid.UUID(int=1)), False, tuple(guests))
+        assert run.hosts[number].steps[-1].placed == tuple(guests)
+        for step in (m.VERIFY, m.RECOVER):
+            run = transitions.begin_step(run, host, step, at())
+        run = transitions.complete_host(run, host, at())
+        assert {step.placed for step in run.hosts[number].steps} == {ABSENT}
+    assert len(json.dumps(encode(run))) / 50 * MAX_HOSTS < 1.4 * 2**20
 
 
 def test_a_host_is_down_from_its_drain_until_it_is_done() -> None:
