@@ -20,6 +20,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.referenc
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import (
     COLD_MIGRATION,
     ENABLED,
+    FENCED,
     LIVE_MIGRATION,
     MAINTENANCE,
     TOMBSTONE,
@@ -71,7 +72,7 @@ class SettleOption(t.TypedDict):
 class HostWork(t.TypedDict, total=False):
     """The input from a role in addition to the options. A host that is in maintenance for another reason than C(own_reason) keeps its status.
 
-    C(recovered): the host is enabled after its recovery, and must not have been evacuated since.
+    C(recovered): the host is enabled after its recovery, or no longer fenced, and must not have been evacuated since.
     """
 
     together: bool
@@ -248,8 +249,8 @@ class ActionModule(FleetAction):
             return None, {"changed": False, "host": found.body if found else None}
         _check_new_host(ledger, found, identity, options)
         # Check mode has completed none of the records that the cleanup would complete.
-        if ledger and wanted.state == ENABLED and (options["_work"] or HostWork()).get("recovered") and not self._task.check_mode:
-            _check_not_evacuated(ledger, identity)
+        if ledger and (options["_work"] or HostWork()).get("recovered") and not self._task.check_mode:
+            _check_not_evacuated(ledger, identity, wanted)
         return self._write_entry(ledger, found, identity, wanted, by, is_drained=is_drained, is_stated=_is_stated(options))
 
     def _write_entry(
@@ -291,7 +292,8 @@ def _identify_by_facts(ledger: Ledger | None, name: str, facts: JsonObject | Non
 
 def _is_stated(options: HostOptions) -> bool:
     """Whether a person states the state of the host, with a reason. A drain only puts the host into maintenance for as long as it needs."""
-    return bool((options["reason"] or "").strip()) and not (options["_work"] or HostWork()).get("drain")
+    work = options["_work"] or HostWork()
+    return bool((options["reason"] or "").strip()) and not (work.get("drain") or work.get("recovered"))
 
 
 def _check_new_host(ledger: Ledger | None, found: Document | None, identity: HostIdentity, options: HostOptions) -> None:
@@ -300,21 +302,25 @@ def _check_new_host(ledger: Ledger | None, found: Document | None, identity: Hos
         ledger.check_new_host(identity.host_ref)
 
 
-def _check_not_evacuated(ledger: Ledger, identity: HostIdentity) -> None:
+def _check_not_evacuated(ledger: Ledger, identity: HostIdentity, wanted: HostStatus) -> None:
     """Raise L(Unsafe) if evacuations of the host are open: they began after its cleanup, which ended with none."""
     found = find_withholding(ledger.list_records(statuses=sorted(UNSETTLED | TOMBSTONE)), identity)
     if found:
         why = "; ".join(f"{describe_record(record)} is '{record.status}'" for record in found)
-        raise Unsafe(f"{identity.name} was not enabled: it was evacuated during its recovery: {why}.", "Run recover again; it cleans the host up first.")
+        outcome = f"{identity.name} was not enabled" if wanted.state == ENABLED else f"The state of {identity.name} was not changed"
+        raise Unsafe(f"{outcome}: it was evacuated during its recovery: {why}.", "Run recover again; it cleans the host up first.")
 
 
 def _wanted_status(options: HostOptions, before: HostStatus, is_drained: bool) -> HostStatus | None:
     """Return the status that the task gives the host; None if it only reads the entry."""
     if options["state"] is None:
         return None
-    own_reason = (options["_work"] or HostWork()).get("own_reason")
+    work = options["_work"] or HostWork()
+    own_reason = work.get("own_reason")
     if own_reason and before.state == MAINTENANCE and before.reason != own_reason:
         return before
+    if work.get("recovered") and options["state"] == MAINTENANCE and before.state != FENCED:
+        return None
     return before.with_cordon(options["reason"]) if is_drained else HostStatus(options["state"], options["reason"])
 
 

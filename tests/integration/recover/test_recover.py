@@ -139,12 +139,14 @@ def test_an_evacuated_guest_is_cleaned_and_the_other_guest_is_started(lab: Lab, 
     direct = operator.task(1, "boot_guard", {"state": "released"})
     assert (direct.refused(), direct.result["withheld_by"][0]["id"]) == ("unsafe", record)
 
-    run, own = operator.recover(1)
+    assert operator.task(2, "host", {"name": lab.host(1), "state": "fenced"}).code == 0
+    run, own = operator.recover(1, recover_host_enable=False)
     assert (run.code, names(own["cleaned"]), names(own["started"])) == (0, [gone], [stayed]), run.text
     assert (lab.places(gone), lab.places(stayed)) == ({2: "running"}, {1: "running"})
-    assert operator.ledger.read_record(record).record.status == "completed"
+    assert (operator.ledger.read_record(record).record.status, operator.entry(1)["state"], own["enabled"]) == ("completed", "maintenance", False)
     run, own = operator.recover(1, recover_host_bring_home=True)
     assert (run.code, names(own["brought_home"]), lab.places(gone)) == (0, [gone], {1: "running"}), run.text
+    assert operator.entry(1)["state"] == "enabled"
 
 
 @pytest.mark.long

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import pathlib
 
+import pytest
+
 from ansible_collections.kvmfleet.migration.tests.unit.playbooks.stage import Stage, build_collection
 
 STEPS = ("evacuation_cleanup", "boot_guard", "domain_start", "protect", "recover_plan", "recover_verify", "host", "host_facts")
@@ -48,3 +50,15 @@ def test_the_fleet_is_asked_again_before_domains_are_started_and_brought_home(tm
     assert done.code == 0, done.text
     acts = [str(args["step"]) if module == "recover_plan" else "ask" for module, host, args in done.calls if module == "recover_plan" or host == "kvm2"]
     assert acts == ["options", "ask", "check", "ask", "start", "ask", "bring_home"]
+
+
+@pytest.mark.parametrize(("enable", "state"), [("true", "enabled"), ("false", "maintenance")])
+def test_a_recovered_host_accepts_domains_or_is_in_maintenance(tmp_path: pathlib.Path, enable: str, state: str) -> None:
+    stage = Stage(build_collection(tmp_path / "collections", *STEPS), tmp_path)
+    stage.answers.update({step: {"kvm1": {}} for step in STEPS})
+    stage.answers["host"] = {"kvm1": {"host": {"name": "kvm1", "host_id": "h1", "state": "fenced"}}}
+    stage.answers["recover_plan"] = {"kvm1": [{"start_mode": "none"}, {"displaced": [], "is_protected": False, "_begun": []}, {"start": [], "forget": []}]}
+    stage.answers["boot_guard"] = {"kvm1": {"to_start": [], "guard": {"boot_id": "b"}, "open_records": []}}
+    stage.answers["recover_verify"] = {"kvm1": {"result": {}, "problems": {}}}
+    done = stage.play("recover", target="kvm1", recover_host_enable=enable)
+    assert [args["state"] for _host, args in done.calls_of("host") if args.get("state")] == [state], done.text

@@ -169,8 +169,25 @@ def test_a_recovery_does_not_enable_a_host_that_was_evacuated_since_its_cleanup(
     with pytest.raises(Unsafe, match=rf"kvm1 was not enabled: .*web1.* is '{status}'.*Run recover again"):
         fleet.task(state="enabled", _work={"recovered": True})
     assert fleet.entries()[0]["state"] == "maintenance"
+    fleet.task(state="fenced")
+    with pytest.raises(Unsafe, match=r"The state of kvm1 was not changed: .*web1"):
+        fleet.task(state="maintenance", _work={"recovered": True})
+    assert fleet.entries()[0]["state"] == "fenced"
     ledger.update_record(stored, stored.record.advance(s.COMPLETED if status == s.DONE else s.FAILED, "test"))
     assert fleet.task(state="enabled", _work={"recovered": True})["host"]["state"] == "enabled"
+
+
+def test_a_host_that_is_not_enabled_after_its_recovery_does_not_stay_fenced(fleet: Fleet) -> None:
+    """It is on. The silence of a fenced host counts as that of a host without power."""
+    back = {"state": "maintenance", "reason": "It is back", "_work": {"recovered": True}}
+    assert (fleet.task(**back)["host"], fleet.entries()) == (None, [])
+    for state in ("enabled", "maintenance"):
+        fleet.task(state=state, reason="before")
+        host = fleet.task(**back)["host"]
+        assert (host["state"], host["reason"]) == (state, "before")
+    fleet.task(state="fenced", reason="It was off")
+    host = fleet.task(**back)["host"]
+    assert (host["state"], host["reason"]) == ("maintenance", "It is back")
 
 
 SAVED = {"uuid": UUID, "name": "web1", "active": True, "state": "running", "policy": {"drain": "save"}}
