@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
 import re
 
@@ -225,6 +226,21 @@ def test_an_exchange_of_keys_with_one_host_is_refused(stage: Stage) -> None:
     assert done.code != 0
     assert "The play has only kvm1, and keys are exchanged between its hosts." in done.text
     assert "Create the folder for keys" not in done.text
+
+
+def test_hosts_know_each_other_by_the_address_that_libvirt_uses(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In check mode, so that no key of this machine changes."""
+    scan, asked = stage.folder / "bin/ssh-keyscan", stage.folder / "asked"
+    scan.parent.mkdir()
+    scan.write_text(f'#!/bin/sh\necho "$@" >>{asked}\n[ $4 = 22 ] && echo "$5 ssh-ed25519 AAAA" || echo "[$5]:$4 ssh-ed25519 AAAA"\n')
+    scan.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{scan.parent}:{os.environ['PATH']}")
+    (stage.folder / "host_vars").mkdir()
+    for host, uri in (("kvm2", "qemu+ssh://root@[fd00::2]:2222/system"), ("kvm3", "qemu+tls://kvm3.example.org:16600/system")):
+        (stage.folder / f"host_vars/{host}.yml").write_text(json.dumps({"kvmfleet_libvirt_uri": uri}))
+    done = stage.play("exchange_keys", "--check", "-vvv")
+    assert sorted(asked.read_text().splitlines()) == ["-t ed25519 -p 22 kvm1", "-t ed25519 -p 22 kvm3", "-t ed25519 -p 2222 fd00::2"], done.text
+    assert set(re.findall(r'"key": "[^"]+ ssh-ed25519 AAAA",\s+"name": "([^"]+)"', done.text)) == {"kvm1", "[fd00::2]:2222", "kvm3"}
 
 
 def test_a_limit_leaves_hosts_out(stage: Stage) -> None:
