@@ -44,6 +44,7 @@ from .watchdog import (
     list_devices,
     list_holders,
     read_attribute,
+    read_config,
 )
 
 DAEMON = "usr/sbin/watchdog"
@@ -54,6 +55,7 @@ _CONFINED = "watchdog_exec_t"
 _ARM_SECONDS = 60.0
 _NOTHING = "Nothing was changed."
 _UNBOUND = ("The watchdog of this host cannot be bound", "It may be bound in part.")
+_STILL_BOUND = ("The watchdog of this host cannot be unbound", "It may still be bound.")
 _NOT_STARTED = "Its files are in place, but the watchdog of this host is not bound to its lease."
 
 LEFT_ARMED = "The watchdog of this host cannot be disarmed: until the next boot, the daemon pings it without asking for the lease."
@@ -112,14 +114,15 @@ def unbind_watchdog(root: str = "/", check_mode: bool = False) -> WatchdogChange
     present = [path for path in (WANTS_LINK, TEST_FILE, UNIT_FILE, CONFIG_FILE, *MASKED_UNITS) if _is_ours(root, path)]
     if CONFIG_FILE not in present:
         return _delete(root, present, check_mode)
-    holders = [process for device in list_devices(root) for process in list_holders(root, device) if is_our_daemon(root, process)]
-    if not holders:
+    pinged = next((device for device in list_devices(root) if _is_ours_to_ping(root, device)), None)
+    if pinged is None:
         return _delete(root, present, check_mode)
     left = [path for path in (WANTS_LINK, TEST_FILE) if path in present]
     if left and not check_mode:
+        # A daemon takes a test that has vanished for one that has failed. It reads its options when it starts.
+        attempt_write(lambda: _forget_test(os.path.join(root, CONFIG_FILE)), *_STILL_BOUND)
+        _start_daemon(root, pinged, is_changed=True, is_masked_now=False, state=_STILL_BOUND[1])
         attempt_write(lambda: delete_files(root, left), *_UNBOUND)
-        # Without a test in its folder the daemon only pings; it reads that folder when it starts.
-        _restart_daemon()
     return WatchdogChange(tuple(f"/{path}" for path in left), (LEFT_ARMED,))
 
 
@@ -319,27 +322,26 @@ def _write_files(root: str, contents: t.Mapping[str, t.Tuple[str, int]], is_on: 
         link_unit(os.path.join(root, WANTS_LINK), SERVICE)
 
 
-def _start_daemon(root: str, device: str, is_changed: bool, is_masked_now: bool) -> None:
-    """Start the daemon, or let it start anew, and wait until it has armed the device."""
+def _start_daemon(root: str, device: str, is_changed: bool, is_masked_now: bool, state: str = _NOT_STARTED) -> None:
+    """Start the daemon, or let it start anew, and wait until it has armed the device.
+
+    :arg state: what is the case if that fails, as a sentence.
+    """
     if is_changed or is_masked_now:
-        run_systemctl("daemon-reload", state=_NOT_STARTED)
+        run_systemctl("daemon-reload", state=state)
     if is_masked_now:
         # Debian's own daemon runs from its installation on, without a device: it would not let ours have its PID file.
-        run_systemctl("stop", *map(os.path.basename, MASKED_UNITS), state=_NOT_STARTED)
+        run_systemctl("stop", *map(os.path.basename, MASKED_UNITS), state=state)
     before = [process for process in list_holders(root, device) if is_our_daemon(root, process)]
     if is_changed and before:
-        _restart_daemon()
+        # Its unit refuses to be stopped. systemd starts a daemon that has ended anew.
+        run_systemctl("kill", "--kill-who=main", SERVICE, state=state)
     else:
-        run_systemctl("start", SERVICE, state=_NOT_STARTED)
-    _wait_until_armed(root, device, before if is_changed else [])
+        run_systemctl("start", SERVICE, state=state)
+    _wait_until_armed(root, device, before if is_changed else [], state)
 
 
-def _restart_daemon() -> None:
-    """Let the daemon end, so that systemd starts it anew. Its unit refuses to be stopped."""
-    run_systemctl("kill", "--kill-who=main", SERVICE, state=_NOT_STARTED)
-
-
-def _wait_until_armed(root: str, device: str, ended: t.Sequence[int]) -> None:
+def _wait_until_armed(root: str, device: str, ended: t.Sequence[int], state: str) -> None:
     """Return when a daemon of ours, other than those, has armed the device."""
     deadline = time.monotonic() + _ARM_SECONDS
     while time.monotonic() < deadline:
@@ -348,8 +350,23 @@ def _wait_until_armed(root: str, device: str, ended: t.Sequence[int]) -> None:
             return
         time.sleep(0.2)
     raise Internal(
-        f"The watchdog daemon has not armed {device} within {_ARM_SECONDS:.0f} s. {_NOT_STARTED}", f"Look at: journalctl -u {SERVICE}. Then run the task again."
+        f"The watchdog daemon has not armed {device} within {_ARM_SECONDS:.0f} s. {state}", f"Look at: journalctl -u {SERVICE}. Then run the task again."
     )
+
+
+def _is_ours_to_ping(root: str, device: str) -> bool:
+    """Whether our daemon has the device, or is about to: systemd starts a daemon that has ended anew after a second."""
+    holders = list_holders(root, device)
+    if not holders:
+        return is_armed(root, device) and read_config(root).get("watchdog-device") == device
+    return any(is_our_daemon(root, process) for process in holders)
+
+
+def _forget_test(path: str) -> None:
+    """Change the options of the daemon so that it only pings. Without the empty option, it would run the tests in a folder of the distribution."""
+    with open(path, encoding="utf-8") as stream:
+        lines = [line for line in stream.read().splitlines() if line.partition("=")[0].strip() != "test-directory"]
+    install_file(path, "\n".join([*lines, "test-directory =", ""]), 0o644)
 
 
 def _is_ours(root: str, path: str) -> bool:

@@ -220,19 +220,82 @@ def test_masks_of_a_person_stay(tree: Tree) -> None:
     assert tree.list_there() == list(watchdog.MASKED_UNITS)
 
 
-def test_an_armed_device_is_pinged_without_a_test_until_the_next_boot(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
-    restarted: list[tuple[str, ...]] = []
-    monkeypatch.setattr(watchdog_install, "run_systemctl", lambda *words, state: restarted.append(words))
+class Daemon:
+    """The daemon that systemd runs: it has read its options when it was started, and holds the device."""
+
+    COMMAND = f"/usr/sbin/watchdog --foreground --config-file /{watchdog.CONFIG_FILE}"
+
+    def __init__(self, tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.tree, self.process, self.asked = tree, 700, [""]
+        tree.add_device("watchdog0", "iTCO_wdt", state="active")
+        tree.hold(self.process, self.COMMAND)
+        self.asked.append(self.test_folder)
+        monkeypatch.setattr(watchdog_install, "run_systemctl", self.systemctl)
+
+    @property
+    def test_folder(self) -> str:
+        return watchdog.read_config(str(self.tree.path))["test-directory"]
+
+    def systemctl(self, *words: str, state: str) -> None:
+        if words[0] in ("kill", "start"):
+            # The running daemon asks every second or two until it ends.
+            assert not self.asked[-1] or (self.tree.path / watchdog.TEST_FILE).exists(), "the daemon resets the host"
+            self.end()
+            self.process += 1
+            self.tree.hold(self.process, self.COMMAND)
+            self.asked.append(self.test_folder)
+
+    def end(self) -> None:
+        (self.tree.path / f"proc/{self.process}/fd/4").unlink(missing_ok=True)
+
+
+@pytest.fixture
+def daemon(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> Daemon:
     tree.install()
-    tree.hold(700, f"/usr/sbin/watchdog --foreground --config-file /{watchdog.CONFIG_FILE}")
+    return Daemon(tree, monkeypatch)
+
+
+def test_an_armed_device_is_pinged_without_a_test_until_the_next_boot(tree: Tree, daemon: Daemon) -> None:
     change = tree.unbind()
     assert change.warnings == (watchdog_install.LEFT_ARMED,)
     assert sorted(change.files) == sorted((f"/{watchdog.TEST_FILE}", f"/{watchdog_install.WANTS_LINK}"))
-    assert [words[0] for words in restarted] == ["kill"]
+    assert daemon.asked[1:] == [f"/{watchdog.TEST_FOLDER}", ""]
     assert tree.unbind().files == ()
-    (tree.path / "proc/700/fd/4").unlink()
+    assert len(daemon.asked) == 3
+    daemon.end()
+    (tree.path / watchdog.CLASS_FOLDER / "watchdog0/state").write_text("inactive\n")
     tree.unbind()
     assert tree.list_there() == []
+
+
+def test_a_daemon_keeps_its_test_while_it_asks(tree: Tree, daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test that has vanished counts as failed: a task that dies before the daemon is started anew must not have removed it."""
+
+    def fail(*words: str, state: str) -> None:
+        raise Internal("systemctl did not answer.")
+
+    with monkeypatch.context() as dying:
+        dying.setattr(watchdog_install, "run_systemctl", fail)
+        with pytest.raises(Internal):
+            tree.unbind()
+    assert tree.list_there() == list(FILES)
+    assert f"/{watchdog.TEST_FILE}" in tree.unbind().files
+    assert daemon.asked[-1] == ""
+
+
+def test_a_daemon_that_is_about_to_be_started_anew_keeps_its_unit(tree: Tree, daemon: Daemon) -> None:
+    """Without it, nothing would ping the armed device."""
+    daemon.end()
+    assert tree.unbind().warnings == (watchdog_install.LEFT_ARMED,)
+    assert (tree.path / watchdog_install.UNIT_FILE).exists()
+    assert daemon.asked[-1] == ""
+
+
+def test_an_unbound_watchdog_is_bound_again(tree: Tree, daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree.unbind()
+    monkeypatch.setattr(watchdog_install, "is_systemd_running", lambda _root: True)
+    assert f"/{watchdog.CONFIG_FILE}" in tree.install()
+    assert daemon.asked[-1] == f"/{watchdog.TEST_FOLDER}"
 
 
 class Test:
