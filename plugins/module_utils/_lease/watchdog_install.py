@@ -91,6 +91,7 @@ def install_watchdog(options: WatchdogOptions, interpreter: str, program: str, r
     :raises Internal: the daemon does not arm the device.
     """
     device = choose_device(options, root)
+    _require_no_other_armed(device, root)
     _require_usable(device, options.seconds, root)
     contents = list_contents(device, options.seconds, interpreter, program)
     changes = [path for path, (text, mode) in contents.items() if not has_content(os.path.join(root, path), text, mode)]
@@ -269,6 +270,16 @@ def _require_usable(device: str, seconds: int, root: str) -> None:
         raise InvalidState(
             f"{device} is in use by process {others[0]} ({_name_of(root, others[0])}), which would ping it without the lease.",
             f"Stop that, such as RuntimeWatchdogSec of systemd or sbd, or name another device. {_NOTHING}",
+        )
+
+
+def _require_no_other_armed(device: str, root: str) -> None:
+    """Raise L(InvalidState) if the daemon pings another device: nothing would ping that one any more, and it cannot be disarmed."""
+    other = next((other for other in list_devices(root) if other != device and _is_ours_to_ping(root, other)), None)
+    if other:
+        raise InvalidState(
+            f"{other} is armed for the lease of this host, and has to be pinged until the next boot: the watchdog daemon cannot go over to {device}.",
+            f"Remove the key watchdog from kvmfleet_lease and run the task, boot the host, and then name {device}. {_NOTHING}",
         )
 
 

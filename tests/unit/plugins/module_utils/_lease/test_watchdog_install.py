@@ -298,6 +298,14 @@ def test_an_unbound_watchdog_is_bound_again(tree: Tree, daemon: Daemon, monkeypa
     assert daemon.asked[-1] == f"/{watchdog.TEST_FOLDER}"
 
 
+def test_an_armed_device_is_not_given_up_for_another_one(tree: Tree, daemon: Daemon) -> None:
+    """The daemon pings one device. It cannot disarm the other one, which would reset the host."""
+    tree.add_device("watchdog1", "hpwdt")
+    with pytest.raises(InvalidState, match=r"/dev/watchdog0 is armed .* until the next boot.*Nothing was changed\."):
+        tree.install(WatchdogOptions("/dev/watchdog1", 10))
+    assert watchdog.read_config(str(tree.path))["watchdog-device"] == "/dev/watchdog0"
+
+
 class Test:
     """The test in a folder of its own in place of C(/run/kvmfleet); its Python is a script that ends as told."""
 
