@@ -293,12 +293,20 @@ class Guard:
         """Delete the token in any case. Return it if it is valid, otherwise null and the reason."""
         if not os.path.lexists(self.token_file):
             return None, "there is no clean-shutdown token"
-        token = _read_json(self.token_file)
+        token, why = self._judge_token(_read_json(self.token_file))
+        if token:
+            # Before the token is deleted: a host that loses its power in between has not used it.
+            with contextlib.suppress(OSError):
+                write_json(self.spent_file, {"grant": token["grant"]})
         try:
             os.unlink(self.token_file)
             sync_folder(self.kept_folder)
         except OSError as error:
             return None, f"the clean-shutdown token cannot be deleted ({error.strerror}), so it does not count"
+        return token, why
+
+    def _judge_token(self, token: Json) -> t.Tuple[t.Optional[JsonDocument], str]:
+        """Return what storage has to confirm of a token: C(token), and C(grant), C(host_id) and C(folders) of its grant; or null and why it is not valid."""
         if not isinstance(token, dict) or not _read_uuid(token, "token"):
             return None, "the clean-shutdown token was not readable"
         # Tokens of an earlier version name no machine, and neither do those of a machine whose firmware has no UUID.
@@ -309,8 +317,6 @@ class Guard:
             return None, "the clean-shutdown token was left under a grant that this host no longer has"
         if not grant.get("folders"):
             return None, "the grant of the clean-shutdown token names no shared storage that could confirm it"
-        with contextlib.suppress(OSError):
-            write_json(self.spent_file, {"grant": token["grant"]})
         return {"token": token["token"], **{key: grant.get(key) for key in ("grant", "host_id", "folders")}}, ""
 
     def _set_list_aside(self) -> None:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -377,6 +378,21 @@ def test_a_release_names_the_grant_of_a_token_of_an_earlier_boot(machine: Machin
         machine.guard.confirm_token()
     assert machine.guard.read_release() is None
     assert machine.guard.release_boot(BY_CONTROL)[0]["grant"] == GRANT
+
+
+@pytest.mark.parametrize("call", ["unlink", "replace", "fsync"])
+def test_a_host_that_loses_its_power_at_any_step_remembers_the_grant_of_its_token(machine: Machine, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    """An earlier copy of its disk may have the token, too: the next run of protect has to replace the grant."""
+    for number in range(9):
+        _shut_down_cleanly(machine)
+        (machine.token.parent / "spent.json").unlink(missing_ok=True)
+        machine.boot()
+        with monkeypatch.context() as patch, contextlib.suppress(_Killed):
+            patch.setattr(program.os, call, _dying_at(number, getattr(os, call)))
+            machine.guard.hold_boot()
+        machine.boot()
+        machine.guard.confirm_token()
+        assert machine.guard.release_boot(BY_CONTROL)[0].get("grant") == GRANT
 
 
 def test_a_release_of_a_boot_without_a_token_names_no_grant(machine: Machine) -> None:
