@@ -15,8 +15,8 @@ description:
     where M(kvmfleet.migration.host_facts) finds it.
   - Without the timer, the load is the mean since the last task that asked for it, which can be long ago. With the timer, it is the mean over the time that
     O(kvmfleet.migration.host_facts#module:load_seconds) names, for up to 32 readings. Nothing else depends on the timer.
-  - The program of the timer is C(/usr/local/lib/kvmfleet/kvmfleet-load.pyz), and needs Python 3.9 and libvirt's Python binding, as the modules do. It is run
-    once before its units are installed.
+  - The program of the timer is C(/usr/local/lib/kvmfleet/kvmfleet-load.pyz), and needs Python 3.9 and libvirt's Python binding, as the modules do. Each
+    task of this module runs it once, also if the timer is installed, and fails if it does not run, as it may after an upgrade of the operating system.
   - Requires root on the host.
 options:
   state:

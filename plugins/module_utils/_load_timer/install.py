@@ -47,7 +47,7 @@ _NOT_STOPPED = "Its files are still in place, and it may still run."
 
 
 def install_timer(seconds: int, root: str = "/", check_mode: bool = False) -> UnitChange:
-    """Install the timer, or bring it up to date. Raises L(Internal) if the host cannot run its program; then nothing has changed.
+    """Install the timer, or bring it up to date. Raises L(Internal) if the host cannot run its program (any more); then nothing has changed.
 
     :arg seconds: the interval.
     """
@@ -58,7 +58,7 @@ def install_timer(seconds: int, root: str = "/", check_mode: bool = False) -> Un
     note = RestartNote(TIMER, root)
     files = [*changes, *([] if is_on else [WANTS_LINK]), *([note.path] if note.exists else [])]
     if not check_mode:
-        if files and root == "/":
+        if root == "/":
             attempt_write(lambda: _require_runnable(interpreter, contents[PROGRAM_FILE]), *_UNTRIED)
         if is_systemd_running(root) and changes:
             attempt_write(note.write, *_UNWRITTEN)
@@ -125,7 +125,7 @@ def _write_files(root: str, contents: t.Mapping[str, Content], is_on: bool) -> N
 
 
 def _require_runnable(interpreter: str, archive: Content) -> None:
-    """Prove that the host can run the program, before anything runs it at intervals; this stores the first reading."""
+    """Prove that the host can run the program, which nobody sees fail later. This stores a reading, unless there is a recent one."""
     done = try_program(interpreter, archive)
     if done.returncode:
         raise not_runnable_error("The program of the load timer", done, "The timer was not changed.")

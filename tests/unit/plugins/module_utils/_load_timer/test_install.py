@@ -170,6 +170,16 @@ def test_a_program_that_does_not_run_is_not_installed_also_by_the_next_task(disk
     answer_with(monkeypatch, 0)
     assert set(m.install_timer(300).files) == ALL == set(disk.files)
     answer_with(monkeypatch, 1)
-    assert m.install_timer(300).files == ()
     with pytest.raises(Internal, match="does not run on this host"):
         m.install_timer(420)
+
+
+def test_an_installed_program_that_does_not_run_any_more_is_an_error(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After an upgrade of the operating system, the default Python may be another one, which lacks the binding of libvirt. Nobody sees the timer fail."""
+    answer_with(monkeypatch, 0)
+    m.install_timer(300)
+    assert m.install_timer(300).files == ()
+    answer_with(monkeypatch, 1)
+    with pytest.raises(Internal, match=r"no libvirt\. The timer was not changed"):
+        m.install_timer(300)
+    assert m.install_timer(300, check_mode=True).files == ()
