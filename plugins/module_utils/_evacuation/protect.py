@@ -77,6 +77,7 @@ class _InstallGuard(t.TypedDict):
 
     install: bool
     grant: Json
+    granted: bool
     check: bool
     taken_back: t.Sequence[str]
     withdrawn: Json
@@ -167,16 +168,18 @@ def report_domains(uri: str, work: _SaveDomains) -> Result:
 def report_guard(uri: str, work: _InstallGuard) -> Result:
     """Install the boot guard if C(install) is set, otherwise only withdraw the grants in C(taken_back); return C(guard), its state after that.
 
-    :arg work: C(grant), the grant for clean-shutdown tokens (C(grant), C(host_id), C(folders)), or null; C(taken_back), IDs of grants that this
-        host must never accept again; C(withdrawn), one of these with its folders.
+    :arg work: C(grant), the grant for clean-shutdown tokens (C(grant), C(host_id), C(folders)), or null; C(granted), whether the host was given it before;
+        C(taken_back), IDs of grants that this host must never accept again; C(withdrawn), one of these with its folders.
     Returns also C(withdrawn), whether this host never accepts that grant again, so that nothing was installed; C(revoked_in), the folders in which a person
-    has revoked it; C(spent), whether a token of that grant was used; and C(watchdog), null for a host without one.
+    has revoked it; C(spent), whether a token of that grant was used, or this host has lost it, so that a former disk of the host may have a token;
+    and C(watchdog), null for a host without one.
     """
     require_root()
     require_local(uri)
     grant = None if work["grant"] is None else read_grant(work["grant"])
     withdrawn = work["install"] and is_withdrawn(grant)
     installs = work["install"] and not withdrawn
+    is_lost = bool(grant and work.get("granted") and read_guard_state().boot.grant != grant.grant)
     lost, taken_back = read_grant(work["withdrawn"]) if work.get("withdrawn") else None, work.get("taken_back") or ()
     change = install_guard(grant=grant, check_mode=work["check"], taken_back=taken_back, withdrawn=lost) if installs else None
     revoked = [revoke_grant(check_mode=work["check"], grant=one, withdrawn=lost) for one in taken_back] if not work["install"] else []
@@ -189,7 +192,7 @@ def report_guard(uri: str, work: _InstallGuard) -> Result:
         "changed": withdrawn or bool(change and change.changed) or any(was_there for was_there, _unrevoked in revoked),
         "withdrawn": withdrawn,
         "revoked_in": list_revoking_folders(grant) if grant and installs else [],
-        "spent": bool(grant and installs and now.boot.released and now.boot.released.grant == grant.grant),
+        "spent": bool(grant and installs and (is_lost or (now.boot.released and now.boot.released.grant == grant.grant))),
         "unrevoked": change.unrevoked if change else " ".join(unrevoked for _was_there, unrevoked in revoked if unrevoked),
         "guard": {
             "installed": installed,

@@ -133,7 +133,7 @@ class _GuardAnswer:
     """The answer of a host about its boot guard and its watchdog.
 
     :arg withdrawn: whether the host never accepts its grant again; C(revoked_in): the folders in which a person has revoked it.
-    :arg spent: whether a token of its grant was used. An earlier copy of the host's disk may have that token.
+    :arg spent: whether a token of its grant was used, or the host has lost the grant. An earlier copy of its disk, or its former disk, may have a token.
     :arg unrevoked: why an earlier copy of the host's disk could still use the grant before; empty if it could not.
     """
 
@@ -267,7 +267,7 @@ class ProtectSteps:
         # While the host may hold a token, the ledger shows it: the grant is written before the host receives it, and removed after.
         if grant and grant != before:
             self._replace_grant(own, None, grant)
-        answer = self._run_guard_phase(own, grant, install)
+        answer = self._run_guard_phase(own, grant, install, is_granted=before is not None)
         if grant and (answer.withdrawn or answer.revoked_in or answer.spent) and not self.check:
             # A revocation, on the host itself or on storage, that ended before it reached the ledger; or a token that must be good for one boot only.
             unrevoked = self._take_back(own, grant, install)
@@ -278,9 +278,9 @@ class ProtectSteps:
         guard = replace(answer.guard, note=" ".join(filter(None, (answer.guard.note, note, unrevoked or answer.unrevoked or ""))))
         return GuardResult(answer.changed or bool(answer.spent) or grant != recorded_grant(own), guard, answer.watchdog or None)
 
-    def _run_guard_phase(self, own: t.Optional[HostEntry], grant: t.Optional[Grant], install: bool) -> _GuardAnswer:
+    def _run_guard_phase(self, own: t.Optional[HostEntry], grant: t.Optional[Grant], install: bool, is_granted: bool = False) -> _GuardAnswer:
         """Run the phase on the host, write the state of guard and watchdog into the host's entry, and return the answer."""
-        work: JsonObject = {"install": install, "grant": grant.for_host() if grant else None, "taken_back": [], "check": self.check}
+        work: JsonObject = {"install": install, "grant": grant.for_host() if grant else None, "granted": is_granted, "taken_back": [], "check": self.check}
         answer, now = decode(_GuardAnswer, self.phase("guard", work)), utc_now()
         guard = GuardStatus(answer.guard.installed, answer.guard.systemd, answer.guard.held_at_boot)
 
@@ -300,7 +300,7 @@ class ProtectSteps:
         if self.check:
             return ""
         # The host may have withdrawn it already, and forgotten it, before an earlier task could write the ledger.
-        work: JsonObject = {"install": install, "grant": None, "taken_back": [grant.id], "withdrawn": grant.for_revocation(), "check": False}
+        work: JsonObject = {"install": install, "grant": None, "granted": False, "taken_back": [grant.id], "withdrawn": grant.for_revocation(), "check": False}
         answer = decode(_GuardAnswer, self.phase("guard", work))
         self._replace_grant(own, grant, None)
         return answer.unrevoked or ""

@@ -361,6 +361,22 @@ def test_a_grant_whose_token_has_released_this_boot_is_spent(
     assert answer["spent"] is is_spent
 
 
+@pytest.mark.parametrize("check", [False, True])
+def test_a_grant_that_the_host_has_lost_is_spent(fleet: FakeFleet, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, check: bool) -> None:
+    """The host was installed anew on another disk: the former one may have a token."""
+    boot_id = tmp_path / "proc/sys/kernel/random/boot_id"
+    boot_id.parent.mkdir(parents=True)
+    boot_id.write_text(LEDGER)
+    monkeypatch.setattr(protect, "install_guard", functools.partial(protect.install_guard, str(tmp_path)))
+    monkeypatch.setattr(protect, "read_guard_state", functools.partial(read_guard_state, str(tmp_path)))
+    grant = {"grant": OTHER, "host_id": LEDGER, "folders": {"/images": LEDGER}}
+    work = {"install": True, "grant": grant, "taken_back": [], "check": check}
+    assert protect.PHASES["guard"](LOCAL_URI, {**work, "granted": True})["spent"] is True
+    if not check:
+        assert protect.PHASES["guard"](LOCAL_URI, {**work, "granted": True})["spent"] is False
+    assert protect.PHASES["guard"](LOCAL_URI, {**work, "granted": False})["spent"] is False
+
+
 @pytest.mark.parametrize(
     ("guard", "work", "is_held"),
     [

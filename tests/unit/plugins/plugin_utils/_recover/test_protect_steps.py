@@ -494,6 +494,7 @@ class Granted:
         self.revoked_in: list[list[str]] = []
         self.withdrawn: list[str] = []
         self.spent: list[str] = []
+        self.is_installed_anew = False
         self.unrevoked = ""
         self.to_revoke: list[Body | None] = []
         """The grants that the host was told to revoke on storage."""
@@ -513,7 +514,7 @@ class Granted:
                 **guard(work),
                 "withdrawn": bool(work["grant"]) and work["grant"]["grant"] in self.withdrawn,
                 "revoked_in": revoked_in,
-                "spent": bool(work["grant"]) and work["grant"]["grant"] in self.spent,
+                "spent": bool(work["grant"]) and (work["grant"]["grant"] in self.spent or (work["granted"] and self.is_installed_anew)),
                 "unrevoked": self.unrevoked if work["taken_back"] else "",
             }
 
@@ -694,6 +695,20 @@ def test_a_grant_whose_token_has_released_a_boot_is_replaced(ledger: FileLedger,
         assert [(told or {}).get("grant") for told, _taken_back in granted.told] == [before, None, now]
         assert granted.to_revoke == [{"grant": before, "host_id": ID1, "folders": {FOLDER: NONCE}}]
         assert steps.set_up_guard(install=True, with_token=True).changed is False
+
+
+def test_a_host_that_was_installed_anew_gets_another_grant(ledger: FileLedger, host: Host, steps: ProtectSteps) -> None:
+    """Its former disk may have a token of the grant before. The host did not have a new one yet, of course."""
+    steps.leave_tokens({})
+    peer(ledger, {FOLDER: NONCE})
+    steps.set_up_guard(install=True, with_token=True)
+    before = own_entry(ledger)["protected"]["token_id"]
+    granted = Granted(ledger, host)
+    granted.is_installed_anew = True
+    assert steps.set_up_guard(install=True, with_token=True).changed is True
+    now = own_entry(ledger)["protected"]["token_id"]
+    assert [(told or {}).get("grant") for told, _taken_back in granted.told] == [before, None, now]
+    assert granted.to_revoke == [{"grant": before, "host_id": ID1, "folders": {FOLDER: NONCE}}]
 
 
 @pytest.mark.parametrize("install", [False, True])
