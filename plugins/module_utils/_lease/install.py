@@ -92,11 +92,11 @@ def install_lease(config: LeaseConfig, tls: t.Mapping[str, str], least_count: in
 def remove_lease(root: str = "/", check_mode: bool = False) -> UnitChange:
     """Remove the service and its configuration. The lease ends when its time is over; the host's count stays.
 
-    Raises L(Unsafe) if a watchdog is bound to the lease: it would reset the host.
+    Raises L(Unsafe) if a watchdog is bound to the lease: it would reset the host. Check mode assumes that it will have been unbound by then.
     """
     paths = (WANTS_LINK, UNIT_FILE, _CONFIG, *TLS_FILES.values(), PROGRAM_FILE, _STATE, TESTED_FILE)
     present = [path for path in paths if os.path.lexists(os.path.join(root, path))]
-    watchdog = read_watchdog(root) if present else None
+    watchdog = read_watchdog(root) if present and not check_mode else None
     if watchdog and watchdog.bound:
         raise Unsafe(
             f"{watchdog.device} of this host is bound to the lease, and would reset the host without it.", "Remove the watchdog first. Nothing was changed."
