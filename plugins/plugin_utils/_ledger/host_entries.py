@@ -232,9 +232,16 @@ def make_entry(before: t.Optional[HostEntry], identity: HostIdentity, state: str
 
 
 def with_identity(entry: HostEntry, identity: HostIdentity) -> HostEntry:
-    """Return the entry with that identity. Values that the host could not report stay unchanged."""
+    """Return the entry with that identity. Values that the host could not report stay unchanged.
+
+    Nothing is known of the boot guard and of the watchdog of a host that was installed anew.
+    """
+    protected = entry.protected
+    if protected and _are_different(entry.machine_id, identity.machine_id):
+        protected = replace(protected, guard=ABSENT, watchdog=ABSENT)
     return replace(
         entry,
+        protected=protected,
         name=identity.name,
         host_id=entry.host_id if identity.host_id is None else identity.host_id,
         host_uuid=entry.host_uuid if identity.host_uuid is None else identity.host_uuid,

@@ -463,7 +463,7 @@ def test_a_token_is_revoked_on_the_host_before_the_ledger(fleet: Deciding, folde
 class Changed(Host):
     """The host with another name's machine and libvirt UUID; it takes the ID that it is given."""
 
-    def __init__(self, host_id: str | None, host_uuid: str, machine_id: str) -> None:
+    def __init__(self, host_id: str | None, host_uuid: str, machine_id: str | None) -> None:
         super().__init__(host_id)
         self.host_uuid, self.machine_id = host_uuid, machine_id
 
@@ -511,6 +511,22 @@ def test_adopt_identity_writes_a_lost_identity_again(fleet: Deciding) -> None:
     assert fleet.task(adopt_identity=True, reason="disk replaced")["changed"]
     assert (fleet.host.host_id, fleet.host.phases[-1]) == (ID, "adopt")
     assert not fleet.task(adopt_identity=True, reason="disk replaced")["changed"]
+
+
+@pytest.mark.parametrize(
+    ("host_id", "machine_id", "is_known"),
+    [(None, "m2", False), (ID, "m2", False), (ID, "m1", True), (ID, None, True)],
+    ids=["lost", "by hand", "same", "unread"],
+)
+def test_the_boot_guard_of_a_former_system_is_not_that_of_the_new_one(fleet: Deciding, host_id: str | None, machine_id: str | None, is_known: bool) -> None:
+    """Nothing holds the next boot of a host that was installed anew, until it is protected again."""
+    guard = {"installed": True, "systemd": True, "held_at_boot": True}
+    fleet.put(protected={"at": "then", "guard": guard})
+    fleet.host = Changed(host_id, UUID, machine_id)
+    if host_id is None:
+        fleet.task(adopt_identity=True, reason="installed anew")
+    fleet.task(state="enabled")
+    assert fleet.entries()[0]["protected"] == {"at": "then", **({"guard": guard} if is_known else {})}
 
 
 def test_a_host_with_another_id_cannot_be_adopted(fleet: Deciding) -> None:
