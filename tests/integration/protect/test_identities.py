@@ -110,3 +110,22 @@ def test_the_copy_of_a_whole_host_is_refused_until_a_person_decides_which_one_is
     assert (run.result[one]["error"], hosts_of(control, "web")) == ("", [one]), run.text
     assert "to one and a copy of its disk" in run.result[two]["error"]
     assert lab.places("web") == {1: "running"}
+
+
+@pytest.mark.long
+def test_a_host_that_was_installed_anew_is_the_same_host_when_a_person_says_so(lab: Lab, copied: Protection, guests: Make) -> None:
+    control, one, two = copied, lab.host(1), lab.host(2)
+    guests("web")
+    assert control.protect().code == 0
+    before = entries(control)[two]
+    lab.on(2, "sh", "-c", "rm -rf /var/lib/kvmfleet/*")
+    (disk_of(lab, 2) / MACHINE_ID).write_text("5f0c2b1e7d3a4c55902b7f6e1d8a4c33\n")
+    run = control.protect()
+    assert f"{two} has lost its identity: the ledger has {before['host_id']} for it" in run.result[two]["error"], run.text
+    assert host_task(control, two, adopt_identity=True, reason="installed anew").changed
+    # Nothing is known of the boot guard of the new system.
+    assert "guard" not in entries(control)[two]["protected"]
+    run = control.protect()
+    assert (run.code, run.result[two]["error"], entries(control)[two]["host_id"]) == (0, "", before["host_id"]), run.text
+    assert entries(control)[two]["protected"]["guard"]["installed"]
+    assert control.protect().changed == {one: 0, two: 0}
