@@ -96,6 +96,7 @@ def install_watchdog(options: WatchdogOptions, interpreter: str, program: str, r
     contents = list_contents(device, options.seconds, interpreter, program)
     changes = [path for path, (text, mode) in contents.items() if not has_content(os.path.join(root, path), text, mode)]
     unmasked = [unit for unit in MASKED_UNITS if not is_masked(root, unit)]
+    _require_no_own_unit(unmasked, root)
     is_on, note = is_linked(os.path.join(root, WANTS_LINK), SERVICE), RestartNote(SERVICE, root)
     is_pending = note.exists
     if not check_mode:
@@ -270,6 +271,16 @@ def _require_usable(device: str, seconds: int, root: str) -> None:
         raise InvalidState(
             f"{device} is in use by process {others[0]} ({_name_of(root, others[0])}), which would ping it without the lease.",
             f"Stop that, such as RuntimeWatchdogSec of systemd or sbd, or name another device. {_NOTHING}",
+        )
+
+
+def _require_no_own_unit(units: t.Sequence[str], root: str) -> None:
+    """Raise L(InvalidState) if a unit that is to be masked is a file of the host's own, which a mask would replace."""
+    own = next((unit for unit in units if os.path.lexists(os.path.join(root, unit)) and not os.path.islink(os.path.join(root, unit))), None)
+    if own:
+        raise InvalidState(
+            f"/{own} was written for this host, and has to be masked: it could ping the watchdog without the lease.",
+            f"Remove or rename that file. {_NOTHING}",
         )
 
 

@@ -116,6 +116,10 @@ def _fixed_nowayout(tree: Tree) -> None:
     (tree.path / watchdog.CLASS_FOLDER / "watchdog0/nowayout").chmod(0o444)
 
 
+def _own_unit(tree: Tree) -> None:
+    tree.write(watchdog.MASKED_UNITS[0], "[Service]\nExecStart=/usr/local/sbin/watchdog\n")
+
+
 @pytest.mark.parametrize(
     ("prepare", "options", "error", "words"),
     [
@@ -130,16 +134,19 @@ def _fixed_nowayout(tree: Tree) -> None:
         (lambda tree: tree.add_device("watchdog0", "long", min_timeout="11"), ANY, NotSupported, "takes 11 to 613 seconds, and 10"),
         (lambda tree: tree.hold(1, "/sbin/init"), ANY, InvalidState, r"in use by process 1 \(init\)"),
         (lambda tree: tree.hold(99, "/usr/sbin/sbd"), ANY, InvalidState, r"in use by process 99 \(sbd\)"),
+        (_own_unit, ANY, InvalidState, "/etc/systemd/system/watchdog.service was written for this host"),
     ],
 )
 def test_what_could_not_reset_the_host_is_refused(
     tree: Tree, prepare: t.Callable[[Tree], object], options: WatchdogOptions, error: type[KvmfleetError], words: str
 ) -> None:
     prepare(tree)
+    before = tree.list_there()
     with pytest.raises(error, match=words) as refused:
         tree.install(options)
     assert "Nothing was changed." in str(refused.value)
-    assert tree.list_there() == []
+    assert tree.list_there() == before
+    assert not any(watchdog.is_masked(str(tree.path), unit) for unit in watchdog.MASKED_UNITS)
 
 
 @pytest.mark.parametrize(
