@@ -107,7 +107,9 @@ options:
     type: str
     choices: [check, before_drain, drain, maintain, reboot, verify, recover, cut, evacuate, switch_on]
   boot_id:
-    description: The boot of the host right before it is rebooted; with V(fenced), the one that it runs now.
+    description:
+      - The boot of the host right before it is rebooted; with V(fenced), the one that it runs now.
+      - With V(step), an empty one withdraws the recorded one. The host is not fenced before it was safe to reboot again.
     type: str
   error:
     description: Why the host failed.

@@ -179,13 +179,14 @@ def begin_step(
 ) -> MaintenanceRun:
     """Return the run with this step of the host begun, and the step before it ended. A step that is repeated keeps the boot ID of its first time.
 
+    :arg boot_id: of the host, which was safe to reboot; an empty one if guests may have been started since that was recorded.
     :arg starts_guests: whether libvirt would start a guest at the next boot of the host; absent if that is not known.
     :arg placed: the domains that are on the host according to the ledger, of which none runs there; absent if that was not verified.
     """
     progress = _progress_of(run, host)
     last = progress.last_step
     if last and last.step == step:
-        known = last.boot_id or boot_id or ABSENT
+        known = ABSENT if boot_id == "" else last.boot_id or boot_id or ABSENT
         starts = last.starts_guests if starts_guests is ABSENT else starts_guests
         there = last.placed if placed is ABSENT else placed
         steps = (*progress.steps[:-1], replace(last, began_at=now.at, ended_at=None, boot_id=known, starts_guests=starts, placed=there))

@@ -483,6 +483,11 @@ def test_a_host_whose_new_drain_fails_is_not_fenced_for_the_verdict_of_an_earlie
     again = desk.maintain(**reboot, rolling_maintenance_run=desk.runs[0]["id"], stage_loses=True, kvmfleet_fencing={"agent": "fence_ipmilan"})
     assert "kvm1 failed in the step reboot. drain failed" in again.text
     assert "did not come back from its reboot" not in again.text
+    # A later process, which does not reach the host, knows no more of its guests.
+    off = {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1, "rolling_maintenance_reboot_timeout_seconds": 5}
+    later = desk.maintain(**reboot, rolling_maintenance_run=desk.runs[0]["id"], **off, kvmfleet_fencing={"agent": "fence_ipmilan"})
+    assert "kvm1 failed in the step reboot. " in later.text
+    assert "did not come back from its reboot" not in later.text
 
 
 @pytest.mark.long

@@ -59,6 +59,14 @@ def test_a_repeated_step_keeps_the_boot_that_it_began_in() -> None:
     assert (again.boot_id, again.began_at) == ("before", at(60).at)
 
 
+def test_a_step_whose_host_may_have_guests_again_forgets_its_boot() -> None:
+    run = transitions.begin_step(passed(night(), "kvm1", m.MAINTAIN), "kvm1", m.REBOOT, at(), boot_id="before")
+    run = transitions.begin_step(run, "kvm1", m.REBOOT, at(60), boot_id="")
+    assert run.hosts[0].steps[-1].boot_id is ABSENT
+    again = transitions.begin_step(run, "kvm1", m.REBOOT, at(90), boot_id="before")
+    assert again.hosts[0].steps[-1].boot_id == "before"
+
+
 def test_a_repeated_step_knows_from_its_last_time_whether_the_host_starts_guests() -> None:
     run = transitions.begin_step(passed(night(), "kvm1", m.MAINTAIN), "kvm1", m.REBOOT, at(), "before", True)
     run = transitions.begin_step(run, "kvm1", m.REBOOT, at(60))
