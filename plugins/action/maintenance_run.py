@@ -19,13 +19,14 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, NotFound
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import DomainFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import MaintenanceRun, RunOptions
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import FENCED
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result, describe_actor
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fence_agent import PowerState
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fence_config import VARIABLE, parse_fencing
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fence_levels import PowerReply, query_host
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fencing import fence_host
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.power_cycle import switch_on
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import find_entry_by_name
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import find_entry_by_name, list_entries
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_if_any
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.query import to_plain
@@ -271,7 +272,16 @@ class _RunWork:
         after, waits_for = change_held_run(self._known_ledger, self._run_id, self._holder, act)
         progress = after.find_host(host)
         last = progress.last_step if progress else None
-        return {"changed": waits_for is None, "waits_for": waits_for, "boot_before": (last.boot_id or None) if last and last.step == step else None}
+        return {
+            "changed": waits_for is None,
+            "waits_for": waits_for,
+            "boot_before": (last.boot_id or None) if last and last.step == step else None,
+            "fenced": self._describe_fenced(host),
+        }
+
+    def _describe_fenced(self, host: str) -> t.Optional[str]:
+        found = next((entry for entry in list_entries(self._ledger) if entry.name == host and entry.state == FENCED), None)
+        return f"{host} is fenced in the ledger ({found.reason or 'no reason given'})." if found else None
 
     def _fence(self) -> Result:
         """Switch a host without guests off and on by its fence agent. The run says so before it happens."""

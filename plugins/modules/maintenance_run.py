@@ -244,6 +244,12 @@ boot_before:
   returned: with V(step)
   type: str
   sample: 2b2d4a52-4a5f-4e0f-9a3f-8c7d1d0e5a01
+fenced:
+  description: That the host is fenced in the ledger, with the reason; null if it is not.
+  returned: with V(step)
+  type: str
+  sample: kvm1 is fenced in the ledger (its memory is broken).
+  version_added: 0.2.0
 summary:
   description: The state of each host.
   returned: with V(next), V(done), V(failed) and V(left)

@@ -97,10 +97,10 @@ class Desk(Stage):
         facts = {host: {"changed": False, "ansible_facts": {"kvmfleet_host": f.host(host, domains=domains)}} for host in hosts}
         self.answers["host_facts"] = {**self.answers.get("host_facts", {}), **facts}
 
-    def put_into_maintenance(self, host: str) -> None:
-        """Write what the drain of a host writes, which does nothing here."""
+    def put_entry(self, host: str, state: str = "maintenance", reason: str = "") -> None:
+        """Write what the drain of a host writes, which does nothing here, or a person."""
         host_id = f"11111111-0000-4000-8000-00000000000{host[-1]}"
-        FileLedger(str(self.ledger)).put_host(host_entry({"name": host, "host_id": host_id, "state": "maintenance"}), None)
+        FileLedger(str(self.ledger)).put_host(host_entry({"name": host, "host_id": host_id, "state": state, "reason": reason}), None)
 
     def hook(self, what: str, *more: dict[str, t.Any]) -> str:
         """Return a tasks file that writes a word to the log, and then does more."""
@@ -154,16 +154,17 @@ def test_each_host_takes_its_steps_after_the_one_before_is_back(desk: Desk) -> N
 
 
 @pytest.mark.long
-def test_a_host_that_was_fenced_while_it_waited_is_not_returned_to_service(desk: Desk) -> None:
-    desk.failures = {"drain": ["kvm2"]}
+@pytest.mark.parametrize(("step", "fenced", "done"), [("drain", "kvm3", ["drain", "maintain", "recover"]), ("recover", "kvm2", [])])
+def test_a_host_that_was_fenced_since_the_run_began_is_not_returned_to_service(desk: Desk, step: str, fenced: str, done: list[str]) -> None:
+    desk.failures = {step: ["kvm2"]}
     assert desk.maintain().code != 0
     (run,) = desk.runs
-    # kvm3 was evacuated meanwhile, and answers again, without guests.
-    desk.answers["host"]["kvm3"] = {"changed": False, "host": {"state": "fenced", "reason": "its power supply is broken"}}
+    # A person has decided so, or it was evacuated meanwhile, and answers again, without guests.
+    desk.put_entry(fenced, "fenced", "its memory is broken")
     desk.failures = {}
     again = desk.maintain(rolling_maintenance_run=run["id"])
-    assert "kvm3 is fenced in the ledger (its power supply is broken). It was not drained." in again.text
-    assert (desk.done_to("kvm2"), desk.done_to("kvm3")) == (["drain", "maintain", "recover"], ["plan"])
+    assert f"{fenced} failed in the step {'check' if fenced == 'kvm3' else 'recover'}. {fenced} is fenced in the ledger (its memory is broken)." in again.text
+    assert (desk.done_to("kvm2"), desk.done_to("kvm3")) == (done, [])
 
 
 @pytest.mark.long
@@ -453,7 +454,7 @@ def test_a_run_brings_its_host_back_although_the_next_one_is_off(desk: Desk) -> 
 def test_a_host_that_was_not_rebooted_fails_and_one_that_was_is_not_rebooted_again(desk: Desk) -> None:
     reboot = {"rolling_maintenance_reboot": True, "rolling_maintenance_reboot_tasks": desk.hook("reboot")}
     for host in HOSTS:
-        desk.put_into_maintenance(host)
+        desk.put_entry(host)
     done = desk.maintain(**reboot)
     assert done.code != 0
     assert "kvm1 was not rebooted" in done.text
@@ -475,7 +476,7 @@ def test_a_host_that_was_not_rebooted_fails_and_one_that_was_is_not_rebooted_aga
 @pytest.mark.long
 def test_a_host_whose_new_drain_fails_is_not_fenced_for_the_verdict_of_an_earlier_one(desk: Desk) -> None:
     reboot = {"rolling_maintenance_reboot": True, "rolling_maintenance_reboot_tasks": desk.hook("reboot"), "target": "kvm1"}
-    desk.put_into_maintenance("kvm1")
+    desk.put_entry("kvm1")
     done = desk.maintain(**reboot)
     assert "kvm1 was not rebooted" in done.text
     # Meanwhile, somebody has started a guest there, which cannot move. Then the connection is lost.
@@ -492,7 +493,7 @@ def test_a_host_whose_new_drain_fails_is_not_fenced_for_the_verdict_of_an_earlie
 
 @pytest.mark.long
 def test_a_host_that_shows_a_guest_after_its_drain_is_not_rebooted(desk: Desk) -> None:
-    desk.put_into_maintenance("kvm1")
+    desk.put_entry("kvm1")
     desk.report_guests("kvm1", domains=(f.domain("web1"),))
     done = desk.maintain(target="kvm1", rolling_maintenance_reboot=True, rolling_maintenance_reboot_tasks=desk.hook("reboot"))
     assert done.code != 0

@@ -320,8 +320,10 @@ def test_a_host_is_rebooted_only_if_it_is_out_of_service_and_shows_no_guest(node
     assert node.task("step", host="kvm1", step="reboot")["waits_for"] is None
     report_domains(node, {**f.domain("old"), "active": False})
     assert node.task(**REBOOT)["boot_before"] == "boot-1"
+    assert node.task(**REBOOT)["fenced"] is None
     put_kvm1(node, "fenced")
-    assert node.task(**REBOOT)["boot_before"] == "boot-1"
+    fenced = node.task(**REBOOT)
+    assert (fenced["boot_before"], fenced["fenced"]) == ("boot-1", "kvm1 is fenced in the ledger (no reason given).")
 
 
 # A host with its power in a file, as the agent of the other tests, which can be switched on as well.
