@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The drain of a host beside one that takes no part in it any more, but stays in the play, because its failure is rescued."""
+"""The drain of a host beside one that takes no part in it: its failure is rescued, or it is to be planned in another way."""
 
 from __future__ import annotations
 
@@ -32,3 +32,19 @@ def test_a_host_that_failed_does_not_count_for_the_drain_of_the_others(tmp_path:
     # What the failed host was told for its earlier drain is old. What it would have asked for all, another one asks.
     assert [sorted(one["item"] for one in args["_work"]["asked"]) for args in plans] == [["kvm1", "kvm2", "kvm3"], ["kvm2", "kvm3"]]
     assert list(plans[1]["_work"]["hosts"]) == ["kvm2"]
+
+
+def test_a_host_that_is_only_to_be_planned_is_refused_beside_one_that_is_drained(tmp_path: pathlib.Path) -> None:
+    stage = Stage(build_collection(tmp_path / "collections", *STEPS), tmp_path)
+    read = {"_drain": {"arriving": [], "ask": [], "ask_for_all": [], "check_mode": False, "ledger": None}}
+    stage.answers["host"] = {"kvm1": read, "kvm2": {"failed": True, "msg": "It was refused."}}
+    stage.answers["host_facts"] = {}
+    stage.answers["drain_plan"] = {"kvm1": {"plan": {}, "shares": {}, "_answered": {}}}
+    stage.answers["drain_verify"] = {"kvm1": {"result": {}, "problems": {}}}
+    variables = {"drain_host_plan_only": "{{ inventory_hostname == 'kvm1' }}", "drain_host_plan_apply": "no"}
+    path = tmp_path / "drains.yml"
+    path.write_text(json.dumps([{"hosts": "kvm1,kvm2", "gather_facts": False, "roles": ["kvmfleet.migration.drain_host"], "vars": variables}]))
+    done = stage.play(str(path))
+    refusals = {host: args["_work"]["refusal"] for host, args in done.calls_of("host")}
+    assert refusals["kvm1"] == ""
+    assert refusals["kvm2"].startswith("drain_host_plan_only is False and drain_host_plan_apply False for kvm2, but True and False for kvm1.")
