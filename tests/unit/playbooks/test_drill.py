@@ -73,7 +73,9 @@ def recovered(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     roles.unlink()
     (roles / "recover_host/tasks").mkdir(parents=True)
     said = "It ends a maintenance with the reason {{ __recover_host_own_reason | default('of anybody', true) }}."
-    (roles / "recover_host/tasks/main.yml").write_text(json.dumps([{"name": "Recover nothing", "ansible.builtin.debug": {"msg": said}}]))
+    nothing = {"name": "Recover nothing", "ansible.builtin.debug": {"msg": said}}
+    loses = {"name": "Ask the host", "kvmfleet.migration.migration_info": {"name": "web"}, "when": "stage_loses | default(false)"}
+    (roles / "recover_host/tasks/main.yml").write_text(json.dumps([nothing, loses]))
     return folder
 
 
@@ -128,6 +130,18 @@ def test_an_empty_variable_brings_the_guests_home(recovered: pathlib.Path, tmp_p
     done = stage.play("drill", target="kvm3", **given)
     (document,) = FileLedger(str(stage.ledger)).list_maintenance_runs()
     assert (done.code, document.body["drill"]["passed"], document.maintenance_run.state) == (0, True, m.FINISHED), done.text
+
+
+def test_a_host_to_which_the_connection_is_lost_ends_the_drill_with_a_verdict(recovered: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    stage = Stage(recovered, tmp_path)
+    write_drill_in_its_recovery(stage)
+    stage.silence("kvm3")
+    fencing = {"agent": str(Agent(tmp_path).path), "options": {"plug": "kvm3"}}
+    done = stage.play("drill", target="kvm3", drill_run=RUN_ID, stage_loses=True, kvmfleet_fencing=fencing, ansible_python_interpreter="/usr/bin/python3")
+    (document,) = FileLedger(str(stage.ledger)).list_maintenance_runs()
+    run = document.maintenance_run
+    assert (done.code != 0, run.state, run.holder, document.body["drill"]["passed"]) == (True, m.STOPPED, None, False), done.text
+    assert "it became unreachable" in str(run.hosts[0].error)
 
 
 def test_a_value_that_is_neither_true_nor_false_is_refused_before_the_cut(tmp_path: pathlib.Path) -> None:
