@@ -124,6 +124,19 @@ def test_a_host_that_fails_keeps_no_other_host_from_being_protected(tmp_path: pa
     assert [args["_work"]["step"] for host, args in done.calls_of("protect") if host == "kvm2"] == ["leave", "read", "save"], done.text
 
 
+def test_a_host_of_the_play_that_takes_no_part_is_not_reported_as_protected(tmp_path: pathlib.Path) -> None:
+    stage = Stage(build_collection(tmp_path / "collections", "protect", "host"), tmp_path)
+    told = ("saved", "unchanged", "missing", "conflicts", "skipped", "unproved", "guard", "watchdog", "notes")
+    stage.answers.update(protect={host: {key: [] for key in told} for host in ("kvm1", "kvm2")}, host={})
+    role: dict[str, t.Any] = {"ansible.builtin.include_role": {"name": "kvmfleet.migration.protect_host"}}
+    one = [{**role, "when": "inventory_hostname == 'kvm2'"}, {"ansible.builtin.debug": {"msg": "Protected: {{ protect_host_result | list }}"}}]
+    path = tmp_path / "play.yml"
+    path.write_text(json.dumps([{"hosts": "kvm1:kvm2", "gather_facts": False, "tasks": [*one, role, *one]}]))
+    done = stage.play(str(path))
+    assert done.code == 0, done.text
+    assert re.findall(r"Protected: (\[.*\])", done.text) == ["['kvm2']"] * 4
+
+
 @pytest.mark.parametrize("check", [False, True])
 def test_no_lease_is_set_up_by_a_play_in_check_mode(tmp_path: pathlib.Path, check: bool) -> None:
     """A new host has no identity in the ledger yet."""
@@ -292,6 +305,19 @@ def test_a_host_that_fails_its_checks_is_not_released(tmp_path: pathlib.Path) ->
     assert [name for name, _host, _args in done.calls if name in ACTS] == []
     ((_host, verified),) = done.calls_of("recover_verify")
     assert verified["_work"]["tasks"]["ended"]["kvm1"]["msg"] == "web1 runs twice."
+
+
+def test_a_host_of_the_play_that_takes_no_part_is_not_reported_as_recovered(tmp_path: pathlib.Path) -> None:
+    stage = Stage(build_collection(tmp_path / "collections", *RECOVERY), tmp_path)
+    stage.answers.update({name: {} for name in RECOVERY}, recover_plan={host: {"start_mode": "autostart"} for host in ("kvm1", "kvm2")})
+    stage.answers["recover_verify"] = {host: {"result": {}, "problems": {}} for host in ("kvm1", "kvm2")}
+    role: dict[str, t.Any] = {"ansible.builtin.include_role": {"name": "kvmfleet.migration.recover_host"}}
+    one = {**role, "when": "inventory_hostname == 'kvm2'"}
+    path = tmp_path / "play.yml"
+    path.write_text(json.dumps([{"hosts": "kvm1:kvm2", "gather_facts": False, "tasks": [one, role, one]}]))
+    done = stage.play(str(path))
+    verified = [(args["hosts"], args["_work"]["present"], list(args["_work"]["tasks"]["entry"])) for _host, args in done.calls_of("recover_verify")]
+    assert verified == [(hosts, hosts, hosts) for hosts in (["kvm2"], ["kvm1", "kvm2"], ["kvm2"])]
 
 
 def test_a_recovery_goes_on_without_a_host_of_the_fleet_that_hangs(tmp_path: pathlib.Path) -> None:
