@@ -14,10 +14,13 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject, decode
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import list_entries
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger, state_path
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.findings import list_findings
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe import metrics
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.metrics import (
+    MaintenanceState,
     MetricFamily,
     build_export_metrics,
     build_metrics,
@@ -70,4 +73,6 @@ class ActionModule(FleetAction):
         found = read_open_records(ledger)
         count = predict_totals if self._task.check_mode else count_records
         totals = count(ledger, found, state_path("metrics"))
-        return build_metrics(totals, read_present(ledger, found), notices_waiting, ledger)
+        runs = [document.maintenance_run for document in ledger.list_maintenance_runs()]
+        maintenance = MaintenanceState(sum(run.is_open for run in runs), len(list(list_findings(runs, list_entries(ledger)))))
+        return build_metrics(totals, read_present(ledger, found), notices_waiting, ledger, maintenance)

@@ -58,6 +58,13 @@ class PresentState:
     oldest_open: float | None
 
 
+class MaintenanceState(t.NamedTuple):
+    """C(open_runs): maintenance runs and drills that have not ended; C(findings): those that need a person."""
+
+    open_runs: int
+    findings: int
+
+
 def read_open_records(ledger: Ledger) -> list[MoveRecord]:
     """Return the open records; this reads no closed ones."""
     return list(ledger.list_records(statuses=sorted(s.UNSETTLED | s.TOMBSTONE)))
@@ -195,7 +202,9 @@ def write_textfile(path: str, text: str, mode: int) -> None:
         raise Internal(f"Failed to write {path}: {error.strerror}.", "Free space or repair the file system. The old file is still there.") from error
 
 
-def build_metrics(totals: Totals | None, present: PresentState, notices_waiting: int | None, ledger: Ledger) -> list[MetricFamily]:
+def build_metrics(
+    totals: Totals | None, present: PresentState, notices_waiting: int | None, ledger: Ledger, maintenance: MaintenanceState
+) -> list[MetricFamily]:
     """Return all metrics except those of L(build_export_metrics).
 
     :arg totals: None leaves them out: no counter is better than one that falls.
@@ -203,6 +212,8 @@ def build_metrics(totals: Totals | None, present: PresentState, notices_waiting:
     return [
         *(_totals_metrics(totals) if totals else ()),
         *_present_metrics(present),
+        single_value("kvmfleet_maintenance_open", "gauge", "Maintenance runs and drills that have not ended.", maintenance.open_runs),
+        single_value("kvmfleet_maintenance_findings", "gauge", "Maintenance runs and drills that need a person.", maintenance.findings),
         *_check_metrics(read_check(ledger.ledger_id)),
         *_balance_metrics([document.balance_run for document in ledger.list_balance_runs()]),
         single_value("kvmfleet_notices_waiting", "gauge", "Notices on this control node that are not sent yet.", notices_waiting),

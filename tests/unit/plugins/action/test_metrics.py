@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import os
 import pathlib
@@ -25,10 +26,13 @@ import pytest
 from ansible_collections.kvmfleet.migration.plugins.action.metrics import ActionModule
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, KvmfleetError, NotFound
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import DRAIN
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_parts import ProtectTime
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.holding import identify_process
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.task import task_vars
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import host_entry
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._maintenance.nights import at, night, passed
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._observe.metrics_records import ended
 
 Result = dict[str, t.Any]
@@ -167,6 +171,19 @@ def test_the_protection_of_a_host_that_will_not_return_has_no_age(node: Node) ->
     node.host("kvm2", "enabled", "2026-11-21T03:00:00.000Z")
     node.task()
     assert node.values()["kvmfleet_oldest_protect_timestamp_seconds"] == node.values()["kvmfleet_newest_protect_timestamp_seconds"]
+
+
+def test_maintenance_runs_are_counted_and_those_that_need_a_person(node: Node) -> None:
+    """As when a host of the run became unreachable, and Ansible has ended the playbook."""
+    fill_ledger(node)
+    node.task()
+    assert (node.values()["kvmfleet_maintenance_open"], node.values()["kvmfleet_maintenance_findings"]) == (0, 0)
+    alive = identify_process(os.getpid(), "ann", at().at)
+    for host, holder, expected in (("kvm1", alive, (1, 0)), ("kvm2", dataclasses.replace(alive, started=0), (2, 1))):
+        run = dataclasses.replace(passed(night(host), host, DRAIN), id=str(uuid.uuid4()), holder=holder)
+        node.ledger.put_maintenance_run(run, None)
+        node.task()
+        assert (node.values()["kvmfleet_maintenance_open"], node.values()["kvmfleet_maintenance_findings"]) == expected
 
 
 def test_names_of_hosts_and_domains_are_not_labels(node: Node) -> None:

@@ -21,13 +21,14 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.checked_fleet import CheckedFleet, attention_line, check_line, keep_check
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.metrics import build_export_metrics, build_metrics, read_present
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.metrics import MaintenanceState, build_export_metrics, build_metrics, read_present
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.metrics_totals import Totals
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._balance.balanced import balances, measured_run
 
 EXTENSIONS = next(parent for parent in Path(__file__).resolve().parents if parent.name == "tests").parent / "extensions"
 DASHBOARD = EXTENSIONS / "grafana" / "kvmfleet.json"
 ALERTS = EXTENSIONS / "prometheus" / "alerts.yml"
+IDLE = MaintenanceState(0, 0)
 NAME = re.compile(r"\bkvmfleet_[a-z_]+")
 SELECTOR = re.compile(r"(kvmfleet_[a-z_]+)\{([^}]*)\}")
 VARIABLES = {"$__rate_interval": "5m", "$__range": "1d", "$instance": ".*"}
@@ -54,7 +55,7 @@ def written(tmp_path: Path, checked: CheckedFleet) -> dict[str, set[str]]:
     """Return what is written: each name of a series, and its labels."""
     ledger = FileLedger(str(tmp_path / "ledger"))
     ledger.put_balance_run(measured_run(), None)
-    families = [*build_metrics(Totals(), read_present(ledger, []), 0, ledger), *build_export_metrics(0)]
+    families = [*build_metrics(Totals(), read_present(ledger, []), 0, ledger, IDLE), *build_export_metrics(0)]
     names: dict[str, set[str]] = {family.name: set() for family in families if family.kind != "histogram"}
     for family in families:
         for suffix, labels, _value in family.samples:
@@ -134,7 +135,7 @@ def test_alerts_are_valid_rules_and_pass_their_tests() -> None:
 
 def test_a_fleet_check_is_exported_with_every_verdict_and_kind(tmp_path: Path, checked: CheckedFleet) -> None:
     ledger = FileLedger(str(tmp_path / "ledger"))
-    families = {family.name: family for family in build_metrics(Totals(), read_present(ledger, []), 0, ledger)}
+    families = {family.name: family for family in build_metrics(Totals(), read_present(ledger, []), 0, ledger, IDLE)}
     assert [value for _suffix, _labels, value in families["kvmfleet_fleet_check_sets"].samples] == [2, 0, 1]
     kinds = {labels["kind"]: value for _suffix, labels, value in families["kvmfleet_fleet_check_findings"].samples}
     assert (len(kinds), kinds["capacity"], kinds["clock"]) == (8, 1, 0)
@@ -145,7 +146,7 @@ def test_a_fleet_check_is_exported_with_every_verdict_and_kind(tmp_path: Path, c
 def test_without_a_fleet_check_there_are_no_samples(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     ledger = FileLedger(str(tmp_path / "ledger"))
-    families = build_metrics(Totals(), read_present(ledger, []), 0, ledger)
+    families = build_metrics(Totals(), read_present(ledger, []), 0, ledger, IDLE)
     assert [family.samples for family in families if "_fleet_check_" in family.name] == [[]] * 5
 
 
@@ -162,7 +163,7 @@ def test_the_last_balance_is_exported_with_what_it_brought(tmp_path: Path) -> No
     ledger = FileLedger(str(tmp_path / "ledger"))
     for run in balances():
         ledger.put_balance_run(run, None)
-    families = {family.name: family.samples for family in build_metrics(Totals(), read_present(ledger, []), 0, ledger)}
+    families = {family.name: family.samples for family in build_metrics(Totals(), read_present(ledger, []), 0, ledger, IDLE)}
     assert families["kvmfleet_balance_score"] == [("", {"at": "before"}, 0.75), ("", {"at": "predicted"}, 0.5)]
     assert families["kvmfleet_balance_measured_score"] == [("", {}, 0.25)]
     assert families["kvmfleet_balance_gain"] == [("", {"kind": "predicted"}, 1.0), ("", {"kind": "measured"}, 0.375)]
@@ -172,6 +173,6 @@ def test_the_last_balance_is_exported_with_what_it_brought(tmp_path: Path) -> No
 
 def test_without_a_balance_there_are_no_samples_of_its_scores(tmp_path: Path) -> None:
     ledger = FileLedger(str(tmp_path / "ledger"))
-    families = {family.name: family.samples for family in build_metrics(Totals(), read_present(ledger, []), 0, ledger)}
+    families = {family.name: family.samples for family in build_metrics(Totals(), read_present(ledger, []), 0, ledger, IDLE)}
     names = ("timestamp_seconds", "score", "measured_score", "gain")
     assert [families[f"kvmfleet_balance_{name}"] for name in names] == [[]] * 4
