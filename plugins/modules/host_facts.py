@@ -233,10 +233,11 @@ ansible_facts:
         networks:
           description:
             - Virtual networks of libvirt, with the names of their port groups. C(default_portgroup) is the one of interfaces that name none, null if there is
-              none. C(forward) is how a network connects guests with others, null for one that is isolated.
+              none. C(forward) is how a network connects guests with others, null for one that is isolated. C(vlan) has the VLAN tags of the network, null if
+              it has none, and C(portgroup_vlans) those of its port groups that have tags of their own.
           type: list
           elements: dict
-          sample: [{name: default, active: true, bridge: virbr0, portgroups: [], forward: nat, default_portgroup: null}]
+          sample: [{name: default, active: true, bridge: virbr0, portgroups: [], forward: nat, default_portgroup: null, vlan: null, portgroup_vlans: {}}]
         bridges:
           description: Network interfaces to which a guest can be connected, that is Linux bridges and those of Open vSwitch, by all of their names.
           type: list

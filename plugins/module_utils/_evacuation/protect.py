@@ -316,7 +316,7 @@ class _DomainReader:
         self._versions = host.read_versions()
         around = host.read_surroundings()
         self._pools = around.pools or ()
-        self._networks = {network.name: network.forward for network in around.networks or ()}
+        self._networks = {network.name: network for network in around.networks or ()}
         self._stores = LocalStores()
         self._images = ImageLocator()
 
@@ -340,7 +340,7 @@ class _DomainReader:
             persistent=info.view.persistent,
             autostart=info.autostart,
             state=info.view.state_to_restore(self._is_held),
-            request=encode(dataclasses.replace(request, blockers=(), networks=self._add_kinds(request.networks), uuid=info.uuid, name=info.name)),
+            request=encode(dataclasses.replace(request, blockers=(), networks=self._add_networks(request.networks), uuid=info.uuid, name=info.name)),
             policy=own.values,
             nvram=request.nvram or None,
             tpm=next((file.path for file in files if file.what == TPM), None),
@@ -352,7 +352,10 @@ class _DomainReader:
             own_act=read_own_act(info.uuid),
         )
 
-    def _add_kinds(self, needs: Maybe[t.Tuple[NetworkNeed, ...]]) -> t.Tuple[NetworkNeed, ...]:
-        """Return what the interfaces need with the kind of each libvirt network, as far as it is known."""
-        kinds = self._networks
-        return tuple(dataclasses.replace(need, forward=kinds.get(need.source or "", ABSENT)) if need.type == "network" else need for need in needs or ())
+    def _add_networks(self, needs: Maybe[t.Tuple[NetworkNeed, ...]]) -> t.Tuple[NetworkNeed, ...]:
+        """Return what the interfaces need with the kind and the VLAN of each libvirt network, as far as they are known."""
+        return tuple(self._add_network(need) if need.type == "network" else need for need in needs or ())
+
+    def _add_network(self, need: NetworkNeed) -> NetworkNeed:
+        network = self._networks.get(need.source or "")
+        return dataclasses.replace(need, forward=network.forward, network_vlan=network.find_vlan(need.portgroup)) if network else need

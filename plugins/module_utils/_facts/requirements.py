@@ -20,7 +20,7 @@ from xml.etree.ElementTree import Element
 from .._model.codec import ABSENT, Absent
 from .._model.definition_files import is_left_out
 from .._model.errors import Internal
-from .._model.libvirt_formats import format_pci_address, parse_device_number, parse_ids, parse_number, parse_size, parse_vcpu_count, round_up_to_mib
+from .._model.libvirt_formats import format_pci_address, parse_device_number, parse_ids, parse_number, parse_size, parse_vcpu_count, read_vlan, round_up_to_mib
 from .._model.requests import DeviceNeed, GuestCell, GuestCpu, HugepageNeed, NetworkNeed, NumaPlacement, Pinning
 
 # Features that QEMU adds if a processor package has several threads, and reports since 10.0 (docs/libvirt.md, "Processors").
@@ -185,6 +185,7 @@ def _describe_network(interface: Element) -> NetworkNeed:
         portgroup=_find_name(interface, "source", "portgroup"),
         virtualport=_find_name(interface, "virtualport", "type"),
         network_filter=_find_name(interface, "filterref", "filter"),
+        vlan=read_vlan(interface) or ABSENT,
     )
 
 

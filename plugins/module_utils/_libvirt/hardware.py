@@ -17,7 +17,7 @@ from xml.etree.ElementTree import Element
 from .._model.errors import Conflict, KvmfleetError
 from .._model.facts import CpuFacts, GuestPlatform, HardwareFacts, HostDevice, HugepagePool, LibvirtNetwork, NumaCell, Platform, StoragePool, Surroundings
 from .._model.fleet_cpus import CpuFeatures
-from .._model.libvirt_formats import format_pci_address, parse_libvirt_xml, parse_number
+from .._model.libvirt_formats import format_pci_address, parse_libvirt_xml, parse_number, read_vlan
 from .._model.watched_moves import CpuVerdict
 from .connection import libvirt_binding, libvirt_errors
 from .firmware import read_firmware
@@ -267,6 +267,7 @@ def _list_networks(connection: libvirt.virConnect) -> t.List[LibvirtNetwork]:
 def _describe_network(network: libvirt.virNetwork, active: t.Set[str]) -> LibvirtNetwork:
     root = parse_libvirt_xml(network.XMLDesc(0), "a network")
     bridge, forward, default = root.find("bridge"), root.find("forward"), root.find("portgroup[@default='yes']")
+    vlans = {group.get("name", ""): read_vlan(group) for group in root.findall("portgroup")}
     return LibvirtNetwork(
         name=network.name(),
         active=network.name() in active,
@@ -274,6 +275,8 @@ def _describe_network(network: libvirt.virNetwork, active: t.Set[str]) -> Libvir
         portgroups=tuple(sorted(group.get("name", "") for group in root.findall("portgroup"))),
         forward=forward.get("mode", "nat") if forward is not None else None,
         default_portgroup=default.get("name", "") if default is not None else None,
+        vlan=read_vlan(root),
+        portgroup_vlans={name: vlan for name, vlan in sorted(vlans.items()) if vlan},
     )
 
 

@@ -153,6 +153,7 @@ class LibvirtNetwork:
 
     :arg portgroups: the names of its port groups; C(default_portgroup) is the one of interfaces that name none, null if there is none.
     :arg forward: how it connects guests with others, e.g. C(nat) or C(bridge); null for a network that is isolated.
+    :arg vlan: the VLAN tags of its interfaces, null if there are none; C(portgroup_vlans) has those of the port groups with tags of their own.
     """
 
     name: str
@@ -161,7 +162,15 @@ class LibvirtNetwork:
     portgroups: Maybe[t.Tuple[str, ...]] = ABSENT
     forward: Maybe[str] = ABSENT
     default_portgroup: Maybe[str] = ABSENT
+    vlan: Maybe[str] = ABSENT
+    portgroup_vlans: Maybe[t.Mapping[str, str]] = ABSENT
     extra: JsonObject = dataclasses.field(default_factory=dict)
+
+    def find_vlan(self, portgroup: Maybe[str]) -> Maybe[str]:
+        """Return the VLAN tags that an interface of that port group has, unless it names tags itself; null for none."""
+        if isinstance(self.vlan, Absent):
+            return ABSENT
+        return (self.portgroup_vlans or {}).get(portgroup or self.default_portgroup or "", self.vlan)
 
 
 @dataclass(frozen=True)

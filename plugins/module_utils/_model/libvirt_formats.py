@@ -199,6 +199,16 @@ def clean_path(path: str) -> str:
     return posixpath.normpath(f"/{bare.lstrip('/')}") if bare.startswith("/") else path
 
 
+def read_vlan(parent: ElementTree.Element) -> t.Optional[str]:
+    """Return the VLAN tags of an interface, a network or a port group as a text, e.g. C(42), or C(trunk 42 untagged, 47); null for none."""
+    vlan = parent.find("vlan")
+    tags = [] if vlan is None else [(parse_number(tag.get("id")), tag.get("nativeMode", "")) for tag in vlan.findall("tag")]
+    if vlan is None or not tags:
+        return None
+    listed = ", ".join(f"{number} {mode}".strip() for number, mode in sorted(tags))
+    return f"trunk {listed}" if len(tags) > 1 or vlan.get("trunk") == "yes" else listed
+
+
 def parse_ids(text: t.Optional[str]) -> t.List[int]:
     """Return the numbers of a set like C(0-3,^2,8), sorted; an empty list if it is invalid."""
     chosen: t.Set[int] = set()

@@ -171,7 +171,9 @@ class NetworkNeed:
     :arg portgroup: the port group of the network that it belongs to; absent for none.
     :arg virtualport: the type of its port, e.g. C(openvswitch); absent for none.
     :arg network_filter: the name of libvirt's network filter for it; absent for none.
+    :arg vlan: the VLAN tags that its definition has for it; that of a running guest also has those of its libvirt network. Absent for none.
     :arg forward: that of the libvirt network on the host that the guest was saved on, see L(LibvirtNetwork); absent if it was not known.
+    :arg network_vlan: the VLAN tags of that network for such an interface, null for none; absent if that was not known.
     """
 
     type: str
@@ -179,7 +181,9 @@ class NetworkNeed:
     portgroup: Maybe[str] = ABSENT
     virtualport: Maybe[str] = ABSENT
     network_filter: Maybe[str] = ABSENT
+    vlan: Maybe[str] = ABSENT
     forward: Maybe[str] = ABSENT
+    network_vlan: Maybe[str] = ABSENT
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 

@@ -255,13 +255,15 @@ def _with_proof(request: JsonObject, disks: Sequence[SavedDisk]) -> JsonObject:
 
 
 def _keep_kinds(request: JsonObject, before: Json) -> JsonObject:
-    """Return the request with the kinds of libvirt networks that were saved before, for those that the host does not know now."""
+    """Return the request with the kinds and VLANs of libvirt networks that were saved before, for those that the host does not know now."""
     saved = before.get("networks") if isinstance(before, Mapping) else None
     listed = [one for one in saved if isinstance(one, Mapping)] if isinstance(saved, (list, tuple)) else []
-    known = {str(one.get("source")): {"forward": one["forward"]} for one in listed if "forward" in one}
+    kinds = {one.get("source"): {"forward": one["forward"]} for one in listed if "forward" in one}
+    vlans = {(one.get("source"), one.get("portgroup")): {"network_vlan": one["network_vlan"]} for one in listed if "network_vlan" in one}
     needs = t.cast("Sequence[JsonObject]", request.get("networks") or ())
-    kept = [{**known.get(str(need.get("source")), {}), **need} if need.get("type") == "network" else need for need in needs]
-    return {**request, "networks": kept} if known else request
+    known = [(kinds.get(need.get("source"), {}), vlans.get((need.get("source"), need.get("portgroup")), {})) for need in needs]
+    kept = [{**kind, **vlan, **need} if need.get("type") == "network" else need for need, (kind, vlan) in zip(needs, known, strict=True)]
+    return {**request, "networks": kept} if kinds else request
 
 
 def _comparable_value(key: str, value: Json) -> Json:

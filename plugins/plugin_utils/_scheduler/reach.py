@@ -18,7 +18,7 @@ from dataclasses import replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, JsonObject, encode
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts, LibvirtNetwork
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import CpuVerdict
 
 from .._ledger.documents import pause_collector
@@ -146,7 +146,7 @@ def requirement_key(request: Request, fleet: Fleet) -> str:
     source = fleet.source_of(request)
     own.append(encode(source.resource_maps) if source and source.resource_maps else None)
     there = (source.hardware.networks if source else None) or {}
-    own.append([(found.forward, found.default_portgroup) if (found := there.get(need.source or "")) else ABSENT for need in request.networks])
+    own.append([_network_parts(found) if (found := there.get(need.source or "")) else ABSENT for need in request.networks])
     whole = {**needs, "disks": images, "nvram": bool(request.nvram), "memory_mib": request.memory_mib, "vcpus": request.vcpus, "own": own}
     return json.dumps(whole, sort_keys=True, default=str)
 
@@ -204,12 +204,15 @@ def _host_key(state: HostState, networks: set[str], has_devices: bool) -> list[t
     ]
 
 
+def _network_parts(network: LibvirtNetwork) -> tuple[t.Any, ...]:
+    """Return what is compared with the network of that name on another host."""
+    return (network.forward, network.default_portgroup, network.vlan, network.portgroup_vlans)
+
+
 def _network_key(facts: HostFacts, wanted: set[str]) -> list[t.Any]:
     """Return the networks and network filters that any guest needs: each host has interfaces of its own guests."""
     libvirt_networks = [
-        (one.name, one.active, one.bridge, one.portgroups, one.default_portgroup, one.forward)
-        for one in facts.networks or ()
-        if one.name in wanted or one.bridge in wanted
+        (one.name, one.active, one.bridge, one.portgroups, *_network_parts(one)) for one in facts.networks or () if one.name in wanted or one.bridge in wanted
     ]
     lists = (facts.bridges, facts.interfaces, facts.net_devices, facts.network_filters)
     kinds = [(one.name, one.kind) for one in facts.interface_details or () if one.name in wanted]

@@ -32,8 +32,8 @@ class NamedResources(Rule):
 
 
 class Networks(Rule):
-    """Each must exist under the same name, and so must the network filter. A libvirt network must also be active, of the same kind as on the source, and have
-    the port group of the interface.
+    """Each must exist under the same name, and so must the network filter. A libvirt network must also be active, of the same kind and with the same VLANs as
+    on the source, and have the port group of the interface.
     """
 
     name = "networks"
@@ -53,9 +53,10 @@ class Networks(Rule):
 
 
 def _compare_with_source(request: Request, host: HostState, fleet: Fleet) -> t.Iterator[Finding]:
-    """Compare the kind of each libvirt network, and whether it has a default port group, with the host that the guest leaves. The kind may have been saved.
+    """Compare the kind of each libvirt network, its VLANs, and whether it has a default port group, with the host that the guest leaves. The kind and the
+    VLAN of an interface may have been saved.
 
-    libvirt compares neither: the guest would lose its connections, or the VLAN of the group.
+    libvirt compares none of them: the guest would lose its connections, or be in another VLAN.
     """
     source = fleet.source_of(request)
     before, after = (source.hardware.networks if source else None) or {}, host.hardware.networks or {}
@@ -69,6 +70,14 @@ def _compare_with_source(request: Request, host: HostState, fleet: Fleet) -> t.I
         kinds = _kind_of(forward), _kind_of(new.forward)
         if ABSENT not in (forward, new.forward) and kinds[0] != kinds[1]:
             yield Finding(f"Its network {new.name} is {kinds[1]}, and {request.name} is on one that is {kinds[0]}.")
+        vlans = (old.find_vlan(own.portgroup) if old else own.network_vlan), new.find_vlan(need.portgroup)
+        # Other tags than those of the network are the interface's own, which it has on every host.
+        if ABSENT not in vlans and vlans[0] != vlans[1] and own.vlan in (ABSENT, vlans[0]):
+            yield Finding(f"Its network {new.name} would connect {request.name} with {_vlan_text(vlans[1])} and not with {_vlan_text(vlans[0])}.")
+
+
+def _vlan_text(vlan: Maybe[str]) -> str:
+    return f"the VLAN {vlan}" if vlan else "no VLAN"
 
 
 def _kind_of(forward: Maybe[str]) -> str:

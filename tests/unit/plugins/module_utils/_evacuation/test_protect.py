@@ -253,6 +253,16 @@ def test_a_domain_is_saved_with_the_kinds_of_its_networks(fleet: FakeFleet, monk
     assert found["request"]["networks"][:4] == [*wanted, {"type": "bridge", "source": "lan"}]
 
 
+def test_a_domain_is_saved_with_the_vlans_of_its_networks(fleet: FakeFleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    network = LibvirtNetwork("lan", True, portgroups=("dmz",), forward="bridge", vlan=None, portgroup_vlans={"dmz": "42"})
+    monkeypatch.setattr(FakeHost, "read_surroundings", lambda _self: Surroundings((), (network,), (), (), ()))
+    guest = fleet.guest()
+    cards = "".join(f"<interface type='network'><source network='lan'{group}/></interface>" for group in ("", " portgroup='dmz'"))
+    guest.definition = guest.xml().replace("<devices>", f"<devices>{cards}")
+    (found,) = save()["domains"]
+    assert [need["network_vlan"] for need in found["request"]["networks"][:2]] == [None, "42"]
+
+
 def test_the_disks_of_a_transient_domain_are_those_of_a_start(fleet: FakeFleet) -> None:
     """Its definition is the live one, in which the policies of disks mean what they do in a move."""
     medium = "<disk type='file' device='{}'><source file='/srv/{}' startupPolicy='{}'/><target dev='{}'/></disk>"

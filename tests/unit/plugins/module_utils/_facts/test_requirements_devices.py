@@ -51,14 +51,14 @@ def test_networks_are_listed_by_type_and_source() -> None:
     interfaces = (
         "<interface type='network'><source network='default' portid='x' bridge='virbr0'/></interface>"
         "<interface type='bridge'><source bridge='br0'/><filterref filter='clean-traffic'/></interface>"
-        "<interface type='bridge'><source bridge='ovs0'/><virtualport type='openvswitch'/></interface>"
+        "<interface type='bridge'><source bridge='ovs0'/><virtualport type='openvswitch'/><vlan><tag id='42'/></vlan></interface>"
         "<interface type='direct'><source dev='eth1' mode='bridge'/></interface>"
         "<interface type='user'/>"
     )
     assert encode(list_networks(domain(devices=interfaces + NETWORK))) == [
         {"type": "network", "source": "default"},
         {"type": "bridge", "source": "br0", "network_filter": "clean-traffic"},
-        {"type": "bridge", "source": "ovs0", "virtualport": "openvswitch"},
+        {"type": "bridge", "source": "ovs0", "virtualport": "openvswitch", "vlan": "42"},
         {"type": "direct", "source": "eth1"},
         {"type": "user", "source": ""},
     ]

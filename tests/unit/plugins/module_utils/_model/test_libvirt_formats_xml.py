@@ -13,6 +13,8 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.libvirt_
     parse_number,
     parse_size,
     parse_vcpu_count,
+    parse_xml,
+    read_vlan,
     round_up_to_mib,
 )
 
@@ -78,3 +80,17 @@ def test_an_impossible_number_of_vcpus_is_an_error() -> None:
 )
 def test_a_path_has_one_form(path: str, cleaned: str) -> None:
     assert clean_path(path) == cleaned
+
+
+@pytest.mark.parametrize(
+    ("vlan", "text"),
+    [
+        ("<vlan><tag id='42'/></vlan>", "42"),
+        ("<vlan trunk='yes'><tag id='42'/></vlan>", "trunk 42"),
+        ("<vlan trunk='yes'><tag id='47'/><tag id='42' nativeMode='untagged'/></vlan>", "trunk 42 untagged, 47"),
+        ("<vlan/>", None),
+        ("", None),
+    ],
+)
+def test_vlan_tags_have_one_text(vlan: str, text: str | None) -> None:
+    assert read_vlan(parse_xml(f"<network>{vlan}<portgroup name='dmz'><vlan><tag id='9'/></vlan></portgroup></network>")) == text

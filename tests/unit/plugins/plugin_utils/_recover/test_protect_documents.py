@@ -78,11 +78,13 @@ def test_the_kind_of_a_network_is_kept_while_it_is_not_known() -> None:
         told = reported_domain()
         return {**told, "request": {**told["request"], "networks": [{"type": "network", "source": "lan", **kind} for kind in kinds]}}
 
-    before = document_of(judge(report({"forward": "bridge"}), ProtectInputs()))
+    before = document_of(judge(report({"forward": "bridge", "network_vlan": "42"}), ProtectInputs()))
     assert judge(report({}), inputs_with(before)).kind == protect_documents.UNCHANGED
     assert judge(report({"forward": None}), inputs_with(before)).changed == ("request",)
+    assert judge(report({"network_vlan": "43"}), inputs_with(before)).changed == ("request",)
     more = document_of(judge(report({}, {"portgroup": "dmz"}), inputs_with(before)))
     assert [network.get("forward") for network in more["protected"]["request"]["networks"]] == ["bridge", "bridge"]
+    assert [network.get("network_vlan") for network in more["protected"]["request"]["networks"]] == ["42", None]
 
 
 def test_a_changed_state_gets_a_new_time_and_other_keys_are_kept() -> None:

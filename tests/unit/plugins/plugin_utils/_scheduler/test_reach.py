@@ -115,6 +115,15 @@ def test_default_port_groups_divide_guests_and_hosts() -> None:
     assert {request.name: reach.hosts for reach in found for request in reach.guests} == {"web1": ("kvm1", "kvm3"), "web2": ("kvm1", "kvm2", "kvm3")}
 
 
+def test_vlans_of_networks_divide_guests_and_hosts() -> None:
+    def with_network(name: str, vlan: str | None, *guests: str) -> HostState:
+        needs = [f.domain(guest, networks=[{"type": "network", "source": "front"}]) for guest in guests]
+        return host(name, *needs, networks=[{"name": "front", "active": True, "bridge": None, "vlan": vlan}])
+
+    found = reach_of(with_network("kvm1", "42", "web1"), with_network("kvm2", None, "web2"), with_network("kvm3", "42"))
+    assert {request.name: reach.hosts for reach in found for request in reach.guests} == {"web1": ("kvm1", "kvm3"), "web2": ("kvm2",)}
+
+
 def test_guests_of_pools_of_different_types_are_judged_apart() -> None:
     disks = [f.disk("vda", kind="volume", source="images/vda", store=None)]
     pools = {kind: [{"name": "images", "type": kind, "active": True, "path": None}] for kind in ("rbd", "gluster")}

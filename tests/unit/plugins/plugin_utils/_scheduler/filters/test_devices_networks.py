@@ -122,6 +122,56 @@ def test_a_network_without_a_default_port_group_is_refused(before: t.Any, after:
     assert judge_with("networks", needs, host(networks=network(after)), host("kvm1", networks=network(before))).reason == reason
 
 
+OFFICE, STAFF = {"vlan": None, "vlans": {"office": "42"}}, {"vlan": None, "vlans": {"office": "43"}}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "need", "reason"),
+    [
+        ({"vlan": "42"}, {"vlan": "43"}, {}, "Its network front would connect web1 with the VLAN 43 and not with the VLAN 42."),
+        ({"vlan": "42"}, {"vlan": None}, {}, "Its network front would connect web1 with no VLAN and not with the VLAN 42."),
+        ({"vlan": None}, {"vlan": "trunk 42, 47"}, {}, "Its network front would connect web1 with the VLAN trunk 42, 47 and not with no VLAN."),
+        ({"vlan": "42"}, {"vlan": "42"}, {}, None),
+        (OFFICE, STAFF, {"portgroup": "office"}, "the VLAN 43 and not with the VLAN 42."),
+        (OFFICE, STAFF, {"portgroup": "dmz"}, None),
+        (OFFICE, STAFF, {}, None),
+        (
+            {**OFFICE, "default": "office"},
+            {**STAFF, "default": "office"},
+            {},
+            "the VLAN 43 and not with the VLAN 42.",
+        ),
+        ({"vlan": "42"}, OFFICE, {"portgroup": "office"}, None),
+        ({"vlan": "42"}, {"vlan": "43"}, {"vlan": "42"}, "the VLAN 43 and not with the VLAN 42."),
+        ({"vlan": "42"}, {"vlan": "43"}, {"vlan": "7"}, None),
+        ({"vlan": None}, {"vlan": "43"}, {"vlan": "7"}, None),
+        ({"vlan": "42"}, {}, {}, None),
+        ({}, {"vlan": "42"}, {}, None),
+    ],
+)
+def test_a_network_with_other_vlans_is_refused(before: t.Any, after: t.Any, need: dict[str, str], reason: t.Optional[str]) -> None:
+    """libvirt connects the guest without an error. Tags of an interface itself replace those of its network, on every host."""
+
+    def network(vlan: t.Any = ..., vlans: t.Optional[dict[str, str]] = None, default: t.Optional[str] = None) -> list[dict[str, t.Any]]:
+        known = {} if vlan is ... else {"vlan": vlan, "portgroup_vlans": vlans or {}, "default_portgroup": default}
+        return [{"name": "front", "active": True, "bridge": None, "portgroups": ["dmz", "office"], **known}]
+
+    needs = request(networks=[{"type": "network", "source": "front", **need}])
+    found = judge_with("networks", needs, host(networks=network(**after)), host("kvm1", networks=network(**before))).reason
+    assert found is None if reason is None else str(found).endswith(reason)
+
+
+def test_the_vlan_of_a_network_on_a_dead_host_is_the_saved_one() -> None:
+    def judge_saved(**saved: t.Any) -> t.Optional[str]:
+        front = {"name": "front", "active": True, "bridge": None, "portgroups": [], "vlan": "43"}
+        return judge_with("networks", request(networks=[{"type": "network", "source": "front", **saved}]), host(networks=[front])).reason
+
+    assert judge_saved(network_vlan="42") == "Its network front would connect web1 with the VLAN 43 and not with the VLAN 42."
+    assert judge_saved(network_vlan=None)
+    assert judge_saved(network_vlan="43") is None
+    assert judge_saved() is None
+
+
 def test_the_kind_of_a_network_on_a_dead_host_is_the_saved_one() -> None:
     """The source is no host of the fleet any more. While it answers, its own network counts."""
 
