@@ -270,6 +270,13 @@ ansible_facts:
           type: list
           elements: str
           sample: [clean-traffic, no-mac-spoofing]
+        secrets:
+          description:
+            - The names of libvirt's secrets, that is the UUID of each, and its kind with its usage. Values of secrets are not read. Null if this libvirt has no
+              driver for them.
+          type: list
+          elements: str
+          sample: [0e1b6d5c-2f0a-4d3e-9d47-5f2f0c6d0a11, ceph client.libvirt]
         net_devices:
           description:
             - Network interfaces by the names of libvirt's node devices, in which an underscore replaces every character that is not a letter or digit.
@@ -377,7 +384,8 @@ ansible_facts:
               that QEMU reads when it starts the domain.
             - In C(request), C(nvram) is the file of the firmware variables, and C(nvram_template) the file from which a host creates it. C(secure_boot) states
               whether the definition demands firmware that enforces secure boot, and C(tpm) whether the domain has an emulated TPM, with its C(tpm_model) and
-              C(tpm_version). C(tpm_persistent) states whether the definition has libvirt keep the state of that TPM (C(persistent_state)).
+              C(tpm_version). C(tpm_persistent) states whether the definition has libvirt keep the state of that TPM (C(persistent_state)). C(secrets) are the
+              libvirt secrets that open its disks, its devices and the state of its TPM.
           type: list
           elements: dict
           sample:
@@ -433,6 +441,7 @@ ansible_facts:
                         store: 'nfs4:nas:/export/debian12.qcow2'
                     files_problem: null
                 networks: [{type: bridge, source: br0}]
+                secrets: []
                 nvram: null
                 nvram_template: null
                 loader: null

@@ -116,6 +116,7 @@ def host(name: str, memory_mib: int = 65536, cpus: int = 16, domains: Sequence[D
         "bridges": ["br0"],
         "interfaces": ["eth0", "br0"],
         "network_filters": ["clean-traffic"],
+        "secrets": [],
         "devices": [],
         "traits": ["COMPUTE_MIGRATE_AUTO_CONVERGE", "COMPUTE_MIGRATE_POST_COPY"],
         "unverified": [],

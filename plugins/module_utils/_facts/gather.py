@@ -55,7 +55,7 @@ _OF_ITSELF = ("machine_id", "ledger_id", "mounts", "bridges", "interfaces", "int
 # Those of them that can be unknown on the host itself, too.
 _OWN_OPEN = ("mounts", "bridges", "interfaces", "interface_details")
 # Facts that are null if they are unknown.
-_OPEN = ("host_cpu", "pools", "networks", "devices", "net_devices", "network_filters")
+_OPEN = ("host_cpu", "pools", "networks", "devices", "net_devices", "network_filters", "secrets")
 # How many paths a reason names.
 _MOST_PATHS = 3
 
@@ -176,6 +176,7 @@ def _read_host_facts(host: Host, stores: t.Optional[LocalStores]) -> t.Tuple[Hos
         devices=around.devices,
         net_devices=around.net_devices,
         network_filters=around.network_filters,
+        secrets=around.secrets,
         traits=traits.traits,
         missing_traits=traits.missing_traits,
         remembered=None,

@@ -21,7 +21,7 @@ from .._model.requests import DomainGroup, DomainRequest, GuestCpu
 from .disks import describe_disks
 from .firmware import read_firmware_needs
 from .local_stores import Stores
-from .requirements import NO_CPU, describe_cpu, has_loose_tsc, list_host_devices, list_networks, read_hugepages, read_numa, read_pinning
+from .requirements import NO_CPU, describe_cpu, has_loose_tsc, list_host_devices, list_networks, list_secrets, read_hugepages, read_numa, read_pinning
 
 # The first libvirt that moves a guest with virtiofs, and the first libvirt and QEMU that move one with a VFIO device.
 _VIRTIOFS_SINCE = 10005000
@@ -129,6 +129,7 @@ def build_request(definition: Definition, own: OwnPolicy, versions: t.Mapping[st
         blockers=tuple(list_blockers(root, cpu, versions, definition.has_snapshots, stores)),
         disks=tuple(describe_disks(root, stores, pools)),
         networks=tuple(list_networks(root)),
+        secrets=tuple(list_secrets(root)),
         boot_files=tuple(list_boot_files(root)),
         **read_firmware_needs(root),
     )
@@ -163,6 +164,7 @@ _UNKNOWN = DomainRequest(
     devices=(),
     disks=(),
     networks=(),
+    secrets=(),
     nvram=None,
     nvram_template=None,
     loader=None,

@@ -206,6 +206,22 @@ def _find_name(interface: Element, tag: str, attribute: str) -> t.Union[str, Abs
     return (found.get(attribute) if found is not None else None) or ABSENT
 
 
+def list_secrets(root: Element) -> t.List[str]:
+    """Return the names of the libvirt secrets that the definition refers to: the UUID, or the kind and the usage, as it names each."""
+    named = {_secret_name(secret) for part in (*root.findall("os"), *root.findall("devices")) for secret in part.iter("secret")}
+    named |= {encryption.get("secret", "").lower() for encryption in root.findall("devices/tpm/backend/encryption")}
+    return sorted(named - {""})
+
+
+def _secret_name(secret: Element) -> str:
+    usage, kind = secret.get("usage", ""), secret.get("type", "")
+    return secret.get("uuid", "").lower() or (f"{_SECRETS_OF_IMAGES.get(kind, kind)} {usage}" if usage else "")
+
+
+# What a definition calls a secret of the kind C(volume).
+_SECRETS_OF_IMAGES = {"passphrase": "volume"}
+
+
 def _describe_hostdev(device: Element, root: Element) -> DeviceNeed:
     kind = device.get("type", "")
     need = _describe_device(kind, _ADDRESSES.get(kind, _format_other)(device), device)

@@ -220,13 +220,14 @@ _PCI_BRIDGE_CLASS = "0x06"
 
 
 def read_surroundings(connection: libvirt.virConnect, uri: str) -> Surroundings:
-    """Return the pools, networks, devices and network filters of a host; null if this libvirt has no driver for them."""
+    """Return the pools, networks, devices, network filters and secrets of a host; null if this libvirt has no driver for them."""
     return Surroundings(
         pools=_read_or_null(connection, f"read the pools of {uri}", list_pools),
         networks=_read_or_null(connection, f"read the networks of {uri}", _list_networks),
         devices=_read_or_null(connection, f"read the devices of {uri}", _list_devices),
         net_devices=_read_or_null(connection, f"read the net_devices of {uri}", _list_net_devices),
         network_filters=_read_or_null(connection, f"read the network filters of {uri}", _list_network_filters),
+        secrets=_read_or_null(connection, f"list the secrets of {uri}", _list_secrets),
     )
 
 
@@ -294,6 +295,16 @@ def _list_net_devices(connection: libvirt.virConnect) -> t.List[str]:
 
 def _list_network_filters(connection: libvirt.virConnect) -> t.List[str]:
     return sorted(found.name() for found in connection.listAllNWFilters(0))
+
+
+# By libvirt's numbers.
+_SECRET_USAGES = {1: "volume", 2: "ceph", 3: "iscsi", 4: "tls", 5: "vtpm"}
+
+
+def _list_secrets(connection: libvirt.virConnect) -> t.List[str]:
+    """Return the names of secrets as definitions use them, see L(list_secrets): of each one its UUID and its usage."""
+    named = _read_each(connection.listAllSecrets(0), lambda secret: (secret.UUIDString(), f"{_SECRET_USAGES.get(secret.usageType(), '')} {secret.usageID()}"))
+    return sorted({name.strip() for names in named for name in names if name.strip()})
 
 
 def _describe_device(root: ElementTree.Element) -> t.Optional[HostDevice]:

@@ -158,7 +158,7 @@ class Host(t.Protocol):
         """CPUs, NUMA cells, and the kinds of guests that can run."""
 
     def read_surroundings(self) -> Surroundings:
-        """Pools, networks, devices and network filters; null for what libvirt could not report."""
+        """Pools, networks, devices, network filters and secrets; null for what libvirt could not report."""
 
     def list_definitions(self) -> DefinitionList:
         """Every domain of the host, each definition read once."""

@@ -223,6 +223,7 @@ class Surroundings:
 
     :arg net_devices: network interfaces, with an underscore for every character that is not a letter or digit.
     :arg network_filters: the names of libvirt's network filters.
+    :arg secrets: the names of libvirt's secrets: the UUID of each, and its kind with its usage, e.g. C(ceph client.libvirt).
     """
 
     pools: t.Optional[t.Tuple[StoragePool, ...]]
@@ -230,6 +231,7 @@ class Surroundings:
     devices: t.Optional[t.Tuple[HostDevice, ...]]
     net_devices: t.Optional[t.Tuple[str, ...]]
     network_filters: t.Optional[t.Tuple[str, ...]]
+    secrets: t.Optional[t.Tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -369,6 +371,7 @@ class HostFacts:
     devices: Maybe[t.Tuple[HostDevice, ...]] = ABSENT
     net_devices: Maybe[t.Tuple[str, ...]] = ABSENT
     network_filters: Maybe[t.Tuple[str, ...]] = ABSENT
+    secrets: Maybe[t.Tuple[str, ...]] = ABSENT
     host_id: Maybe[str] = ABSENT
     machine_id: Maybe[str] = ABSENT
     ledger_id: Maybe[str] = ABSENT

@@ -223,6 +223,7 @@ class DomainRequest:
     :arg machine: the machine type as it runs, e.g. C(pc-q35-7.2).
     :arg hypervisor: the version of the QEMU that it runs on, as libvirt's number.
     :arg blockers: the reasons why the domain cannot be moved, each a sentence.
+    :arg secrets: the names of the libvirt secrets that open its disks, its devices and the state of its TPM, as in L(Surroundings).
     :arg nvram: the file of its firmware variables; C(nvram_template) is the file from which a host creates it.
     :arg secure_boot: whether its definition demands firmware that enforces secure boot.
     :arg tpm: whether it has an emulated TPM; C(tpm_model) and C(tpm_version) are as libvirt names them.
@@ -248,6 +249,7 @@ class DomainRequest:
     blockers: Maybe[t.Tuple[str, ...]] = ABSENT
     disks: Maybe[t.Tuple[DiskNeed, ...]] = ABSENT
     networks: Maybe[t.Tuple[NetworkNeed, ...]] = ABSENT
+    secrets: Maybe[t.Tuple[str, ...]] = ABSENT
     nvram: Maybe[str] = ABSENT
     nvram_template: Maybe[str] = ABSENT
     loader: Maybe[str] = ABSENT

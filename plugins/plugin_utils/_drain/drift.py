@@ -24,8 +24,8 @@ from .reserve import find_reserve_drift, plan_reserve
 from .saved_plan import DrainPlan, read_plan, short_text, to_plain_object
 from .sorting import LeavingDomain, SortedDomains, sort_domains
 
-# Values that are reserved or measured each time do not show what the domain needs.
-_VOLATILE_KEYS = ("copied_disk_bytes",)
+# Values that are reserved or measured each time do not show what the domain needs, and an earlier version saved no secrets. The destination is judged anyway.
+_VOLATILE_KEYS = ("copied_disk_bytes", "secrets")
 
 
 def apply_saved_plan(saved: Json | bytes, inputs: DrainInputs, sources: Sequence[str], candidates: Sequence[str], given: JsonObject) -> DrainPlan:

@@ -140,6 +140,7 @@ _DEFINITION_FILTERS = (
     "boot_files",
     "firmware",
     "tpm",
+    "secrets",
     "networks",
     "resource_maps",
     "labels",

@@ -171,6 +171,11 @@ class Hardware:
         return _names_of(self.facts.network_filters)
 
     @functools.cached_property
+    def secrets(self) -> t.Optional[frozenset[str]]:
+        """The names of libvirt's secrets."""
+        return _names_of(self.facts.secrets)
+
+    @functools.cached_property
     def interfaces(self) -> t.Optional[frozenset[str]]:
         """All network interfaces of the host."""
         return _names_of(self.facts.interfaces)

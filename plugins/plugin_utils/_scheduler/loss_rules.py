@@ -88,7 +88,7 @@ def _is_doubt(name: str, request: Request, host: HostState, fleet: Fleet) -> boo
 
 
 # Rules that have an opinion on every host, and can be in doubt. The others never warn.
-_DOUBTFUL = ("storage", "cpu_model", "machine_type", "numa", "hugepages", "host_devices", "boot_files", "firmware", "tpm", "networks")
+_DOUBTFUL = ("storage", "cpu_model", "machine_type", "numa", "hugepages", "host_devices", "boot_files", "firmware", "tpm", "secrets", "networks")
 
 
 class LossRules(t.NamedTuple):

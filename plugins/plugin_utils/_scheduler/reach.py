@@ -176,13 +176,14 @@ def _host_keys(requests: Sequence[Request], fleet: Fleet) -> dict[str, str]:
     names = {network.source or "" for request in requests for network in request.networks}
     filters = {network.network_filter for request in requests for network in request.networks if network.network_filter}
     has_devices = any(request.devices for request in requests)
-    return {name: json.dumps(_host_key(state, names | filters, has_devices), sort_keys=True, default=str) for name, state in fleet.states.items()}
+    secrets = {name for request in requests for name in request.needs.secrets or ()}
+    return {name: json.dumps(_host_key(state, names | filters, secrets, has_devices), sort_keys=True, default=str) for name, state in fleet.states.items()}
 
 
 _KEYS_OF_HOSTS = ("versions", "cpus", "cpu_ids", "platforms", "host_cpu", "traits", "missing_traits", "unverified_reasons")
 
 
-def _host_key(state: HostState, networks: set[str], has_devices: bool) -> list[t.Any]:
+def _host_key(state: HostState, networks: set[str], secrets: set[str], has_devices: bool) -> list[t.Any]:
     facts, settings = state.hardware.facts, state.settings
     return [
         *(
@@ -196,6 +197,7 @@ def _host_key(state: HostState, networks: set[str], has_devices: bool) -> list[t
         [(pool.name, pool.type, pool.active, pool.path) for pool in facts.pools or ()],
         _network_key(facts, networks.union(state.resource_maps.networks.values(), state.resource_maps.bridges.values())),
         encode(facts.devices or None) if has_devices else [],
+        sorted(secrets.intersection(facts.secrets)) if isinstance(facts.secrets, tuple) else None,
         [encode(guest.pages) for guest in state.vacated if guest.pages],
         [sorted(settings.labels), sorted(settings.filters_off), settings.reserved_memory_mib, settings.reserved_cpus],
         [settings.ram_allocation_ratio, settings.cpu_allocation_ratio],

@@ -25,7 +25,7 @@ from .filters.firmware import Firmware, Tpm
 from .filters.memory import Hugepages, Memory, Numa, free_mib_for
 from .filters.policy import Affinity, AntiAffinity, Enabled, Labels, MaxDomains, MaxMoves, Migratable, NotSource, Traits, Up
 from .filters.return_path import OneWay
-from .filters.storage import BootFiles, Disk, Storage
+from .filters.storage import BootFiles, Disk, Secrets, Storage
 from .fleet import Fleet, HostState
 from .request import Request
 
@@ -49,6 +49,7 @@ DEFAULT_FILTERS: t.Final[tuple[Filter, ...]] = (
     BootFiles(),
     Firmware(),
     Tpm(),
+    Secrets(),
     NamedResources(),
     Networks(),
     Labels(),

@@ -43,6 +43,7 @@ FILTERS: t.Final[Mapping[str, str]] = {
     "boot_files": "a guest without its firmware or its variables does not start again",
     "firmware": "a guest without its firmware or its variables does not start again",
     "tpm": "a guest without its TPM does not start, and loses what is sealed in it",
+    "secrets": "",
     "resource_maps": "what has no name there would be replaced by something else; complete the maps of both hosts instead",
     "networks": "",
     "labels": "",

@@ -95,6 +95,17 @@ def test_a_host_without_the_network_filter_of_the_guest_is_refused(lab: Lab, con
 
 
 @pytest.mark.long
+def test_a_host_without_the_secret_of_the_guest_is_refused(lab: Lab, control: Desk, remade: Remake) -> None:
+    for number in (1, 2, 3):
+        fittings.add_locked_image(lab, number)
+    for number in (1, 3):
+        fittings.add_secret(lab, number)
+    name = remade("locked", parts={END: fittings.LOCKED_DISK + END})
+    check_refused(lab, control, control.move(name, 2), name, fittings.SECRET)
+    check_moved(lab, control.move(name, None), name, 3)
+
+
+@pytest.mark.long
 def test_a_host_without_facts_is_refused_by_what_libvirt_reports_remotely(lab: Lab, control: Desk, fitted: str) -> None:
     """Without facts of this run: libvirt knows networks and images; a bridge that nothing tells of is at most a warning."""
     check_refused(lab, control, control.move(fitted, 2), fitted, fittings.ISO, fittings.NETWORK)

@@ -78,7 +78,7 @@ class FakeReader:
 
     def read_surroundings(self) -> Surroundings:
         self._there("surroundings")
-        return Surroundings((), (), (), (), ())
+        return Surroundings((), (), (), (), (), ())
 
     def list_definitions(self) -> DefinitionList:
         domains = self._there("roll").domains.values()

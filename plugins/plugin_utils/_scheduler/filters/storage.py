@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""Whether a host has the disk images and boot files that are not copied, and enough space for the disks that are."""
+"""Whether a host has the disk images and boot files that are not copied, the secrets of disks, and enough space for the disks that are copied."""
 
 from __future__ import annotations
 
@@ -287,3 +287,21 @@ def _warn_unknown_files(request: Request, host: HostState, paths: Iterable[str])
 
 def _is_absent(path: str, host: HostState) -> bool:
     return host.paths.get(path) is False
+
+
+class Secrets(Rule):
+    """Refuses a host without a libvirt secret that opens a disk, a device or the TPM of the guest: libvirt would neither receive nor start it there."""
+
+    name = "secrets"
+
+    def applies_to(self, request: Request) -> bool:
+        """Return whether the definition refers to any secret."""
+        return bool(request.needs.secrets)
+
+    def judge_host(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
+        """Name those that are missing. Unknown secrets are a warning."""
+        wanted, found = request.needs.secrets or (), host.hardware.secrets
+        if found is None:
+            return Finding(warnings=(f"Whether {host.name} has the libvirt secrets of {request.name} ({', '.join(wanted)}) is not known.",))
+        missing = [name for name in wanted if name not in found]
+        return Finding(f"It has no libvirt secret {', '.join(missing)}.") if missing else PASS

@@ -34,6 +34,14 @@ FILTER = "own-rules"
 FILTERED_CARD = f"<interface type='bridge'><source bridge='{BRIDGE}'/><filterref filter='{FILTER}'/><model type='virtio'/></interface>"
 
 
+SECRET = "0e1b6d5c-2f0a-4d3e-9d47-5f2f0c6d0a11"
+LOCKED = "/var/lib/libvirt/images/locked.img"
+LOCKED_DISK = f"""\
+<disk type='file' device='disk'><driver name='qemu' type='raw'/><source file='{LOCKED}'><encryption format='luks'><secret type='passphrase' uuid='{SECRET}'/>
+</encryption></source><target dev='vdz' bus='virtio'/><readonly/></disk>
+"""
+
+
 def add_bridge(lab: Lab, number: int) -> None:
     lab.on(number, "ip", "link", "add", BRIDGE, "type", "bridge")
     lab.on(number, "ip", "link", "set", BRIDGE, "up")
@@ -51,6 +59,16 @@ def add_filter(lab: Lab, number: int) -> None:
     lab("virsh", lab.host(number), "nwfilter-define", "/dev/stdin", stdin=rules)
 
 
+def add_secret(lab: Lab, number: int) -> None:
+    secret = f"<secret ephemeral='no' private='no'><uuid>{SECRET}</uuid><usage type='volume'><volume>{LOCKED}</volume></usage></secret>"
+    lab("virsh", lab.host(number), "secret-define", "/dev/stdin", stdin=secret)
+    lab.virsh(number, "secret-set-value", SECRET, "bG9ja2Vk")
+
+
+def add_locked_image(lab: Lab, number: int) -> None:
+    lab.on(number, "qemu-img", "create", "-q", "-f", "luks", "--object", "secret,id=key,data=locked", "-o", "key-secret=key,iter-time=10", LOCKED, "1M")
+
+
 def add_image(lab: Lab, number: int) -> None:
     lab.on(number, "sh", "-c", f"head -c 1M /dev/zero > {ISO}")
     lab.virsh(number, "pool-refresh", "default")
@@ -61,7 +79,8 @@ def remove_all(lab: Lab, number: int) -> None:
         lab.try_("virsh", lab.host(number), verb, NETWORK)
     lab.try_("virsh", lab.host(number), "nwfilter-undefine", FILTER)
     lab.try_("exec", lab.host(number), "--", "ip", "link", "delete", BRIDGE)
-    lab.on(number, "rm", "-f", ISO)
+    lab.try_("virsh", lab.host(number), "secret-undefine", SECRET)
+    lab.on(number, "rm", "-f", ISO, LOCKED)
     lab.virsh(number, "pool-refresh", "default")
 
 

@@ -88,7 +88,7 @@ class Host:
         return domain_states.DomainInfo(uuid=UUID, name="web", view=self.view_domain(UUID), autostart=False, memory_bytes=0, vcpus=1, disks=tuple(disks))
 
     def read_surroundings(self) -> Surroundings:
-        return Surroundings((), (), (), (), ())
+        return Surroundings((), (), (), (), (), ())
 
     def read_definition(self, uuid: str) -> str:
         return XML.format(uuid=UUID, tpm=self.tpm, disks="".join(DISK.format(path=path, target=target) for target, path in self.disks))

@@ -243,7 +243,7 @@ def test_the_inactive_definition_is_saved_except_for_transient_domains(fleet: Fa
 def test_a_domain_is_saved_with_the_kinds_of_its_networks(fleet: FakeFleet, monkeypatch: pytest.MonkeyPatch) -> None:
     """After the loss of the host, nothing else tells whether a network of that name connects the guest."""
     networks = (LibvirtNetwork("lan", True, forward="bridge"), LibvirtNetwork("lab", True, forward=None))
-    monkeypatch.setattr(FakeHost, "read_surroundings", lambda _self: Surroundings((), networks, (), (), ()))
+    monkeypatch.setattr(FakeHost, "read_surroundings", lambda _self: Surroundings((), networks, (), (), (), ()))
     cards = "".join(f"<interface type='network'><source network='{name}'/></interface>" for name in ("lan", "lab", "gone"))
     guest = fleet.guest()
     guest.definition = guest.xml().replace("<devices>", f"<devices>{cards}<interface type='bridge'><source bridge='lan'/></interface>")
@@ -255,7 +255,7 @@ def test_a_domain_is_saved_with_the_kinds_of_its_networks(fleet: FakeFleet, monk
 
 def test_a_domain_is_saved_with_the_vlans_of_its_networks(fleet: FakeFleet, monkeypatch: pytest.MonkeyPatch) -> None:
     network = LibvirtNetwork("lan", True, portgroups=("dmz",), forward="bridge", vlan=None, portgroup_vlans={"dmz": "42"})
-    monkeypatch.setattr(FakeHost, "read_surroundings", lambda _self: Surroundings((), (network,), (), (), ()))
+    monkeypatch.setattr(FakeHost, "read_surroundings", lambda _self: Surroundings((), (network,), (), (), (), ()))
     guest = fleet.guest()
     cards = "".join(f"<interface type='network'><source network='lan'{group}/></interface>" for group in ("", " portgroup='dmz'"))
     guest.definition = guest.xml().replace("<devices>", f"<devices>{cards}")

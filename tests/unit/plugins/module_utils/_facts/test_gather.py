@@ -108,9 +108,9 @@ def test_the_request_of_an_unreadable_definition_has_all_keys(fleet: FakeFleet, 
 
 
 def test_facts_without_a_libvirt_driver_are_null_and_unverified(fleet: FakeFleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FakeHost, "read_surroundings", lambda self: Surroundings(None, (), None, None, None))
+    monkeypatch.setattr(FakeHost, "read_surroundings", lambda self: Surroundings(None, (), None, None, None, None))
     facts, _warnings = facts_of(fleet)
-    assert {"pools", "devices", "net_devices", "network_filters"} <= {*facts["unverified"]}
+    assert {"pools", "devices", "net_devices", "network_filters", "secrets"} <= {*facts["unverified"]}
     assert "networks" not in facts["unverified"]
 
 

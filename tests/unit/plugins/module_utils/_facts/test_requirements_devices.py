@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.requirements import list_host_devices, list_networks
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.requirements import list_host_devices, list_networks, list_secrets
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._facts.definitions import domain
 
@@ -74,3 +74,16 @@ def test_a_live_definition_of_a_network_interface_names_the_network() -> None:
         {"type": "network", "source": "front"},
         {"type": "network", "source": "outside", "portgroup": "dmz"},
     ]
+
+
+def test_secrets_are_listed_by_uuid_or_usage() -> None:
+    disks = (
+        "<disk type='network'><auth username='libvirt'><secret type='ceph' usage='client.libvirt'/></auth><source protocol='rbd' name='pool/web1'/></disk>"
+        "<disk type='file'><source file='/srv/a'><encryption format='luks'><secret type='passphrase' uuid='0E1B6D5C-2f0a-4d3e-9d47-5f2f0c6d0a11'/>"
+        "</encryption></source></disk>"
+        "<disk type='file'><encryption format='luks'><secret type='passphrase' usage='/srv/b'/></encryption><source file='/srv/b'/></disk>"
+        "<tpm><backend type='emulator'><encryption secret='6c8fe4f1-5b33-4f6a-8a43-7d9c9f7b9a22'/></backend></tpm>"
+    )
+    wanted = ["0e1b6d5c-2f0a-4d3e-9d47-5f2f0c6d0a11", "6c8fe4f1-5b33-4f6a-8a43-7d9c9f7b9a22", "ceph client.libvirt", "volume /srv/b"]
+    assert list_secrets(domain(devices=disks)) == wanted
+    assert list_secrets(domain()) == []

@@ -137,6 +137,15 @@ def test_what_an_earlier_version_did_not_save_of_an_interface_is_no_drift() -> N
     assert "can no longer accept web: It has no network filter own-rules." in describe_drift(facts)
 
 
+def test_secrets_of_which_an_earlier_version_saved_nothing_are_no_drift() -> None:
+    facts = fresh_facts()
+    find_domain(facts, "web")["request"]["secrets"] = ["ceph x"]
+    facts["kvm2"]["secrets"] = facts["kvm3"]["secrets"] = ["ceph x"]
+    assert apply_plan(FILE, facts, **HOSTS) == PLAN
+    facts["kvm2"]["secrets"] = facts["kvm3"]["secrets"] = []
+    assert "can no longer accept web: It has no libvirt secret ceph x." in describe_drift(facts)
+
+
 def test_what_an_interface_no_longer_has_is_drift() -> None:
     facts = fresh_facts()
     find_domain(facts, "web")["request"]["networks"][0]["network_filter"] = "own-rules"

@@ -51,7 +51,7 @@ class CleanableHost(FakeStartingHost):
         raise NotFound(path)
 
     def read_surroundings(self) -> Surroundings:
-        return Surroundings((), (), (), (), ())
+        return Surroundings((), (), (), (), (), ())
 
     def read_definition(self, uuid: str) -> str:
         return self.definitions[self.guests[uuid]["name"]]

@@ -115,6 +115,13 @@ def test_default_port_groups_divide_guests_and_hosts() -> None:
     assert {request.name: reach.hosts for reach in found for request in reach.guests} == {"web1": ("kvm1", "kvm3"), "web2": ("kvm1", "kvm2", "kvm3")}
 
 
+def test_secrets_divide_hosts() -> None:
+    (reach,) = reach_of(
+        host("kvm1", f.domain("web1", secrets=["ceph x"]), secrets=["ceph x"]), host("kvm2", secrets=["ceph y"]), host("kvm3", secrets=["ceph x"])
+    )
+    assert (reach.hosts, [refusal.hosts for refusal in reach.refused]) == (("kvm1", "kvm3"), [("kvm2",)])
+
+
 def test_vlans_of_networks_divide_guests_and_hosts() -> None:
     def with_network(name: str, vlan: str | None, *guests: str) -> HostState:
         needs = [f.domain(guest, networks=[{"type": "network", "source": "front"}]) for guest in guests]

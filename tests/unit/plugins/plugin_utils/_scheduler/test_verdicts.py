@@ -32,6 +32,7 @@ def test_filters_and_their_order_are_as_documented() -> None:
         "boot_files",
         "firmware",
         "tpm",
+        "secrets",
         "resource_maps",
         "networks",
         "labels",

@@ -12,7 +12,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.verdicts import DEFAULT_FILTERS
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.scheduler import FILTERS, Limits, SchedulerSettings
 
-OPTIONAL = ["cpus", "traits", "one_way", "networks", "labels", "max_domains", "max_moves", "affinity", "anti_affinity"]
+OPTIONAL = ["cpus", "traits", "one_way", "secrets", "networks", "labels", "max_domains", "max_moves", "affinity", "anti_affinity"]
 KEPT = [name for name in FILTERS if name not in OPTIONAL]
 
 

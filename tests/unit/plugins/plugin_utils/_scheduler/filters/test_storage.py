@@ -295,3 +295,18 @@ def test_an_unknown_backing_chain_is_a_warning() -> None:
     finding = judge_disk({**f.disk("vda"), "files_problem": "/x cannot be read"}, paths={PATH: True})
     assert finding.reason is None
     assert "are not known: /x cannot be read" in finding.warnings[0]
+
+
+def judge_secrets(**facts: t.Any) -> Finding:
+    return judge_with("secrets", request(secrets=["ceph client.libvirt", SECRET]), host(**facts))
+
+
+SECRET = "0e1b6d5c-2f0a-4d3e-9d47-5f2f0c6d0a11"
+
+
+def test_a_host_without_a_secret_of_the_guest_is_refused() -> None:
+    """libvirt would refuse the guest on arrival and at a start."""
+    assert judge_secrets(secrets=["ceph client.libvirt", SECRET]) == Finding()
+    assert judge_secrets(secrets=["ceph client.libvirt"]).reason == f"It has no libvirt secret {SECRET}."
+    assert judge_secrets(secrets=None).warnings == (f"Whether kvm2 has the libvirt secrets of web1 (ceph client.libvirt, {SECRET}) is not known.",)
+    assert judge_with("secrets", request(), host(secrets=None)) == Finding()
