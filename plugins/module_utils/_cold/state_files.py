@@ -234,7 +234,7 @@ def _read_existing(folder: Folder, name: str) -> t.Optional[bytes]:
 
 
 def _write_copy(folder: Folder, name: str, content: bytes, permissions: Permissions, record_id: str) -> None:
-    received = f".{name}.{record_id}.new"
+    received = f".{record_id}.new"
     folder.remove_file(received)
     folder.write_file(received, content, _PRIVATE)
     try:

@@ -220,3 +220,10 @@ def test_only_unchanged_copies_are_removed(site: Site) -> None:
     remove_copies(copies, site.host)
     remove_copies(copies, site.host)
     assert site.names() == []
+
+
+def test_a_file_with_the_longest_name_is_copied(site: Site) -> None:
+    """Otherwise, its guest would be shut down at each try, and then be started again on its source."""
+    path = site.path.rename(site.path.with_name(f"{'w' * 247}_VARS.fd"))
+    copy_files([NeededFile("nvram", "file", str(path))], site.host, UUID, RECORD)
+    assert site.names() == [path.name]
