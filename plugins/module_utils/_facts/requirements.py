@@ -169,13 +169,17 @@ _NETWORK_SOURCES = ("network", "bridge", "dev", "path", "name", "portgroupid")
 def list_host_devices(root: Element) -> t.List[DeviceNeed]:
     """Return every host device of the guest, network interfaces of that kind included."""
     hostdevs = [_describe_hostdev(device, root) for device in root.findall("devices/hostdev[@mode='subsystem']")]
-    return hostdevs + [_describe_device("pci", _format_pci(interface)) for interface in root.findall("devices/interface[@type='hostdev']")]
+    return hostdevs + [_describe_network_device(interface) for interface in root.findall("devices/interface[@type='hostdev']")]
+
+
+def _describe_network_device(interface: Element) -> DeviceNeed:
+    return dataclasses.replace(_describe_device("pci", _format_pci(interface)), network=_find_name(interface, "source", "network"))
 
 
 def list_networks(root: Element) -> t.List[NetworkNeed]:
-    """Return what every network interface is plugged into, except for those that are host devices."""
-    interfaces = [interface for interface in root.findall("devices/interface") if interface.get("type") != "hostdev"]
-    return [_describe_network(interface) for interface in interfaces]
+    """Return what every network interface is plugged into, except for those that are host devices of the guest's own."""
+    found = [(interface, _describe_network(interface)) for interface in root.findall("devices/interface")]
+    return [need for interface, need in found if interface.get("type") != "hostdev" or need.type == "network"]
 
 
 def _describe_network(interface: Element) -> NetworkNeed:

@@ -35,6 +35,7 @@ _PERSISTENT, _AUTOSTART, _WITH_SNAPSHOT = 4, 1024, 4096
 _STATE, _CPU, _BALLOON, _INTERFACES, _BLOCK, _DIRTY_RATE = 1, 2, 4, 16, 32, 512
 _NO_WAIT = 1 << 29
 _ACTIVE = 1
+_INACTIVE = 2
 # virDomainDirtyRateStatus: measured.
 _MEASURED = 2
 _MIB = 1024**2
@@ -153,6 +154,7 @@ class LibvirtReporter(LibvirtReader):
             # The migratable one names the requested CPU, which may have more features than even its own host provided.
             with libvirt_errors(f"read the definition of domain {domain.name()} on {self.uri}"):
                 root = parse_domain_xml(domain.XMLDesc(0))
+                add_networks_of_devices(root, lambda: parse_domain_xml(domain.XMLDesc(_INACTIVE)))
             return Definition(dataclasses.replace(known, **read_domain_info(root)), root, has_snapshots)
         except NotFound:
             raise
@@ -172,6 +174,23 @@ class LibvirtReporter(LibvirtReader):
 
     def open_folder(self, path: str) -> t.ContextManager[LibvirtFolder]:
         return open_folder(self._connection, path, self.uri)
+
+
+def add_networks_of_devices(root: ElementTree.Element, read_inactive: t.Callable[[], ElementTree.Element]) -> None:
+    """Name the libvirt network in each interface that is a device which the network has given the guest: a live definition has only the device."""
+    given = [interface for interface in root.findall("devices/interface[@type='hostdev']") if root.get("id")]
+    if not given:
+        return
+    sources = {_read_mac(interface): interface.find("source") for interface in read_inactive().findall("devices/interface[@type='network']")}
+    for interface in given:
+        device, network = interface.find("source"), sources.get(_read_mac(interface))
+        if device is not None and network is not None:
+            device.attrib.update({key: value for key, value in network.attrib.items() if key in ("network", "portgroup")})
+
+
+def _read_mac(interface: ElementTree.Element) -> str:
+    mac = interface.find("mac")
+    return mac.get("address", "").lower() if mac is not None else ""
 
 
 def describe_use(uuid: str, name: str, number: int, stats: t.Mapping[str, t.Union[int, str]]) -> DomainUse:

@@ -79,7 +79,9 @@ class _Names:
         return self._rename(IMAGES, path) if path else path
 
     def rename_device(self, need: DeviceNeed) -> DeviceNeed:
-        return dataclasses.replace(need, address=self._rename(DEVICES, need.address)) if need.address and device_kind(need.address) == need.kind else need
+        if need.network or not need.address or device_kind(need.address) != need.kind:
+            return need
+        return dataclasses.replace(need, address=self._rename(DEVICES, need.address))
 
     def rename_pinning(self, pinning: Pinning) -> Pinning:
         emulator = self._rename_ids(CPUS, pinning.emulator) if pinning.emulator else pinning.emulator

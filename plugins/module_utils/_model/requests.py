@@ -100,6 +100,7 @@ class DeviceNeed:
     """A device of the host that a guest holds; the address is empty if vendor and product choose the device.
 
     :arg optional: whether the guest does without it where it is missing.
+    :arg network: the libvirt network that has given the guest this device, and gives it another one on another host; absent for none.
     """
 
     kind: str
@@ -107,6 +108,7 @@ class DeviceNeed:
     vendor: Maybe[str] = ABSENT
     product: Maybe[str] = ABSENT
     optional: t.Union[bool, Absent] = ABSENT
+    network: Maybe[str] = ABSENT
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 

@@ -178,7 +178,8 @@ class HostDevices(Rule):
             return Finding(warnings=(f"Whether {host.name} has the devices that {request.name} holds is not known.",))
         # A device at another address has to be the same product as the one at the address on the source.
         pairs = zip(request.devices, (request.at_source or request).devices, strict=True)
-        findings = [_judge_device(device, own, request, host, fleet) for device, own in pairs]
+        # The network of a device has to be there, and gives the guest whichever of its devices is free.
+        findings = [_judge_device(device, own, request, host, fleet) for device, own in pairs if not device.network]
         problems = [finding.reason for finding in findings if finding.reason]
         if problems:
             return Finding(" ".join(problems))

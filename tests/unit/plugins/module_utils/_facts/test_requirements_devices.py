@@ -87,3 +87,10 @@ def test_secrets_are_listed_by_uuid_or_usage() -> None:
     wanted = ["0e1b6d5c-2f0a-4d3e-9d47-5f2f0c6d0a11", "6c8fe4f1-5b33-4f6a-8a43-7d9c9f7b9a22", "ceph client.libvirt", "volume /srv/b"]
     assert list_secrets(domain(devices=disks)) == wanted
     assert list_secrets(domain()) == []
+
+
+def test_a_device_of_a_network_is_what_the_guest_has_and_the_network_what_it_needs() -> None:
+    root = domain(devices=NETWORK.replace("<source>", "<source network='pool'>"))
+    (device,) = list_host_devices(root)
+    assert (device.kind, device.network) == ("pci", "pool")
+    assert encode(list_networks(root)) == [{"type": "network", "source": "pool"}]

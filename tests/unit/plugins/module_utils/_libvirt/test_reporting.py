@@ -11,8 +11,9 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt import connection
 from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.connection import Opened
-from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.reporting import LibvirtReporter, describe_use
+from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.reporting import LibvirtReporter, add_networks_of_devices, describe_use
 from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.values import DomainUse
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.libvirt_formats import parse_xml
 
 STATS: t.Dict[str, t.Union[int, str]] = {
     "cpu.time": 400000000,
@@ -92,3 +93,26 @@ def test_bindings_that_cannot_measure_dirty_rates_measure_nothing(monkeypatch: p
     """A move of several domains asks for the rates; it must not fail without them."""
     monkeypatch.setattr(connection, "_libvirt", OldDriver)
     assert LibvirtReporter("qemu:///system", Opened(t.cast(t.Any, driver))).start_dirty_rates([UUID], 1) == begun
+
+
+CARD = "<interface type='{}'><mac address='{}'/><source {}>{}</source></interface>"
+MACS = ("52:54:00:00:00:01", "52:54:00:00:00:02", "52:54:00:00:00:03")
+
+
+def test_a_device_that_a_network_has_given_has_the_name_of_the_network() -> None:
+    """The live definition has only the device, which is another one on another host."""
+    address = "<address type='pci' domain='0x0000' bus='0x03' slot='0x10' function='0x1'/>"
+    running = parse_xml("<domain id='7'><devices>" + "".join(CARD.format("hostdev", mac, "", address) for mac in MACS) + "</devices></domain>")
+    saved = (("network", MACS[0], "network='pool' portgroup='fast'"), ("hostdev", MACS[1], ""), ("network", MACS[2].upper(), "network='back'"))
+    defined = parse_xml("<domain><devices>" + "".join(CARD.format(*card, "") for card in saved) + "</devices></domain>")
+    add_networks_of_devices(running, lambda: defined)
+    assert [dict(source.attrib) for source in running.findall("devices/interface/source")] == [
+        {"network": "pool", "portgroup": "fast"},
+        {},
+        {"network": "back"},
+    ]
+
+
+def test_other_definitions_are_read_once() -> None:
+    for xml in ("<domain id='7'><devices>" + CARD.format("bridge", MACS[0], "", "") + "</devices></domain>", "<domain><devices/></domain>"):
+        add_networks_of_devices(parse_xml(xml), lambda: pytest.fail("read again"))

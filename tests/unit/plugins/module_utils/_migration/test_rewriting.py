@@ -280,4 +280,6 @@ def test_the_request_of_a_domain_gets_the_same_names() -> None:
 def test_a_request_keeps_the_names_that_cannot_be_translated_and_says_why() -> None:
     there, problems, _changes = rename_request(NEEDS, Renaming("kvm1", "kvm2", HERE, ResourceMaps(**{**vars(THERE), "bridges": {}})))
     assert (there.networks or ())[0] == NetworkNeed("bridge", "br0")
+    given = DomainRequest(1, 1, devices=(DeviceNeed("pci", "0000:41:00.0", network="pool"), DeviceNeed("pci", "0000:99:00.0", network="pool")))
+    assert rename_request(given, OUT)[:2] == (given, ())
     assert problems == ("kvm2 has no bridge 'prod' in kvmfleet_bridge_map, and br0 is 'prod' on kvm1.",)

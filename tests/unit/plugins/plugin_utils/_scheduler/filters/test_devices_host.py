@@ -37,6 +37,14 @@ def test_a_device_in_use_by_another_guest_is_refused() -> None:
     assert judge_with("host_devices", request("db1", devices=[HELD]), there).reason is None
 
 
+def test_a_device_of_a_network_may_be_missing_or_held_because_the_network_gives_another_one() -> None:
+    given = {**HELD, "network": "pool"}
+    assert judge_with("host_devices", request(devices=[given]), host("kvm2", domain("db1", devices=[given]), devices=[NIC])).reason is None
+    assert judge_with("host_devices", request(devices=[given]), host(devices=[])).reason is None
+    held = host("kvm2", domain("db1", devices=[given]), devices=[NIC])
+    assert "is held by db1" in str(judge_with("host_devices", request(devices=[HELD]), held).reason)
+
+
 def test_a_device_without_an_address_is_found_by_vendor_and_product() -> None:
     stick = {"kind": "usb", "address": "", "vendor": "0x0951", "product": "0x1666"}
     assert judge_with("host_devices", request(devices=[stick]), host(devices=[{**stick, "address": "1:4"}])).reason is None
