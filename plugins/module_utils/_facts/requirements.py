@@ -144,19 +144,36 @@ def _read_cell(cell: Element, number: int, nodes: t.Mapping[t.Optional[str], Ele
 
 def read_hugepages(root: Element, memory_mib: int, numa: t.Optional[NumaPlacement]) -> t.List[HugepageNeed]:
     """Return the parts of the guest's memory that have to be in huge pages."""
-    if root.find("memoryBacking/hugepages") is None:
-        return []
-    cells = {cell.id: cell.memory_mib for cell in (numa.cells if numa else None) or ()}
+    cells: t.Dict[t.Optional[str], int] = {str(cell.id): cell.memory_mib for cell in (numa.cells if numa else None) or ()}
     left = memory_mib
     found: t.List[HugepageNeed] = []
+    for cell, mib, size in _list_plugged_pages(root):
+        found.append(HugepageNeed(mib, size))
+        if cell in cells:
+            cells[cell] -= mib
+        left -= mib
     pages = root.findall("memoryBacking/hugepages/page")
     for page in [page for page in pages if page.get("nodeset")]:
-        size = sum(cells.get(number, 0) for number in parse_ids(page.get("nodeset")))
-        found.append(HugepageNeed(size, _page_kib(page)))
-        left -= size
+        mib = sum(cells.get(str(number), 0) for number in parse_ids(page.get("nodeset")))
+        found.append(HugepageNeed(mib, _page_kib(page)))
+        left -= mib
     others: t.List[t.Optional[int]] = [_page_kib(page) for page in pages if not page.get("nodeset")]
-    others += [] if pages else [None]
-    return [*(HugepageNeed(left, size) for size in others[:1] if left > 0), *(need for need in found if need.mib)]
+    others += [None] if root.find("memoryBacking/hugepages") is not None and not pages else []
+    whole = [*(HugepageNeed(left, size) for size in others[:1] if left > 0), *found]
+    return [need for need in whole if need.mib > 0 and need.size_kib != _NORMAL_KIB]
+
+
+# libvirt takes pages of the normal size for none. No processor has huge pages of this size.
+_NORMAL_KIB = 4
+
+
+def _list_plugged_pages(root: Element) -> t.Iterator[t.Tuple[t.Optional[str], int, int]]:
+    """Yield the cell of which it is a part (L(_sum_plugged_bytes)), MiB, and the size of the pages in KiB of each memory device that names one."""
+    for device in root.findall("devices/memory"):
+        size, page = device.find("target/size"), device.find("source/pagesize")
+        if device.get("model") in _PLUGGED and size is not None and page is not None:
+            cell = device.findtext("target/node") if device.find("source/nodemask") is None else None
+            yield cell, round_up_to_mib(parse_size(size.text, size.get("unit"))), parse_size(page.text, page.get("unit")) // 1024
 
 
 def _page_kib(page: Element) -> int:

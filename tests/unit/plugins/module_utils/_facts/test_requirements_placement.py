@@ -65,6 +65,8 @@ def test_numa_mode_and_cells_are_read() -> None:
             "<hugepages><page size='1' unit='G' nodeset='1'/><page size='2048' unit='KiB'/></hugepages>",
             [{"size_kib": 2048, "mib": 1024}, {"size_kib": 1048576, "mib": 3072}],
         ),
+        ("<hugepages><page size='4' unit='KiB'/></hugepages>", []),
+        ("<hugepages><page size='4' unit='KiB' nodeset='0'/><page size='1' unit='G' nodeset='1'/></hugepages>", [{"size_kib": 1048576, "mib": 3072}]),
     ],
 )
 def test_hugepages_are_summed_by_size(pages: str, expected: list[dict[str, object]]) -> None:
@@ -103,3 +105,15 @@ def test_plugged_memory_counts_for_the_cell_that_it_belongs_to() -> None:
     numa = read_numa(root)
     assert [cell.memory_mib for cell in (numa.cells if numa else None) or ()] == [1024, 6144]
     assert encode(read_hugepages(root, 19456, numa)) == [{"size_kib": 1048576, "mib": 6144}]
+
+
+def test_plugged_memory_may_be_in_pages_of_its_own_size() -> None:
+    """Also in a guest whose other memory is not in huge pages."""
+    plugged = "<memory model='dimm'><source><pagesize unit='KiB'>{}</pagesize>{}</source><target><size unit='GiB'>2</size><node>1</node></target></memory>"
+    devices = plugged.format(2048, "") + plugged.format(2048, "<nodemask>0</nodemask>") + plugged.format(4, "")
+    wanted = [{"size_kib": 2048, "mib": 2048}, {"size_kib": 2048, "mib": 2048}]
+    plain, backed = (domain(f"{CELLS}<memoryBacking>{pages}</memoryBacking>", devices, 10240) for pages in ("", "<hugepages/>"))
+    assert encode(read_hugepages(plain, 10240, read_numa(plain))) == wanted
+    assert encode(read_hugepages(backed, 10240, read_numa(backed))) == [{"size_kib": None, "mib": 4096}, *wanted]
+    part = domain(f"{CELLS}<memoryBacking><hugepages><page size='1' unit='G' nodeset='1'/></hugepages></memoryBacking>", devices, 10240)
+    assert encode(read_hugepages(part, 10240, read_numa(part))) == [*wanted, {"size_kib": 1048576, "mib": 3072}]
