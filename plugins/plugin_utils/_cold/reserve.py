@@ -19,6 +19,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._cold.request i
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.job import MoveJob
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.reserve import CandidateJudge, Reservations
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.filters.base import Filter
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.filters.cpu import CpuAtStart
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.verdicts import DEFAULT_FILTERS
 
 # These concern the job of a live move.
@@ -28,7 +29,9 @@ _OF_MEMORY = ("migratable",)
 # A domain that stays off uses no capacity and no devices of its host.
 _OFF_RULES = ("not_source", "up", "enabled", "machine_type", "storage", "boot_files", "firmware", "tpm", "resource_maps", "labels")
 SAVE_FILTERS: t.Final[tuple[Filter, ...]] = tuple(rule for rule in DEFAULT_FILTERS if rule.name not in _OF_JOBS)
-START_FILTERS: t.Final[tuple[Filter, ...]] = tuple(rule for rule in SAVE_FILTERS if rule.name not in _OF_MEMORY)
+START_FILTERS: t.Final[tuple[Filter, ...]] = tuple(
+    CpuAtStart() if rule.name == CpuAtStart.name else rule for rule in SAVE_FILTERS if rule.name not in _OF_MEMORY
+)
 OFF_FILTERS: t.Final[tuple[Filter, ...]] = tuple(rule for rule in DEFAULT_FILTERS if rule.name in _OFF_RULES)
 
 

@@ -11,6 +11,7 @@ import typing as t
 from collections.abc import Mapping, Sequence
 
 from .filters.base import PASS, Filter, Finding, Rule, names_text
+from .filters.cpu import CpuAtStart
 from .filters.return_path import OneWay
 from .filters.storage import Storage
 from .fleet import Fleet, HostState
@@ -19,7 +20,9 @@ from .verdicts import DEFAULT_FILTERS
 
 # A start is not a move: no QEMU hands over to another, and no device has to be migratable.
 _MOVE_FILTERS = ("max_moves", "migratable", "traits", "hypervisor", "cpu_threads")
-LOSS_FILTERS: t.Final[tuple[Filter, ...]] = tuple(rule for rule in DEFAULT_FILTERS if rule.name not in (*_MOVE_FILTERS, OneWay.name))
+LOSS_FILTERS: t.Final[tuple[Filter, ...]] = tuple(
+    CpuAtStart() if rule.name == CpuAtStart.name else rule for rule in DEFAULT_FILTERS if rule.name not in (*_MOVE_FILTERS, OneWay.name)
+)
 
 # The disks and files of a domain, each with the IDs of the hosts that were proved to see it.
 SeenImages = Mapping[str, frozenset[str]]
@@ -73,18 +76,14 @@ class Proved(Rule):
     def judge_host(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
         """Return the finding of the rule, with its doubts as the reason."""
         finding = self._rule.judge_host(request, host, fleet)
-        if finding.reason is not None or not finding.warnings or not _is_doubt(self.name, request, host, fleet):
+        if finding.reason is not None or not finding.warnings or not _is_doubt(self.name, host):
             return finding
         return Finding(" ".join(finding.warnings))
 
 
-def _is_doubt(name: str, request: Request, host: HostState, fleet: Fleet) -> bool:
+def _is_doubt(name: str, host: HostState) -> bool:
     """Whether the warnings of a rule mean that the guest may not start. The rest concerns only its live migration."""
-    if name == "host_devices":
-        return host.hardware.devices is None
-    source = fleet.source_of(request)
-    # The microcode of two known processors.
-    return name != "cpu_model" or not (source and source.hardware.host_cpu and host.hardware.host_cpu and request.cpu and request.cpu.mode != "custom")
+    return name != "host_devices" or host.hardware.devices is None
 
 
 # Rules that have an opinion on every host, and can be in doubt. The others never warn.

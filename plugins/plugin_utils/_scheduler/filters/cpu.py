@@ -48,7 +48,8 @@ class Cpus(Rule):
 class CpuModel(Rule):
     """libvirt's own comparison decides if available; otherwise model and features are compared with those of the host's platform.
 
-    libvirt does not judge host-passthrough (docs/libvirt.md, "Processors"): the CPUs of both hosts are compared instead.
+    libvirt does not judge host-passthrough (docs/libvirt.md, "Processors"): the CPUs of both hosts are compared instead, unless the guest starts anew, with the
+    CPU of its new host.
     """
 
     name = "cpu_model"
@@ -65,8 +66,18 @@ class CpuModel(Rule):
         if verdict is not None and not verdict.passed:
             return Finding(f"According to libvirt's comparison, it cannot run {request.name}: {_as_clause(verdict.reason)}.")
         if cpu.mode in _HOST_CPU_MODES:
-            return _judge_host_passthrough(request, host, fleet)
+            return self._judge_host_cpu(request, host, fleet)
         return PASS if verdict is not None else _judge_by_platform(request, host, cpu)
+
+    def _judge_host_cpu(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
+        return PASS if request.starts else _judge_host_passthrough(request, host, fleet)
+
+
+class CpuAtStart(CpuModel):
+    """The rule for guests of which each starts anew."""
+
+    def _judge_host_cpu(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
+        return PASS
 
 
 def _judge_by_platform(request: Request, host: HostState, cpu: GuestCpu) -> Finding:

@@ -5,10 +5,14 @@
 from __future__ import annotations
 
 import typing as t
+from dataclasses import replace
 
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import CpuVerdict
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._cold.reserve import SAVE_FILTERS, START_FILTERS
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.fleet import Fleet
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.verdicts import check_host
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._scheduler.builders import Finding, f, host, judge_with, request, uuid_of
 
 PLATFORM = f.host("x")["platforms"][0]
@@ -97,3 +101,17 @@ def test_another_microcode_or_an_unknown_cpu_is_a_warning() -> None:
     unknown = judge_with("cpu_model", request(cpu=cpu("host-passthrough", None)), host(host_cpu=HOST_CPU))
     assert unknown.reason is None
     assert "the CPU of one of the two hosts is not known" in unknown.warnings[0]
+
+
+def test_another_cpu_does_not_matter_for_host_passthrough_if_the_guest_starts_anew() -> None:
+    asked = replace(request(cpu=cpu("host-passthrough", None)), starts=True)
+    assert judge_with("cpu_model", asked, host(host_cpu={**HOST_CPU, "vendor": "AMD", "features": []}), host("kvm1", host_cpu=HOST_CPU)) == Finding()
+    missing = replace(request(cpu=cpu(amx="require")), starts=True)
+    assert "amx" in str(judge_with("cpu_model", missing, host()).reason)
+
+
+def test_a_guest_that_is_shut_down_for_its_move_starts_anew_and_one_that_is_saved_does_not() -> None:
+    other, source = host(host_cpu={**HOST_CPU, "features": []}), host("kvm1", host_cpu=HOST_CPU)
+    asked, fleet = request(cpu=cpu("host-passthrough", None)), Fleet({"kvm1": source, "kvm2": other})
+    found = [check_host(asked, other, fleet, rules).failures for rules in (START_FILTERS, SAVE_FILTERS)]
+    assert [[failure["filter"] for failure in failures] for failures in found] == [[], ["cpu_model"]]
