@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import itertools
 import typing as t
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -14,21 +15,32 @@ from dataclasses import replace
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import BootMoment, boot_moment
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, InvalidArgument, KvmfleetError, Unreachable, Unsafe
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Maybe
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import (
+    Forbidden,
+    InvalidArgument,
+    KvmfleetError,
+    NotFound,
+    NotSupported,
+    Unreachable,
+    Unsafe,
+)
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource_maps import NO_MAPS, HostNames, Renaming
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import CONFLICT, EVACUATION, FAILED
 
 from .._ledger.documents import HostEntry, pause_collector
 from .._ledger.host_entries import find_host_id
+from .._ledger.ledger import Ledger
 from .._migrate.known_facts import add_profile_groups, readable_profiles
 from .._observe.fleet_scan import ImageUsers
 from .._scheduler import fleet as scheduler_fleet
-from .._scheduler.filters.base import PASS, Finding, Rule
+from .._scheduler.filters.base import PASS, Filter, Finding, Rule
 from .._scheduler.filters.storage import explain_silent_images
 from .._scheduler.fleet import HostState, find_entry
-from .._scheduler.planner import plan_placements
+from .._scheduler.planner import Placement, plan_placements
 from .._scheduler.request import Request
 from .._scheduler.verdicts import check_host
 from .._settings.variables import read_facts
@@ -50,6 +62,7 @@ class SurvivingHosts:
     :arg present: the domains that each has, active or not: UUID by name.
     :arg pinned: UUID to survivor, for domains that an earlier run has reserved there or begun to start there.
     :arg image_users: the images that domains of all these hosts use.
+    :arg failed: UUID to survivors, for domains whose start has failed there since they ran last.
     """
 
     states: Mapping[str, HostState]
@@ -57,6 +70,7 @@ class SurvivingHosts:
     present: Mapping[str, Mapping[str, str]]
     pinned: Mapping[str, str]
     image_users: ImageUsers
+    failed: Mapping[str, frozenset[str]]
 
 
 class CanStart(Rule):
@@ -99,6 +113,22 @@ class CanStart(Rule):
         return self._problems[key]
 
 
+class HasNotFailed(Rule):
+    """A host on which a start of the domain has failed is the last choice.
+
+    Facts do not show everything that a start needs, so that it could fail there each time.
+    """
+
+    name = "has_not_failed"
+
+    def __init__(self, failed: Mapping[str, frozenset[str]]) -> None:
+        self._failed = failed
+
+    def judge_host(self, request: Request, host: HostState, fleet: scheduler_fleet.Fleet) -> Finding:
+        """Refuse the host."""
+        return Finding("A start of it has failed there.") if host.name in self._failed.get(request.uuid, ()) else PASS
+
+
 @dataclass(frozen=True)
 class Shares:
     """C(by_host): the UUIDs that each survivor starts; C(uncovered): domains that cannot be placed, with reasons."""
@@ -120,13 +150,7 @@ def share_domains(jobs: Sequence[EvacuationJob], survivors: SurvivingHosts, dest
     for off in (False, True):
         some = [job for job in jobs if (job.wanted == domain_states.SHUTOFF) is off]
         rules = (*(OFF_FILTERS if off else START_FILTERS), can_start)
-        for placement in plan_placements(
-            [build_request(job) for job in some],
-            fleet,
-            pinned=_pinned_among(survivors.pinned, some),
-            filters=rules,
-            hosts=[destination] if destination else host_ids,
-        ):
+        for placement in _place(some, fleet, survivors, rules, [destination] if destination else host_ids):
             host = placement.destination
             if host is None and force and destination and check_host(placement.request, fleet.states[destination], fleet, rules, force=True).passed:
                 host = destination
@@ -138,6 +162,22 @@ def share_domains(jobs: Sequence[EvacuationJob], survivors: SurvivingHosts, dest
             shares[host].append(placement.request.uuid)
             fleet = fleet if off else fleet.with_domain(placement.request, host)
     return Shares(shares, uncovered)
+
+
+def _place(
+    jobs: Sequence[EvacuationJob], fleet: scheduler_fleet.Fleet, survivors: SurvivingHosts, rules: Sequence[Filter], hosts: Iterable[str]
+) -> list[Placement]:
+    """Return the placement of each domain on one of these hosts; on one on which its start has failed only if it finds no other."""
+    requests, pinned = [build_request(job) for job in jobs], _pinned_among(survivors.pinned, jobs)
+    if not survivors.failed:
+        return plan_placements(requests, fleet, pinned=pinned, filters=rules, hosts=hosts)
+    first = plan_placements(requests, fleet, pinned=pinned, filters=(*rules, HasNotFailed(survivors.failed)), hosts=hosts)
+    placed = [one for one in first if one.destination is not None or one.request.uuid not in survivors.failed]
+    for one in placed:
+        if one.destination is not None and one.destination in fleet.states:
+            fleet = fleet.with_domain(one.request, one.destination)
+    left = {request.uuid for request in requests} - {one.request.uuid for one in placed}
+    return [*placed, *plan_placements([request for request in requests if request.uuid in left], fleet, filters=rules, hosts=hosts)]
 
 
 def _pinned_among(pinned: Mapping[str, str], jobs: Iterable[EvacuationJob]) -> dict[str, str]:
@@ -231,7 +271,32 @@ def _read_survivors(run: Evacuation, seen: SurvivorView, names: Sequence[str], s
     ids = {name: _host_id_of(entries, name, host) for name, host in hosts.items()}
     present = {name: {domain.name: domain.uuid for domain in host.domains or ()} for name, host in hosts.items()}
     pinned = {job.uuid: name for job in run.jobs for name, host in hosts.items() if _is_held_for(job, host, ids[name])}
-    return SurvivingHosts(states, ids, present, pinned, ImageUsers(all_facts))
+    survivors = {name: HostRef(name, ids[name], host.host_uuid or None) for name, host in hosts.items()}
+    return SurvivingHosts(states, ids, present, pinned, ImageUsers(all_facts), _list_failed(run, survivors))
+
+
+def _list_failed(run: Evacuation, survivors: Mapping[str, HostRef]) -> dict[str, frozenset[str]]:
+    """Return the survivors on which the start of each domain has failed since it ran last, by UUID; domains without such a host are left out."""
+    found: dict[str, frozenset[str]] = {}
+    for job in run.open_jobs():
+        if _has_ended_in_vain(run.context.ledger, job.candidate.entry.last_record):
+            records = sorted(run.context.ledger.list_records(domain=job.uuid), key=lambda record: record.generation, reverse=True)
+            failed = [record.destination for record in itertools.takewhile(_is_vain, records) if record.status == FAILED]
+            found[job.uuid] = frozenset(name for name, here in survivors.items() if any(here.is_same(where) for where in failed))
+    return {uuid: names for uuid, names in found.items() if names}
+
+
+def _has_ended_in_vain(ledger: Ledger, record_id: Maybe[str]) -> bool:
+    """Whether that record can be read, and has started nothing."""
+    try:
+        return bool(record_id) and _is_vain(ledger.read_record(str(record_id)).record)
+    except (NotFound, NotSupported):
+        return False
+
+
+def _is_vain(record: MoveRecord) -> bool:
+    """Whether this is an evacuation that has started nothing."""
+    return record.type == EVACUATION and record.status in (FAILED, CONFLICT)
 
 
 def _host_id_of(entries: Sequence[HostEntry], name: str, facts: HostFacts) -> str:

@@ -13,6 +13,7 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.tests.integration.evacuate.test_role import fence_tasks, pulled, stats
 from ansible_collections.kvmfleet.migration.tests.integration.evacuation.conftest import Make
+from ansible_collections.kvmfleet.migration.tests.integration.support.hooks import BEFORE
 from ansible_collections.kvmfleet.migration.tests.integration.support.site import Site
 
 # More memory than any machine has.
@@ -121,4 +122,23 @@ def test_a_survivor_without_root_is_named_and_starts_nothing(site: Site, guest: 
     assert f"Set become: true for {three}, or connect to it as root, and run this again." in words
     assert f"{three} starts no domain: the user is not root there, and only root can start domains" in words
     assert f"EVACUATED web -> {two}" in words
+    site.verify_audit()
+
+
+@pytest.mark.long
+def test_a_domain_that_a_host_failed_to_start_is_started_on_another_one_by_the_next_run(site: Site, guest: Make) -> None:
+    guest("web")
+    site.protect()
+    site.lose(1)
+    for number in (2, 3):
+        site.hooks[number].refuse(BEFORE, "web")
+    for _run in range(2):
+        code, text = site.playbook("evacuate", source=site.name(1))
+        assert (code != 0, "refused by a test" in text) == (True, True), text
+    # By facts, the first host is as suitable as before.
+    assert sorted(site.record_summaries()) == [site.line("web", "failed", 1, 2), site.line("web", "failed", 1, 3)]
+    for number in (2, 3):
+        site.hooks[number].admit(BEFORE, "web")
+    code, text = site.playbook("evacuate", source=site.name(1))
+    assert (code, sorted(map(len, site.fleet().values()))) == (0, [0, 1]), text
     site.verify_audit()

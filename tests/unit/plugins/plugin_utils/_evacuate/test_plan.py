@@ -7,12 +7,14 @@
 from __future__ import annotations
 
 import os
+import pathlib
 import struct
 import typing as t
 
 import pytest
 from ansible.errors import AnsibleUndefinedVariable
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import BootMoment, boot_moment, utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, InvalidArgument, NotFound, Unsafe
@@ -377,6 +379,48 @@ def test_a_host_with_an_old_definition_of_the_domain_does_not_get_it(site: Site)
     site.hosts["kvm2"].add(uuid, "web", "shut off")
     dummy, shares = plan(site)
     assert shares.by_host == {"kvm2": [], "kvm3": [uuid]}
+
+
+def end_record(site: Site, name: str, destination: str, *statuses: str, source: str = "kvm1", kind: str = s.EVACUATION) -> None:
+    """Record an evacuation from the dead host, or another move, that ended so."""
+    stored = site.ledger.open_record(new_record(kind, DomainRef(uuid_of(name), name), site.place(source), site.place(destination), {}, "ops"))
+    for status in statuses:
+        stored = site.ledger.update_record(stored, stored.record.advance(status, "ops"))
+
+
+def test_a_host_on_which_a_start_has_failed_is_the_last_choice(site: Site) -> None:
+    """Facts do not show everything that a start needs, for example the fixed port of a console, and each run would choose the same host."""
+    web = site.save("web")
+    (first,) = [host for host, share in plan(site)[1].by_host.items() if share]
+    (second,) = {"kvm2", "kvm3"} - {first}
+    end_record(site, "web", first, s.PRE_MIGRATING, s.FAILED)
+    # A refusal by all hosts may be recorded after it.
+    end_record(site, "web", first, s.CONFLICT)
+    assert plan(site)[1].by_host == {first: [], second: [web]}
+    assert plan(site, destination=first)[1].by_host == {first: [web], second: []}
+    site.memory[second] = 64
+    assert plan(site)[1].by_host == {first: [web], second: []}
+    site.memory[second] = site.memory[first]
+    end_record(site, "web", second, s.PRE_MIGRATING, s.FAILED)
+    assert plan(site)[1].by_host == {first: [web], second: []}
+
+
+@pytest.mark.parametrize("damage", ["torn", None])
+def test_a_record_of_a_failed_start_that_cannot_be_read_prevents_no_plan(site: Site, damage: str | None) -> None:
+    web = site.save("web")
+    end_record(site, "web", "kvm2", s.PRE_MIGRATING, s.FAILED)
+    (path,) = [path for path in pathlib.Path(site.ledger.path).rglob("*.json") if path.stem == site.ledger.find_domains("web")[0].domain.last_record]
+    path.write_text(damage) if damage else path.unlink()
+    assert [web] in plan(site)[1].by_host.values()
+
+
+def test_a_start_that_failed_before_the_domain_ran_again_does_not_count(site: Site) -> None:
+    web = site.save("web")
+    (first,) = [host for host, share in plan(site)[1].by_host.items() if share]
+    end_record(site, "web", first, s.PRE_MIGRATING, s.FAILED)
+    end_record(site, "web", "kvm1", s.RUNNING, s.COMPLETED, source="kvm3", kind=s.LIVE_MIGRATION)
+    end_record(site, "web", first, s.CONFLICT)
+    assert plan(site)[1].by_host[first] == [web]
 
 
 def test_a_survivor_of_another_ledger_does_not_get_a_share(site: Site) -> None:
