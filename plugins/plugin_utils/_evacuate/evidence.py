@@ -131,7 +131,7 @@ class PowerOffEvidence:
         self,
         documents: t.Optional[Sequence[Json]],
         force_down: t.Optional[JsonObject],
-        others: Iterable[HostRef],
+        others: Sequence[HostRef],
         check_others: Callable[[], None],
         may_fence: bool,
     ) -> None:
@@ -151,7 +151,7 @@ class PowerOffEvidence:
         if force_down:
             options = {key: value for key, value in force_down.items() if value is not None}
             self.given.append(person_evidence(options, self.source.name, self.source.host_id, self.by))
-        self._check_stated_silent()
+        self._check_stated_silent(others)
         watch = self._watch_reset(self.source.entry) if may_fence and self.of_source is None else None
         try:
             self.taken += self._query_agents(others)
@@ -238,12 +238,13 @@ class PowerOffEvidence:
         now, config = datetime.datetime.now(datetime.UTC), self._fencing_config(entry.name)
         return check_evidence(given, entry.name, str(entry.host_id), self.by, now, config)
 
-    def _check_stated_silent(self) -> None:
+    def _check_stated_silent(self, others: Iterable[HostRef]) -> None:
         """Raise L(Unsafe) if another host answers SSH whose evidence no device can confirm: its libvirt alone may be down.
 
-        It is asked by the control node. The survivors have queried its libvirt.
+        It is asked by the control node. The survivors have queried its libvirt: evidence about a host that has answered there is not used.
         """
-        stated = [one for one in self.given if one.host_id != self.source.host_id and not (one.is_of_agent or one.is_of_watchdog)]
+        proofs = [[one for one in self.list_proofs_of(where) if one.host_id != self.source.host_id] for where in others]
+        stated = list({one.host_id: one for found in proofs for one in found if not any(proof.is_of_agent or proof.is_of_watchdog for proof in found)}.values())
         entries = {one.host_id: next(entry for entry in self.entries if entry.host_id == one.host_id) for one in stated}
         asked = [(one, endpoint) for one in stated for endpoint in self._list_all_endpoints(Source(entries[one.host_id]))]
         answers = probe_ssh_endpoints([endpoint for _one, endpoint in asked], self.try_connection)
@@ -253,7 +254,8 @@ class PowerOffEvidence:
                 raise Unsafe(
                     f"{one.host} {what} {_CONTROL_NODE} at {answer.address} port {answer.port}, although {one.by} says that it is off: domains of"
                     f" {self.source.name} could run there.",
-                    f"Nothing was started. Let libvirt on {one.host} answer, or switch the host off; if another machine has its address now, remove it there.",
+                    f"Nothing was started. Let libvirt on {one.host} answer, or switch the host off; if another machine has its address now, remove it there;"
+                    " if a firewall refuses connections in its place, let it drop them.",
                 )
 
     def _list_all_endpoints(self, host: Source) -> list[SshEndpoint]:

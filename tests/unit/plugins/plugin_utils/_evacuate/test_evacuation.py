@@ -601,6 +601,20 @@ def test_another_host_is_not_off_on_the_word_of_a_person_while_it_answers_ssh(si
     assert site.hosts["kvm2"].view_domain(uuid).active
 
 
+@pytest.mark.parametrize("is_silent", [False, True])
+def test_evidence_about_another_host_that_is_not_needed_forbids_nothing(site: Site, is_silent: bool) -> None:
+    """The host is back, or its silence is accepted: nothing depends on what the person said about it."""
+    uuid = site.save("web")
+    site.variables["kvm3"] = {"ansible_host": "127.0.0.3"}
+    if is_silent:
+        site.silent.add("kvm3")
+    site.agent(power="on")
+    fencing = [encoded(person_evidence(WORD, "kvm3", host_id("kvm3"), "ops"))]
+    with socket.create_server(("127.0.0.3", site.port)):
+        site.evacuate(fencing=fencing, accept_silent=["kvm3"] if is_silent else [])
+    assert site.hosts["kvm2"].view_domain(uuid).active
+
+
 @pytest.mark.parametrize("address", ["[::1]", "::1"])
 def test_an_address_on_the_second_network_may_be_in_brackets(site: Site, address: str) -> None:
     site.save("web")
