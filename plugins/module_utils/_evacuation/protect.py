@@ -171,8 +171,8 @@ def report_guard(uri: str, work: _InstallGuard) -> Result:
     :arg work: C(grant), the grant for clean-shutdown tokens (C(grant), C(host_id), C(folders)), or null; C(granted), whether the host was given it before;
         C(taken_back), IDs of grants that this host must never accept again; C(withdrawn), one of these with its folders.
     Returns also C(withdrawn), whether this host never accepts that grant again, so that nothing was installed; C(revoked_in), the folders in which a person
-    has revoked it; C(spent), whether a token of that grant was used, or this host has lost it, so that a former disk of the host may have a token;
-    and C(watchdog), null for a host without one.
+    has revoked it; C(spent), whether a token of that grant was used, or this host has lost it, so that a former disk of the host may have a token
+    (this host does not get it again then: the next task would not know of the loss if this one dies); and C(watchdog), null for a host without one.
     """
     require_root()
     require_local(uri)
@@ -181,7 +181,9 @@ def report_guard(uri: str, work: _InstallGuard) -> Result:
     installs = work["install"] and not withdrawn
     is_lost = bool(grant and work.get("granted") and read_guard_state().boot.grant != grant.grant)
     lost, taken_back = read_grant(work["withdrawn"]) if work.get("withdrawn") else None, work.get("taken_back") or ()
-    change = install_guard(grant=grant, check_mode=work["check"], taken_back=taken_back, withdrawn=lost) if installs else None
+    change = None
+    if installs:
+        change = install_guard(grant=None if is_lost else grant, check_mode=work["check"], taken_back=taken_back, withdrawn=lost)
     revoked = [revoke_grant(check_mode=work["check"], grant=one, withdrawn=lost) for one in taken_back] if not work["install"] else []
     now = read_guard_state()
     installed = now.installed or bool(change)
