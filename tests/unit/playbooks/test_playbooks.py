@@ -232,7 +232,10 @@ def test_hosts_know_each_other_by_the_address_that_libvirt_uses(stage: Stage, mo
     """In check mode, so that no key of this machine changes."""
     scan, asked = stage.folder / "bin/ssh-keyscan", stage.folder / "asked"
     scan.parent.mkdir()
-    scan.write_text(f'#!/bin/sh\necho "$@" >>{asked}\n[ $4 = 22 ] && echo "$5 ssh-ed25519 AAAA" || echo "[$5]:$4 ssh-ed25519 AAAA"\n')
+    # OpenSSH 9.8 and later print their comments to standard output.
+    scan.write_text(
+        f'#!/bin/sh\necho "$@" >>{asked}\necho "# $5:$4 SSH-2.0-OpenSSH_10.0"\n[ $4 = 22 ] && echo "$5 ssh-ed25519 AAAA" || echo "[$5]:$4 ssh-ed25519 AAAA"\n'
+    )
     scan.chmod(0o755)
     monkeypatch.setenv("PATH", f"{scan.parent}:{os.environ['PATH']}")
     (stage.folder / "host_vars").mkdir()
