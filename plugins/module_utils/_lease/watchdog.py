@@ -186,8 +186,10 @@ def _has_open(root: str, process: object, device: str) -> bool:
     if not isinstance(process, int):
         return False
     folder = os.path.join(root, f"proc/{process}/fd")
+    # The kernel has a second, older name for the first device, which programs such as sbd use.
+    names = (device, "/dev/watchdog") if device == "/dev/watchdog0" else (device,)
     try:
-        return any(os.readlink(os.path.join(folder, name)) == device for name in os.listdir(folder))
+        return any(os.readlink(os.path.join(folder, name)) in names for name in os.listdir(folder))
     except OSError:  # it has ended
         return False
 

@@ -134,6 +134,7 @@ def _own_unit(tree: Tree) -> None:
         (lambda tree: tree.add_device("watchdog0", "long", min_timeout="11"), ANY, NotSupported, "takes 11 to 613 seconds, and 10"),
         (lambda tree: tree.hold(1, "/sbin/init"), ANY, InvalidState, r"in use by process 1 \(init\)"),
         (lambda tree: tree.hold(99, "/usr/sbin/sbd"), ANY, InvalidState, r"in use by process 99 \(sbd\)"),
+        (lambda tree: tree.hold(99, "/usr/sbin/sbd", "/dev/watchdog"), ANY, InvalidState, r"in use by process 99 \(sbd\)"),
         (_own_unit, ANY, InvalidState, "/etc/systemd/system/watchdog.service was written for this host"),
     ],
 )
@@ -296,6 +297,16 @@ def test_a_daemon_that_is_about_to_be_started_anew_keeps_its_unit(tree: Tree, da
     assert tree.unbind().warnings == (watchdog_install.LEFT_ARMED,)
     assert (tree.path / watchdog_install.UNIT_FILE).exists()
     assert daemon.asked[-1] == ""
+
+
+@pytest.mark.parametrize("device", ["/dev/watchdog0", "/dev/watchdog"])
+def test_a_device_that_another_program_pings_by_now_keeps_nothing(tree: Tree, daemon: Daemon, device: str) -> None:
+    """The host was booted since its watchdog was unbound. The first device has two names."""
+    tree.unbind()
+    daemon.end()
+    tree.hold(99, "/usr/sbin/sbd", device)
+    assert tree.unbind().warnings == ()
+    assert tree.list_there() == []
 
 
 def test_an_unbound_watchdog_is_bound_again(tree: Tree, daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
