@@ -56,6 +56,7 @@ _ARM_SECONDS = 60.0
 _NOTHING = "Nothing was changed."
 _UNBOUND = ("The watchdog of this host cannot be bound", "It may be bound in part.")
 _STILL_BOUND = ("The watchdog of this host cannot be unbound", "It may still be bound.")
+_STILL_THERE = ("The files of the watchdog of this host cannot be removed", "It is not bound any more, but some of them are still there.")
 _NOT_STARTED = "Its files are in place, but the watchdog of this host is not bound to its lease."
 
 LEFT_ARMED = "The watchdog of this host cannot be disarmed: until the next boot, the daemon pings it without asking for the lease."
@@ -124,7 +125,7 @@ def unbind_watchdog(root: str = "/", check_mode: bool = False) -> WatchdogChange
         # A daemon takes a test that has vanished for one that has failed. It reads its options when it starts.
         attempt_write(lambda: _forget_test(os.path.join(root, CONFIG_FILE)), *_STILL_BOUND)
         _start_daemon(root, pinged, is_changed=True, is_masked_now=False, state=_STILL_BOUND[1])
-        attempt_write(lambda: delete_files(root, left), *_UNBOUND)
+        attempt_write(lambda: delete_files(root, left), *_STILL_THERE)
     return WatchdogChange(tuple(f"/{path}" for path in left), (LEFT_ARMED,))
 
 
@@ -400,7 +401,7 @@ def _delete(root: str, paths: t.Sequence[str], check_mode: bool) -> WatchdogChan
         # Units that a person has masked stay masked.
         return WatchdogChange(())
     if not check_mode:
-        attempt_write(lambda: delete_files(root, paths), *_UNBOUND)
+        attempt_write(lambda: delete_files(root, paths), *_STILL_THERE)
         if is_systemd_running(root):
             run_systemctl("daemon-reload", state="The files of the watchdog are removed.")
     return WatchdogChange(tuple(f"/{path}" for path in paths))

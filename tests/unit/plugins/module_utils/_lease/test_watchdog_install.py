@@ -299,6 +299,19 @@ def test_a_daemon_that_is_about_to_be_started_anew_keeps_its_unit(tree: Tree, da
     assert daemon.asked[-1] == ""
 
 
+@pytest.mark.parametrize("is_armed", [True, False])
+def test_files_that_cannot_be_removed_are_reported_as_such(tree: Tree, daemon: Daemon, monkeypatch: pytest.MonkeyPatch, is_armed: bool) -> None:
+    def fail(*_args: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    if not is_armed:
+        daemon.end()
+        (tree.path / watchdog.CLASS_FOLDER / "watchdog0/state").write_text("inactive\n")
+    monkeypatch.setattr(watchdog_install, "delete_files", fail)
+    with pytest.raises(Internal, match=r"cannot be removed: .*Read-only file system.* is not bound any more"):
+        tree.unbind()
+
+
 @pytest.mark.parametrize("device", ["/dev/watchdog0", "/dev/watchdog"])
 def test_a_device_that_another_program_pings_by_now_keeps_nothing(tree: Tree, daemon: Daemon, device: str) -> None:
     """The host was booted since its watchdog was unbound. The first device has two names."""
