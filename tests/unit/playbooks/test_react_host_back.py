@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -14,8 +15,10 @@ import typing as t
 from pathlib import Path
 
 import pytest
+import yaml
 
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
+from ansible_collections.kvmfleet.migration.tests.unit.playbooks.stage import COLLECTION
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import host_entry
 
 STATES = {"kvm1": "fenced", "kvm2": "maintenance", "kvm4": "enabled"}
@@ -84,6 +87,18 @@ def test_a_host_in_maintenance_is_left_alone_without_a_failure(control: Control)
     code, text = control.run("react_host_back", "-e", "source=kvm2", *BAD_START)
     assert (code, "kvm2 is in maintenance, so someone is working on it. Nothing was done." in text) == (0, True), text
     assert (control.slots(), control.stored()) == ([], control.before)
+
+
+def test_a_recovery_that_failed_after_it_ended_the_fencing_is_repeated(control: Control) -> None:
+    """With recover_host_enable=false the host is in maintenance by then; its guests may still be off."""
+    reason = yaml.safe_load((COLLECTION / "roles/recover_host/vars/main.yml").read_text())["__recover_host_unfenced_reason"]
+    ledger = open_ledger(str(control.ledger))
+    found = ledger.find_host(name="kvm2")
+    assert found is not None
+    ledger.put_host(dataclasses.replace(found.host, reason=reason), found.version)
+    code, text = control.run("react_host_back", "-e", "source=kvm2", *BAD_START)
+    assert (code != 0, "'some' does not say which domains to start." in text) == (True, True), text
+    assert control.slots() == [("return", "kvm2")]
 
 
 def test_a_returned_host_takes_a_slot_of_the_brake_before_it_is_recovered(control: Control) -> None:
