@@ -243,10 +243,13 @@ class PowerOffEvidence:
 
         It is asked by the control node. The survivors have queried its libvirt: evidence about a host that has answered there is not used.
         """
-        proofs = [[one for one in self.list_proofs_of(where) if one.host_id != self.source.host_id] for where in others]
-        stated = list({one.host_id: one for found in proofs for one in found if not any(proof.is_of_agent or proof.is_of_watchdog for proof in found)}.values())
-        entries = {one.host_id: next(entry for entry in self.entries if entry.host_id == one.host_id) for one in stated}
-        asked = [(one, endpoint) for one in stated for endpoint in self._list_all_endpoints(Source(entries[one.host_id]))]
+        stated: dict[t.Optional[str], Evidence] = {}
+        for where in others:
+            found = [one for one in self.list_proofs_of(where) if one.host_id != self.source.host_id]
+            if not any(one.is_of_agent or one.is_of_watchdog for one in found):
+                stated.update({one.host_id: one for one in found})
+        hosts = [Source(entry) for entry in self.entries if entry.host_id in stated]
+        asked = [(stated[host.host_id], endpoint) for host in hosts for endpoint in self._list_all_endpoints(host)]
         answers = probe_ssh_endpoints([endpoint for _one, endpoint in asked], self.try_connection)
         for (one, _endpoint), answer in zip(asked, answers, strict=True):
             if answer.says in SSH_ALIVE:
