@@ -22,6 +22,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.st
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.drills import make_drill
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import with_receipt
 from ansible_collections.kvmfleet.migration.tests.simulator import facts as f
+from ansible_collections.kvmfleet.migration.tests.unit.playbooks import stage as stages
 from ansible_collections.kvmfleet.migration.tests.unit.playbooks.stage import COLLECTION, HOSTS, Stage, build_collection
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._evacuate.fence_programs import Agent
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import host_entry
@@ -142,6 +143,18 @@ def test_a_host_to_which_the_connection_is_lost_ends_the_drill_with_a_verdict(re
     run = document.maintenance_run
     assert (done.code != 0, run.state, run.holder, document.body["drill"]["passed"]) == (True, m.STOPPED, None, False), done.text
     assert "it became unreachable" in str(run.hosts[0].error)
+
+
+def test_a_drill_of_the_only_host_gets_its_verdict(recovered: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stages, "HOSTS", ("kvm3",))
+    stage = Stage(recovered, tmp_path)
+    write_drill_in_its_recovery(stage)
+    facts = f.host("kvm3", domains=[f.domain(name) for name in GUESTS])
+    stage.answers["host_facts"] = {"kvm3": {"changed": False, "ansible_facts": {"kvmfleet_host": facts}}}
+    fencing = {"agent": str(Agent(tmp_path).path), "options": {"plug": "kvm3"}}
+    done = stage.play("drill", target="kvm3", drill_run=RUN_ID, kvmfleet_fencing=fencing, ansible_python_interpreter="/usr/bin/python3")
+    (document,) = FileLedger(str(stage.ledger)).list_maintenance_runs()
+    assert (done.code, document.body["drill"]["passed"], document.maintenance_run.state) == (0, True, m.FINISHED), done.text
 
 
 def test_a_value_that_is_neither_true_nor_false_is_refused_before_the_cut(tmp_path: pathlib.Path) -> None:
