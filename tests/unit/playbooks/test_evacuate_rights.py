@@ -2,10 +2,11 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A play of which some hosts answer to root and others to another user: who shares the work of an evacuation, and who is named."""
+"""A play of which some hosts do not share the work of an evacuation: those that answer to another user than root are named, others take no part in it."""
 
 from __future__ import annotations
 
+import json
 import pathlib
 
 from ansible_collections.kvmfleet.migration.tests.simulator import facts as f
@@ -42,3 +43,17 @@ def test_hosts_without_root_leave_the_play_with_a_warning_and_stay_named(tmp_pat
     assert sorted(host for host, _args in done.calls_of("host_facts")) == ["kvm1", "kvm2", "kvm2", "kvm3", "kvm3"]
     assert text.count(f"kvm1 starts no domain of kvm9: {REASON}. Set become: true for kvm1, or connect to it as root, and run this again.") == 1
     assert f"kvm2 shares with ['kvm2', 'kvm3'], without {{'kvm1': '{REASON}'}}" in text
+
+
+def test_a_host_that_takes_no_part_in_a_second_evacuation_gets_no_share_of_it(tmp_path: pathlib.Path) -> None:
+    stage = Stage(build_collection(tmp_path / "collections", "evacuate_plan", "evacuate_verify"), tmp_path)
+    answered = {"changed": False, "assess_first": True, "domains": [], "source": {"host": "kvm9"}, "excluded": {}, "ansible_facts": {}}
+    stage.answers["evacuate_plan"] = {name: {**answered, "survivors": ["kvm1", "kvm2", "kvm3"]} for name in ("kvm1", "kvm2", "kvm3")}
+    stage.answers["evacuate_verify"] = {"kvm1": {"changed": False, "result": {}, "problem": ""}}
+    role = {"ansible.builtin.include_role": {"name": "kvmfleet.migration.evacuate_host"}}
+    play = {"hosts": "kvmfleet_hosts", "gather_facts": False, "vars": {"evacuate_host_source": "kvm9"}}
+    (tmp_path / "play.yml").write_text(json.dumps([{**play, "tasks": [role, {**role, "when": "inventory_hostname != 'kvm3'"}]}]))
+    done = stage.play(str(tmp_path / "play.yml"))
+    assert done.code == 0, done.text
+    asked = [args["_work"]["asked"] for _host, args in done.calls_of("evacuate_plan") if args["step"] == "survivors"]
+    assert [[host for host, answer in one.items() if answer] for one in asked] == [["kvm1", "kvm2", "kvm3"], ["kvm1", "kvm2"]]
