@@ -2,12 +2,14 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A play of which some hosts do not share the work of an evacuation: those that answer to another user than root are named, others take no part in it."""
+"""Which hosts of a play share the work of an evacuation: not those that answer to another user than root, which are named, and that take no part in it."""
 
 from __future__ import annotations
 
 import json
 import pathlib
+
+import pytest
 
 from ansible_collections.kvmfleet.migration.tests.simulator import facts as f
 from ansible_collections.kvmfleet.migration.tests.unit.playbooks.stage import Stage, build_collection
@@ -57,3 +59,14 @@ def test_a_host_that_takes_no_part_in_a_second_evacuation_gets_no_share_of_it(tm
     assert done.code == 0, done.text
     asked = [args["_work"]["asked"] for _host, args in done.calls_of("evacuate_plan") if args["step"] == "survivors"]
     assert [[host for host, answer in one.items() if answer] for one in asked] == [["kvm1", "kvm2", "kvm3"], ["kvm1", "kvm2"]]
+
+
+@pytest.mark.parametrize("seed", ["2", "4"])
+def test_hosts_share_the_work_in_the_order_of_the_inventory(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, seed: str) -> None:
+    # The order of a set of names depends on it.
+    monkeypatch.setenv("PYTHONHASHSEED", seed)
+    stage = Stage(build_collection(tmp_path / "collections", "evacuate_plan"), tmp_path)
+    stage.answers["evacuate_plan"] = {"kvm1": {"failed": True, "msg": "Nothing was done."}}
+    done = stage.play("evacuate", source="kvm3")
+    ((host, args),) = done.calls_of("evacuate_plan")
+    assert (host, args["_work"]["play"]) == ("kvm1", ["kvm1", "kvm2"]), done.text
