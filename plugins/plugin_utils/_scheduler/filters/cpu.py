@@ -19,7 +19,7 @@ from ..request import Request
 from .base import PASS, Finding, Rule, names_text, version_text
 
 # Modes that give the host's own CPU to the guest.
-_HOST_CPU_MODES = ("host-passthrough", "maximum")
+HOST_CPU_MODES: t.Final = ("host-passthrough", "maximum")
 _DISABLING_POLICIES = ("disable", "forbid")
 
 
@@ -65,7 +65,7 @@ class CpuModel(Rule):
         verdict = host.cpu_verdicts.get(request.uuid)
         if verdict is not None and not verdict.passed:
             return Finding(f"According to libvirt's comparison, it cannot run {request.name}: {_as_clause(verdict.reason)}.")
-        if cpu.mode in _HOST_CPU_MODES:
+        if cpu.mode in HOST_CPU_MODES:
             return self._judge_host_cpu(request, host, fleet)
         return PASS if verdict is not None else _judge_by_platform(request, host, cpu)
 

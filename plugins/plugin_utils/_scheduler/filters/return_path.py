@@ -13,10 +13,19 @@ from dataclasses import replace
 from ..fleet import Fleet, HostState
 from ..request import Request
 from .base import PASS, Filter, Finding, Rule, filters_for_host, relevant_filters
-from .cpu import SHOWN_SINCE, CpuThreads, Hypervisor, MachineType
+from .cpu import HOST_CPU_MODES, SHOWN_SINCE, CpuModel, CpuThreads, Hypervisor, MachineType
 
-# The rules whose answer depends on the QEMU and libvirt of both hosts. The guest keeps its CPU and its machine type, and its own host can run its CPU.
-_RULES: t.Final[tuple[Filter, ...]] = (MachineType(), CpuThreads(), Hypervisor())
+
+class _GivenCpu(CpuModel):
+    """The CPU of a guest that has the whole CPU of its host: at a start it is given another one. Others keep theirs, which their own host can run."""
+
+    def applies_to(self, request: Request) -> bool:
+        """Return whether the guest is given the CPU of its host."""
+        return bool(request.cpu and request.cpu.mode in HOST_CPU_MODES)
+
+
+# The rules whose answer depends on the CPU, the QEMU and the libvirt of both hosts. The guest keeps its machine type.
+_RULES: t.Final[tuple[Filter, ...]] = (_GivenCpu(), MachineType(), CpuThreads(), Hypervisor())
 
 
 def find_obstacle(request: Request, host: HostState, fleet: Fleet) -> t.Optional[str]:
@@ -33,11 +42,10 @@ def find_obstacle(request: Request, host: HostState, fleet: Fleet) -> t.Optional
 def _after_move(request: Request, host: HostState) -> Request:
     """Return the request of the guest as it runs after it has moved to this host."""
     qemu, cpu = host.hardware.hypervisor, request.needs.cpu
-    if not qemu:
-        return replace(request, needs=replace(request.needs, hypervisor=None))
-    if cpu and isinstance(cpu.shows_threads, bool):
+    if qemu and cpu and isinstance(cpu.shows_threads, bool):
         cpu = replace(cpu, shows_threads=qemu >= SHOWN_SINCE)
-    return replace(request, needs=replace(request.needs, hypervisor=qemu, cpu=cpu))
+    needs = replace(request.needs, hypervisor=qemu or None, cpu=cpu)
+    return replace(request, needs=needs, source=host.name, source_uuid=host.host_uuid, source_id=host.host_id, starts=False)
 
 
 class OneWay(Rule):

@@ -64,3 +64,14 @@ def test_a_forced_move_is_made_with_a_warning() -> None:
     verdict = check_host(of_kvm1(), there, fleet(there, host("kvm1", versions=OLD)), force=True)
     assert verdict.passed
     assert any("could not come back to kvm1" in warning for warning in verdict.warnings)
+
+
+def test_the_cpu_that_a_guest_is_given_when_it_starts_on_the_other_host() -> None:
+    """It returns with that CPU. A guest that is moved live keeps the one of its own host."""
+    asked = dataclasses.replace(of_kvm1(cpu={"mode": "host-passthrough"}), starts=True)
+    less, more = ({"model": "Haswell", "vendor": "Intel", "features": features} for features in (["avx2"], ["avx2", "avx512f"]))
+    there, home = (host(name, versions=OLD, platforms=None, host_cpu=cpu) for name, cpu in (("kvm2", more), ("kvm1", less)))
+    refused = judge_with("one_way", asked, there, home).reason
+    assert refused == ("web1 could not come back to kvm1, which would refuse it: its CPU lacks avx512f, and web1 has been given the whole CPU of its host.")
+    assert judge_with("one_way", asked, dataclasses.replace(there, hardware=home.hardware), home).reason is None
+    assert judge_with("one_way", dataclasses.replace(asked, needs=dataclasses.replace(asked.needs, cpu=None)), there, home).reason is None
