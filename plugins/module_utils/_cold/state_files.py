@@ -158,7 +158,7 @@ class _Copier(t.NamedTuple):
                 return None
             self.note(copied)
             if existing is not None:
-                folder.copy_file(name, f"{name}.before-{self.record_id}", _PRIVATE)
+                folder.copy_file(name, _name_aside(name, self.record_id), _PRIVATE)
                 folder.remove_file(name)
             _write_copy(folder, name, content, permissions, self.record_id)
             return _verify_copy(copied, folder, name)
@@ -167,6 +167,16 @@ class _Copier(t.NamedTuple):
         users = find_users(self.destination, self.uuid, there)
         if users:
             raise Conflict(f"Domain {users[0]} at the destination needs the file {there}, too.", "Give one of the two another path. Nothing was copied.")
+
+
+# In bytes, of a file system.
+_LONGEST_NAME = 255
+
+
+def _name_aside(name: str, record_id: str) -> str:
+    """Return the name of a file that is set aside; of a name that would be too long, only its beginning is kept."""
+    end = f".before-{record_id}"
+    return name.encode()[: _LONGEST_NAME - len(end)].decode(errors="ignore") + end
 
 
 def find_users(host: Host, uuid: str, path: str) -> t.List[str]:

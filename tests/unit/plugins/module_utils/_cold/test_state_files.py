@@ -227,3 +227,12 @@ def test_a_file_with_the_longest_name_is_copied(site: Site) -> None:
     path = site.path.rename(site.path.with_name(f"{'w' * 247}_VARS.fd"))
     copy_files([NeededFile("nvram", "file", str(path))], site.host, UUID, RECORD)
     assert site.names() == [path.name]
+
+
+def test_a_file_with_a_long_name_is_set_aside_by_its_beginning(site: Site) -> None:
+    path = site.path.rename(site.path.with_name(f"{'ü' * 120}_VARS.fd"))
+    (site.there / path.name).write_bytes(b"older")
+    copy_files([NeededFile("nvram", "file", str(path))], site.host, UUID, RECORD)
+    aside = f"{'ü' * 105}.before-{RECORD}"
+    assert site.names() == sorted([path.name, aside])
+    assert (site.there / aside).read_bytes() == b"older"
