@@ -255,6 +255,7 @@ def _describe_image(disk: ElementTree.Element, domain: libvirt.virDomain) -> Ima
         shareable=disk.find("shareable") is not None,
         has_backing=disk.find("backingStore/source") is not None,
         backing=tuple(_list_backing_files(disk)),
+        encrypted=disk.find("encryption") is not None or disk.find("source/encryption") is not None,
     )
 
 

@@ -80,6 +80,7 @@ class Image:
     has_backing: bool = False
     backing: t.Tuple[str, ...] = ()
     below_bytes: t.Optional[int] = None
+    encrypted: bool = False
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ class SurveyedImage:
 
     :arg backing: the paths of the images below it, the next one first; empty for one that is not a file.
     :arg below_bytes: what is allocated of them; null if that is not known.
+    :arg encrypted: whether QEMU decrypts the image for the guest.
     """
 
     target: str
@@ -32,6 +33,7 @@ class SurveyedImage:
     has_backing: bool
     backing: t.Union[t.Tuple[str, ...], Absent] = ABSENT
     below_bytes: Maybe[int] = ABSENT
+    encrypted: t.Union[bool, Absent] = ABSENT
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 

@@ -118,6 +118,8 @@ def _find_problem(request: CopyRequest, disk: SurveyedDisk, domain: str, host: s
 
 
 def _format_problem(image: SurveyedImage, what: str) -> t.Optional[KvmfleetError]:
+    if image.encrypted:
+        return NotSupported(f"{what} is encrypted, and no encrypted target can be created.", f"Put it on storage that the hosts share. {_NOTHING}")
     if image.format in _FORMATS:
         return None
     return NotSupported(

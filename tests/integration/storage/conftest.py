@@ -20,6 +20,7 @@ IMAGES = "/var/lib/libvirt/images"
 ELSEWHERE = "/var/lib/kvmfleet"
 DISK_MIB = 48
 WEB = f"{IMAGES}/web.qcow2"
+_SECRET = "0e1b6d5c-2f0a-4d3e-9d47-5f2f0c6d0a11"
 
 
 class Disks:
@@ -48,6 +49,19 @@ class Disks:
     def attach(self, guest: str, path: str, target: str = "vdb", image_format: str = "qcow2") -> None:
         self.lab.virsh(1, "attach-disk", guest, path, target, "--subdriver", image_format, "--persistent")
 
+    def attach_encrypted(self, guest: str, path: str, target: str = "vdb") -> None:
+        """Attach a new LUKS image, which opens with a secret of its host."""
+        self.made.append(path)
+        key = ("--object", "secret,id=key,data=locked", "-o", "key-secret=key,iter-time=10")
+        self.lab.on(1, "qemu-img", "create", "-q", "-f", "luks", *key, path, f"{DISK_MIB}M")
+        usage = f"<usage type='volume'><volume>{path}</volume></usage>"
+        for number in (1, 2):
+            self.lab("virsh", self.lab.host(number), "secret-define", "/dev/stdin", stdin=f"<secret><uuid>{_SECRET}</uuid>{usage}</secret>")
+            self.lab.virsh(number, "secret-set-value", _SECRET, "bG9ja2Vk")
+        source = f"<source file='{path}'><encryption format='luks'><secret type='passphrase' uuid='{_SECRET}'/></encryption></source>"
+        disk = f"<disk type='file'><driver name='qemu' type='raw'/>{source}<target dev='{target}' bus='virtio'/></disk>"
+        self.lab("virsh", self.lab.host(1), "attach-device", guest, "/dev/stdin", "--persistent", stdin=disk)
+
     def content(self, path: str, on: int, image_format: str = "qcow2") -> str:
         """Return a digest of what a guest sees in an image."""
         raw = f"/run/content-{on}.raw"
@@ -72,6 +86,7 @@ class Disks:
     def remove(self) -> None:
         for number in (1, 2) if self.made else ():
             self.lab.on(number, "rm", "-f", *self.made)
+            self.lab.try_("virsh", self.lab.host(number), "secret-undefine", _SECRET)
             self.lab.virsh(number, "pool-refresh", "default")
 
 

@@ -66,6 +66,16 @@ def test_a_guest_without_local_disks_moves_without_a_copy(lab: Lab, control: Con
     assert move(control, bare, "full").ended() == ("completed", None)
 
 
+@pytest.mark.long
+def test_an_encrypted_disk_is_refused_because_its_target_would_not_be_encrypted(lab: Lab, control: Control, disks: Disks, guest: Make) -> None:
+    name = guest("locked", "--mib", "64")
+    disks.attach_encrypted(name, f"{IMAGES}/locked.img")
+    outcome = move(control, name)
+    assert outcome.refused() == "not_supported", outcome.text
+    assert "is encrypted" in outcome.msg
+    assert lab.places(name) == {1: "running"}
+
+
 @pytest.mark.parametrize("mode", ["full", pytest.param("incremental", marks=pytest.mark.long)])
 def test_a_shared_disk_is_never_copied_onto_itself(lab: Lab, control: Control, guest: Make, mode: str) -> None:
     name = guest("shared", "--mib", "64", "--storage", "bindfs")

@@ -116,3 +116,24 @@ def test_a_device_that_a_network_has_given_has_the_name_of_the_network() -> None
 def test_other_definitions_are_read_once() -> None:
     for xml in ("<domain id='7'><devices>" + CARD.format("bridge", MACS[0], "", "") + "</devices></domain>", "<domain><devices/></domain>"):
         add_networks_of_devices(parse_xml(xml), lambda: pytest.fail("read again"))
+
+
+class DomainWithDisks:
+    """A domain with an image that is not encrypted, and one for each place where a definition may say that it is."""
+
+    def XMLDesc(self) -> str:
+        encryption, disk = "<encryption format='luks'/>", "<disk type='file'><source file='/{0}'>{1}</source><target dev='{0}'/>{2}</disk>"
+        disks = disk.format("vda", "", ""), disk.format("vdb", encryption, ""), disk.format("vdc", "", encryption)
+        return f"<domain><devices>{''.join(disks)}</devices></domain>"
+
+    def blockInfo(self, _name: str) -> t.Tuple[int, int, int]:
+        return 8, 8, 8
+
+
+def test_an_image_that_qemu_decrypts_is_listed_as_encrypted() -> None:
+    class Driver:
+        def lookupByUUIDString(self, _uuid: str) -> DomainWithDisks:
+            return DomainWithDisks()
+
+    images = LibvirtReporter("qemu:///system", Opened(t.cast(t.Any, Driver()))).list_images(UUID)
+    assert [(image.target, image.encrypted) for image in images] == [("vda", False), ("vdb", True), ("vdc", True)]

@@ -132,6 +132,14 @@ def test_an_unsupported_image_format_is_refused() -> None:
         plan_disk_copies(CopyRequest("auto"), disk(image={"format": "vmdk"}))
 
 
+def test_an_encrypted_image_is_refused() -> None:
+    """Its target would be one without encryption, which QEMU refuses at the destination."""
+    for mode in ("auto", "full"):
+        with pytest.raises(NotSupported, match="web1 is encrypted, and no encrypted target can be created"):
+            plan_disk_copies(CopyRequest(mode), disk(image={"encrypted": True}))
+    assert plan_disk_copies(CopyRequest("auto"), disk(image={"encrypted": False}))
+
+
 def test_a_copy_that_fits_exactly_is_accepted_and_one_byte_more_is_refused() -> None:
     assert plan_disk_copies(CopyRequest("auto"), disk(available_bytes=8 * MIB))
     with pytest.raises(Conflict, match="1 MiB short of space in /images"):
