@@ -25,10 +25,11 @@ MIGRATION = "migration"
 STARTING_UP = "starting up"
 POST_COPY = "post-copy"
 POST_COPY_FAILED = "post-copy failed"
-# Of a domain that is shut off: it was moved to another host.
+# Of a domain that is shut off: it was moved to another host, or its memory was saved.
 MIGRATED = "migrated"
+SAVED = "saved"
 # Why a domain is off that someone, or its guest, has stopped since the daemon of its host started. A failure of the host leaves none of these reasons.
-STOPPED_REASONS = ("shutdown", "destroyed", MIGRATED, "saved", "from snapshot")
+STOPPED_REASONS = ("shutdown", "destroyed", MIGRATED, SAVED, "from snapshot")
 
 # Why a domain is off that failed, or whose daemon lost its state, so that nobody has stopped it.
 FAILED_REASONS = ("crashed", "failed", "daemon")

@@ -13,7 +13,7 @@ from dataclasses import field, replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import SHUTOFF
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import SAVED, SHUTOFF
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import DomainFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import LEAVE, MIGRATE, OVERRIDE, SAVE, SHUTDOWN, GivenPolicy
@@ -155,9 +155,13 @@ def _with_passed(passed: Sequence[PassedStrategy], reason: str) -> str:
     return f"{describe_passed(passed)} {reason}".strip()
 
 
-def _make_cold(leaver: LeavingDomain, method: str, start: bool) -> LeavingDomain:
-    """Return the domain as it moves without a live migration. A guest that is shut down starts anew, and is not judged by rules about moves."""
-    request = replace(leaver.request, needs=replace(leaver.request.needs, traits=()), starts=method != SAVE, is_cold=True, copied={})
+def _make_cold(leaver: LeavingDomain, method: str, start: bool, has_memory: bool = False) -> LeavingDomain:
+    """Return the domain as it moves without a live migration. A guest that is shut down starts anew, and is not judged by rules about moves.
+
+    :arg has_memory: whether it has a managed-save image, which moves with it, and needs the CPU with which it was saved.
+    """
+    starts = method != SAVE and not has_memory
+    request = replace(leaver.request, needs=replace(leaver.request.needs, traits=()), starts=starts, is_cold=True, copied={})
     return replace(leaver, request=request, method=method, start=start)
 
 
@@ -180,7 +184,7 @@ def _sort_definition(drained: DrainedDomain, leaver: LeavingDomain, policy: Effe
     if problem:
         into.skipped.append(_skip_definition(domain, source, problem))
     else:
-        into.add_leaver(_make_cold(leaver, OFFLINE, start=False))
+        into.add_leaver(_make_cold(leaver, OFFLINE, start=False, has_memory=domain.reason == SAVED))
 
 
 def _skip_definition(domain: DomainFacts, source: str, problem: str) -> SkippedDomain:

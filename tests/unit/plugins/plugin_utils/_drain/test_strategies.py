@@ -189,6 +189,21 @@ def test_a_definition_goes_to_no_host_without_an_emulator_of_its_tpm() -> None:
     assert "swtpm is not installed" in plan.skipped[0].reason
 
 
+def test_the_saved_memory_of_a_domain_that_is_off_goes_to_no_host_with_another_cpu() -> None:
+    """It is restored there. Without saved memory, the guest is given the CPU of its new host."""
+    cpu = {"model": "Haswell", "vendor": "Intel", "features": f.FEATURES}
+
+    def plan_off(reason: str) -> DrainPlan:
+        guest = f.domain("off", **{**OFF, "reason": reason}, cpu={"mode": "host-passthrough"})
+        facts = {"kvm1": f.host("kvm1", domains=[guest], host_cpu=cpu), "kvm2": f.host("kvm2", host_cpu={**cpu, "features": []})}
+        return make_plan(DrainInputs(facts), ["kvm1"], ["kvm2"], DrainOptions.from_values(shut_off="move"))
+
+    assert cold(plan_off("shutdown")) == [("off", "offline", False, "kvm2")]
+    plan = plan_off("saved")
+    assert cold(plan) == []
+    assert "has been given the whole CPU of its host" in plan.skipped[0].reason
+
+
 def test_a_definition_that_is_left_over_from_an_active_domain_never_moves() -> None:
     plan = plan_of(f.domain("off", **OFF), there=[f.domain("off")], shut_off="move")
     assert cold(plan) == []
