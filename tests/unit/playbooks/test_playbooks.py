@@ -239,11 +239,12 @@ def test_hosts_know_each_other_by_the_address_that_libvirt_uses(stage: Stage, mo
     scan.chmod(0o755)
     monkeypatch.setenv("PATH", f"{scan.parent}:{os.environ['PATH']}")
     (stage.folder / "host_vars").mkdir()
-    for host, uri in (("kvm2", "qemu+ssh://root@[fd00::2]:2222/system"), ("kvm3", "qemu+tls://kvm3.example.org:16600/system")):
+    uris = {"kvm1": "qemu+libssh2://root@10.1.0.1/system", "kvm2": "qemu+ssh://root@[fd00::2]:2222/system", "kvm3": "qemu+tls://kvm3.example.org:16600/system"}
+    for host, uri in uris.items():
         (stage.folder / f"host_vars/{host}.yml").write_text(json.dumps({"kvmfleet_libvirt_uri": uri}))
     done = stage.play("exchange_keys", "--check", "-vvv")
-    assert sorted(asked.read_text().splitlines()) == ["-t ed25519 -p 22 kvm1", "-t ed25519 -p 22 kvm3", "-t ed25519 -p 2222 fd00::2"], done.text
-    assert set(re.findall(r'"key": "[^"]+ ssh-ed25519 AAAA",\s+"name": "([^"]+)"', done.text)) == {"kvm1", "[fd00::2]:2222", "kvm3"}
+    assert sorted(asked.read_text().splitlines()) == ["-t ed25519 -p 22 10.1.0.1", "-t ed25519 -p 22 kvm3", "-t ed25519 -p 2222 fd00::2"], done.text
+    assert set(re.findall(r'"key": "[^"]+ ssh-ed25519 AAAA",\s+"name": "([^"]+)"', done.text)) == {"10.1.0.1", "[fd00::2]:2222", "kvm3"}
 
 
 def test_a_limit_leaves_hosts_out(stage: Stage) -> None:
