@@ -17,6 +17,7 @@ from ansible_collections.kvmfleet.migration.tests.integration.support.fleet impo
 
 Make = t.Callable[..., str]
 Remake = t.Callable[..., str]
+Add = t.Callable[[Lab, int], None]
 SMALL = ("--mib", "48", "--dirty-mib", "8", "--rate", "500", "--integrity")
 END = "  </devices>"
 
@@ -83,26 +84,25 @@ def test_a_network_of_that_name_and_another_kind_is_refused(lab: Lab, control: D
     check_network(lab, control, remade, fittings.DEFINITION, fittings.ISOLATED, fittings.NETWORK_CARD, "isolated")
 
 
+def check_missing(lab: Lab, control: Desk, remade: Remake, add_other: Add, add_needed: Add, part: str, needed: str) -> None:
+    """Require that a guest with that part is refused by the second host, which alone lacks what it needs, and moves to the third."""
+    for number in (1, 2, 3):
+        add_other(lab, number)
+    for number in (1, 3):
+        add_needed(lab, number)
+    name = remade("equipped", parts={END: part + END})
+    check_refused(lab, control, control.move(name, 2), name, needed)
+    check_moved(lab, control.move(name, None), name, 3)
+
+
 @pytest.mark.long
 def test_a_host_without_the_network_filter_of_the_guest_is_refused(lab: Lab, control: Desk, remade: Remake) -> None:
-    for number in (1, 2, 3):
-        fittings.add_bridge(lab, number)
-    for number in (1, 3):
-        fittings.add_filter(lab, number)
-    name = remade("filtered", parts={END: fittings.FILTERED_CARD + END})
-    check_refused(lab, control, control.move(name, 2), name, fittings.FILTER)
-    check_moved(lab, control.move(name, None), name, 3)
+    check_missing(lab, control, remade, fittings.add_bridge, fittings.add_filter, fittings.FILTERED_CARD, fittings.FILTER)
 
 
 @pytest.mark.long
 def test_a_host_without_the_secret_of_the_guest_is_refused(lab: Lab, control: Desk, remade: Remake) -> None:
-    for number in (1, 2, 3):
-        fittings.add_locked_image(lab, number)
-    for number in (1, 3):
-        fittings.add_secret(lab, number)
-    name = remade("locked", parts={END: fittings.LOCKED_DISK + END})
-    check_refused(lab, control, control.move(name, 2), name, fittings.SECRET)
-    check_moved(lab, control.move(name, None), name, 3)
+    check_missing(lab, control, remade, fittings.add_locked_image, fittings.add_secret, fittings.LOCKED_DISK, fittings.SECRET)
 
 
 @pytest.mark.long
