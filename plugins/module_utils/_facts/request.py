@@ -21,7 +21,18 @@ from .._model.requests import DomainGroup, DomainRequest, GuestCpu
 from .disks import describe_disks
 from .firmware import read_firmware_needs
 from .local_stores import Stores
-from .requirements import NO_CPU, describe_cpu, has_loose_tsc, list_host_devices, list_networks, list_secrets, read_hugepages, read_numa, read_pinning
+from .requirements import (
+    NO_CPU,
+    describe_cpu,
+    describe_start_cpu,
+    has_loose_tsc,
+    list_host_devices,
+    list_networks,
+    list_secrets,
+    read_hugepages,
+    read_numa,
+    read_pinning,
+)
 
 # The first libvirt that moves a guest with virtiofs, and the first libvirt and QEMU that move one with a VFIO device.
 _VIRTIOFS_SINCE = 10005000
@@ -122,6 +133,7 @@ def build_request(definition: Definition, own: OwnPolicy, versions: t.Mapping[st
         virt_type=root.get("type"),
         machine=kind.get("machine") if kind is not None else None,
         cpu=cpu,
+        start_cpu=describe_start_cpu(definition.configuration),
         pinning=read_pinning(root, info.vcpus),
         numa=numa,
         hugepages=tuple(read_hugepages(root, request.memory_mib, numa)),

@@ -25,6 +25,7 @@ from .._model.requests import DeviceNeed, GuestCell, GuestCpu, HugepageNeed, Net
 
 # Features that QEMU adds if a processor package has several threads, and reports since 10.0 (docs/libvirt.md, "Processors").
 _OF_THREADS = ("ht", "cmp_legacy")
+_HOST_MODEL = "host-model"
 _PARTS = ("dies", "clusters", "cores", "threads")
 
 
@@ -51,6 +52,12 @@ def describe_cpu(root: ElementTree.Element) -> GuestCpu:
         package_threads=threads,
         shows_threads=shown if cpu.get("check") == "full" else None,
     )
+
+
+def describe_start_cpu(configuration: t.Optional[ElementTree.Element]) -> t.Union[GuestCpu, Absent]:
+    """Return the CPU that an active domain asks for when it starts anew, if each host then gives it another one; absent if it starts with its present one."""
+    cpu = NO_CPU if configuration is None else describe_cpu(configuration)
+    return dataclasses.replace(cpu, xml=ABSENT) if cpu.mode == _HOST_MODEL else ABSENT
 
 
 def has_loose_tsc(root: ElementTree.Element, cpu: GuestCpu) -> bool:

@@ -154,8 +154,10 @@ class LibvirtReporter(LibvirtReader):
             # The migratable one names the requested CPU, which may have more features than even its own host provided.
             with libvirt_errors(f"read the definition of domain {domain.name()} on {self.uri}"):
                 root = parse_domain_xml(domain.XMLDesc(0))
-                add_networks_of_devices(root, lambda: parse_domain_xml(domain.XMLDesc(_INACTIVE)))
-            return Definition(dataclasses.replace(known, **read_domain_info(root)), root, has_snapshots)
+                configuration = parse_domain_xml(domain.XMLDesc(_INACTIVE)) if hides_configuration(root) else None
+            if configuration is not None:
+                add_networks_of_devices(root, configuration)
+            return Definition(dataclasses.replace(known, **read_domain_info(root)), root, has_snapshots, configuration=configuration)
         except NotFound:
             raise
         except KvmfleetError as error:
@@ -176,13 +178,16 @@ class LibvirtReporter(LibvirtReader):
         return open_folder(self._connection, path, self.uri)
 
 
-def add_networks_of_devices(root: ElementTree.Element, read_inactive: t.Callable[[], ElementTree.Element]) -> None:
+def hides_configuration(root: ElementTree.Element) -> bool:
+    """Whether a live definition may name what the host has given the guest in place of what it asks for: a device of a network, or a CPU for host-model."""
+    is_given = root.find("devices/interface[@type='hostdev']") is not None or root.find("cpu[@mode='custom'][@check='full']") is not None
+    return is_given and bool(root.get("id"))
+
+
+def add_networks_of_devices(root: ElementTree.Element, configuration: ElementTree.Element) -> None:
     """Name the libvirt network in each interface that is a device which the network has given the guest: a live definition has only the device."""
-    given = [interface for interface in root.findall("devices/interface[@type='hostdev']") if root.get("id")]
-    if not given:
-        return
-    sources = {_read_mac(interface): interface.find("source") for interface in read_inactive().findall("devices/interface[@type='network']")}
-    for interface in given:
+    sources = {_read_mac(interface): interface.find("source") for interface in configuration.findall("devices/interface[@type='network']")}
+    for interface in root.findall("devices/interface[@type='hostdev']"):
         device, network = interface.find("source"), sources.get(_read_mac(interface))
         if device is not None and network is not None:
             device.attrib.update({key: value for key, value in network.attrib.items() if key in ("network", "portgroup")})

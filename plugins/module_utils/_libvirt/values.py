@@ -28,12 +28,16 @@ class DomainState(t.TypedDict):
 
 @dataclass(frozen=True)
 class Definition:
-    """A domain with its definition, the live one if it is active. If libvirt could not return the definition, C(root) is null and C(problem) is a sentence."""
+    """A domain with its definition, the live one if it is active. If libvirt could not return the definition, C(root) is null and C(problem) is a sentence.
+
+    :arg configuration: the inactive definition, only of an active domain whose live one names what its host has given it in place of what it asks for.
+    """
 
     info: domain_states.DomainInfo
     root: t.Optional[Element] = None
     has_snapshots: bool = False
     problem: str = ""
+    configuration: t.Optional[Element] = None
 
 
 @dataclass(frozen=True)

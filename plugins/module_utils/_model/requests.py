@@ -224,6 +224,7 @@ class DomainRequest:
 
     :arg machine: the machine type as it runs, e.g. C(pc-q35-7.2).
     :arg hypervisor: the version of the QEMU that it runs on, as libvirt's number.
+    :arg start_cpu: the CPU that it asks for when it starts anew, if a host then gives it another one: C(host-model).
     :arg blockers: the reasons why the domain cannot be moved, each a sentence.
     :arg secrets: the names of the libvirt secrets that open its disks, its devices and the state of its TPM, as in L(Surroundings).
     :arg nvram: the file of its firmware variables; C(nvram_template) is the file from which a host creates it.
@@ -244,6 +245,7 @@ class DomainRequest:
     machine: Maybe[str] = ABSENT
     hypervisor: Maybe[int] = ABSENT
     cpu: Maybe[GuestCpu] = ABSENT
+    start_cpu: Maybe[GuestCpu] = ABSENT
     pinning: Maybe[Pinning] = ABSENT
     numa: Maybe[NumaPlacement] = ABSENT
     hugepages: Maybe[t.Tuple[HugepageNeed, ...]] = ABSENT

@@ -90,7 +90,6 @@ def _check_policy(key: str, value: Json) -> None:
 # Modes of libvirt's numatune in which memory is on the named cells or nowhere.
 _BINDING_MODES = ("strict", "restrictive")
 # The policy of a CPU feature in libvirt's definition without which the guest does not start.
-_REQUIRED_POLICY = "require"
 
 
 @dataclass(frozen=True)
@@ -236,10 +235,9 @@ class Request:
         return self.needs.cpu or None
 
     @functools.cached_property
-    def required_features(self) -> frozenset[str]:
-        """CPU features that the guest requires."""
-        policies = (self.cpu.features if self.cpu else None) or {}
-        return frozenset(name for name, policy in policies.items() if policy == _REQUIRED_POLICY)
+    def start_cpu(self) -> t.Optional[GuestCpu]:
+        """The CPU that the guest asks for when it starts anew, if a host then gives it another one than it sees."""
+        return self.needs.start_cpu or None
 
     @functools.cached_property
     def vcpu_pins(self) -> tuple[frozenset[int], ...]:

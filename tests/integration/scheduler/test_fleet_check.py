@@ -16,6 +16,7 @@ from ansible_collections.kvmfleet.migration.tests.integration.support import age
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
 
 Believe = t.Callable[..., None]
+Remake = t.Callable[..., str]
 MET, NOT_MET = 0, 2
 # The scenario protects no host.
 IGNORED = ["protection"]
@@ -49,6 +50,21 @@ def test_a_guest_with_a_feature_that_others_lack_is_named(lab: Lab, control: Des
     assert f"blocked on {lab.host(2)}, {lab.host(3)} by cpu_model: According to libvirt's comparison" in text
     assert "use CPU features that not all hosts have: cx16." in text
     assert lab.places(web) == {1: "running"}
+
+
+@pytest.mark.long
+def test_a_guest_of_host_model_can_start_on_a_host_with_a_lesser_cpu(lab: Lab, control: Desk, web: str, remade: Remake, believing: Believe) -> None:
+    """It cannot move there, but a start gives it a CPU of that host. The other guest asks for the CPU that it has."""
+    asked = "<cpu mode='custom' match='exact' check='none'>\n    <model fallback='forbid'>qemu64</model>\n  </cpu>"
+    name = remade("anew", parts={asked: "<cpu mode='host-model'/>"})
+    believing(2, "--without-feature", "cx16")
+    believing(3, "--without-feature", "cx16")
+    code, text = check(control)
+    assert code == NOT_MET, text
+    assert f"{web} of {lab.host(1)}, 64 MiB: {lab.host(2)}, {lab.host(3)}: According to libvirt's comparison" in text
+    assert f"{name} of {lab.host(1)}" not in text
+    assert f"{name}: 1 of 3 hosts; blocked on {lab.host(2)}, {lab.host(3)} by cpu_model: According to libvirt's comparison" in text
+    assert lab.places(name) == {1: "running"}
 
 
 @pytest.mark.long

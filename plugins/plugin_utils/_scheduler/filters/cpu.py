@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import typing as t
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import PLATFORM_CPUS, CpuFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests import GuestCpu
@@ -20,6 +20,7 @@ from .base import PASS, Finding, Rule, names_text, version_text
 
 # Modes that give the host's own CPU to the guest.
 HOST_CPU_MODES: t.Final = ("host-passthrough", "maximum")
+REQUIRED_POLICY: t.Final = "require"
 _DISABLING_POLICIES = ("disable", "forbid")
 
 
@@ -48,8 +49,8 @@ class Cpus(Rule):
 class CpuModel(Rule):
     """libvirt's own comparison decides if available; otherwise model and features are compared with those of the host's platform.
 
-    libvirt does not judge host-passthrough (docs/libvirt.md, "Processors"): the CPUs of both hosts are compared instead, unless the guest starts anew, with the
-    CPU of its new host.
+    libvirt does not judge host-passthrough (docs/libvirt.md, "Processors"): the CPUs of both hosts are compared instead. A guest that starts anew with
+    host-passthrough or host-model is given the CPU of its new host.
     """
 
     name = "cpu_model"
@@ -61,23 +62,31 @@ class CpuModel(Rule):
 
     def judge_host(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
         """Name the missing features. An unknown value is a warning."""
-        cpu = request.cpu or GuestCpu()
-        verdict = host.cpu_verdicts.get(request.uuid)
-        if verdict is not None and not verdict.passed:
-            return Finding(f"According to libvirt's comparison, it cannot run {request.name}: {_as_clause(verdict.reason)}.")
-        if cpu.mode in HOST_CPU_MODES:
-            return self._judge_host_cpu(request, host, fleet)
-        return PASS if verdict is not None else _judge_by_platform(request, host, cpu)
-
-    def _judge_host_cpu(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
-        return PASS if request.starts else _judge_host_passthrough(request, host, fleet)
+        return judge_start(request, host) if request.starts else _judge_present_cpu(request, host, lambda: _judge_host_passthrough(request, host, fleet))
 
 
 class CpuAtStart(CpuModel):
     """The rule for guests of which each starts anew."""
 
-    def _judge_host_cpu(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
-        return PASS
+    def judge_host(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
+        """Name the missing features. An unknown value is a warning."""
+        return judge_start(request, host)
+
+
+def judge_start(request: Request, host: HostState) -> Finding:
+    """Judge the CPU that the guest has after a start on this host."""
+    cpu = request.start_cpu
+    return _judge_by_platform(request, host, cpu) if cpu else _judge_present_cpu(request, host, lambda: PASS)
+
+
+def _judge_present_cpu(request: Request, host: HostState, judge_host_cpu: Callable[[], Finding]) -> Finding:
+    cpu = request.cpu or GuestCpu()
+    verdict = host.cpu_verdicts.get(request.uuid)
+    if verdict is not None and not verdict.passed:
+        return Finding(f"According to libvirt's comparison, it cannot run {request.name}: {_as_clause(verdict.reason)}.")
+    if cpu.mode in HOST_CPU_MODES:
+        return judge_host_cpu()
+    return PASS if verdict is not None else _judge_by_platform(request, host, cpu)
 
 
 def _judge_by_platform(request: Request, host: HostState, cpu: GuestCpu) -> Finding:
@@ -88,7 +97,7 @@ def _judge_by_platform(request: Request, host: HostState, cpu: GuestCpu) -> Find
         because = f" ({why})" if why else ""
         # The filter for machine types reports a missing platform.
         return PASS if is_absent else _warn_unknown_cpu(request, host, f"the CPU features that it can give a guest are not known{because}")
-    missing = request.required_features - host.hardware.cpu_features[key]
+    missing = _required_features(cpu) - host.hardware.cpu_features[key]
     if missing:
         return Finding(f"Its CPU lacks {names_text(missing)}, which {request.name} has been using.")
     model = cpu.model
@@ -97,6 +106,10 @@ def _judge_by_platform(request: Request, host: HostState, cpu: GuestCpu) -> Find
     if any(policy in _DISABLING_POLICIES for policy in (cpu.features or {}).values()):
         return _warn_unknown_cpu(request, host, f"it cannot give the whole CPU model {model}, and the guest runs without some of its features")
     return Finding(f"It cannot give {request.name} its CPU model {model}.")
+
+
+def _required_features(cpu: GuestCpu) -> frozenset[str]:
+    return frozenset(name for name, policy in (cpu.features or {}).items() if policy == REQUIRED_POLICY)
 
 
 def _judge_host_passthrough(request: Request, host: HostState, fleet: Fleet) -> Finding:

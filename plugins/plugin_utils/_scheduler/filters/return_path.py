@@ -10,18 +10,25 @@ from __future__ import annotations
 import typing as t
 from dataclasses import replace
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests import GuestCpu
+
 from ..fleet import Fleet, HostState
 from ..request import Request
 from .base import PASS, Filter, Finding, Rule, filters_for_host, relevant_filters
-from .cpu import HOST_CPU_MODES, SHOWN_SINCE, CpuModel, CpuThreads, Hypervisor, MachineType
+from .cpu import HOST_CPU_MODES, REQUIRED_POLICY, SHOWN_SINCE, CpuModel, CpuThreads, Hypervisor, MachineType, judge_start
 
 
 class _GivenCpu(CpuModel):
-    """The CPU of a guest that has the whole CPU of its host: at a start it is given another one. Others keep theirs, which their own host can run."""
+    """The CPU of a guest that has the one of its host, or one made for it: a start gives it another one. Others keep theirs, which their own host can run."""
 
     def applies_to(self, request: Request) -> bool:
         """Return whether the guest is given the CPU of its host."""
-        return bool(request.cpu and request.cpu.mode in HOST_CPU_MODES)
+        return bool(request.start_cpu or (request.cpu and request.cpu.mode in HOST_CPU_MODES))
+
+    def judge_host(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
+        """Name the missing features. An unknown value is a warning."""
+        return judge_start(request, host) if request.start_cpu else super().judge_host(request, host, fleet)
 
 
 # The rules whose answer depends on the CPU, the QEMU and the libvirt of both hosts. The guest keeps its machine type.
@@ -44,8 +51,14 @@ def _after_move(request: Request, host: HostState) -> Request:
     qemu, cpu = host.hardware.hypervisor, request.needs.cpu
     if qemu and cpu and isinstance(cpu.shows_threads, bool):
         cpu = replace(cpu, shows_threads=qemu >= SHOWN_SINCE)
-    needs = replace(request.needs, hypervisor=qemu or None, cpu=cpu)
+    needs = replace(request.needs, hypervisor=qemu or None, cpu=cpu, start_cpu=_give_cpu(request, host) if request.starts else ABSENT)
     return replace(request, needs=needs, source=host.name, source_uuid=host.host_uuid, source_id=host.host_id, starts=False)
+
+
+def _give_cpu(request: Request, host: HostState) -> GuestCpu | Absent:
+    """Return the CPU that a guest of host-model is given at a start on this host; absent for other guests."""
+    given = host.hardware.cpu_features.get((request.arch or "", request.virt_type or ""), frozenset())
+    return replace(request.start_cpu, features=dict.fromkeys(given, REQUIRED_POLICY)) if request.start_cpu else ABSENT
 
 
 class OneWay(Rule):

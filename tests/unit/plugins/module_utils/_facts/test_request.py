@@ -10,12 +10,13 @@ from xml.etree import ElementTree
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.request import build_request
-from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.requirements import describe_cpu
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.requirements import describe_cpu, describe_start_cpu
 from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.reading import read_domain_info
 from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.values import Definition
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policy_documents import POLICY_NAMESPACE, parse_policy
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests import GuestCpu
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._facts.definitions import VERSIONS, domain
 
 OS = "<os firmware='efi'><type arch='x86_64' machine='pc-q35-7.2'>hvm</type><loader type='pflash'>/usr/share/OVMF.fd</loader>{}</os>"
@@ -50,6 +51,14 @@ def test_nvram_is_read_from_its_text_or_source() -> None:
 def test_a_definition_without_a_cpu_has_an_empty_cpu_request() -> None:
     assert encode(describe_cpu(domain())) == {"mode": None, "model": None, "features": {}, "xml": None, "package_threads": 1, "shows_threads": None}
     assert describe_cpu(domain("<cpu mode='host-passthrough'/>")).mode == "host-passthrough"
+
+
+def test_the_cpu_with_which_a_guest_of_host_model_starts_anew() -> None:
+    given, asked = domain(CPU), domain("<cpu mode='host-model'><feature policy='require' name='vmx'/></cpu>")
+    start_cpu = describe_start_cpu(asked)
+    assert isinstance(start_cpu, GuestCpu)
+    assert (start_cpu.mode, start_cpu.features, start_cpu.xml) == ("host-model", {"vmx": "require"}, ABSENT)
+    assert [describe_start_cpu(configuration) for configuration in (None, given, domain())] == [ABSENT] * 3
 
 
 def test_a_request_has_the_scheduling_fields_of_the_policy() -> None:

@@ -11,7 +11,12 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt import connection
 from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.connection import Opened
-from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.reporting import LibvirtReporter, add_networks_of_devices, describe_use
+from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.reporting import (
+    LibvirtReporter,
+    add_networks_of_devices,
+    describe_use,
+    hides_configuration,
+)
 from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.values import DomainUse
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.libvirt_formats import parse_xml
 
@@ -105,7 +110,8 @@ def test_a_device_that_a_network_has_given_has_the_name_of_the_network() -> None
     running = parse_xml("<domain id='7'><devices>" + "".join(CARD.format("hostdev", mac, "", address) for mac in MACS) + "</devices></domain>")
     saved = (("network", MACS[0], "network='pool' portgroup='fast'"), ("hostdev", MACS[1], ""), ("network", MACS[2].upper(), "network='back'"))
     defined = parse_xml("<domain><devices>" + "".join(CARD.format(*card, "") for card in saved) + "</devices></domain>")
-    add_networks_of_devices(running, lambda: defined)
+    assert hides_configuration(running)
+    add_networks_of_devices(running, defined)
     assert [dict(source.attrib) for source in running.findall("devices/interface/source")] == [
         {"network": "pool", "portgroup": "fast"},
         {},
@@ -113,9 +119,14 @@ def test_a_device_that_a_network_has_given_has_the_name_of_the_network() -> None
     ]
 
 
-def test_other_definitions_are_read_once() -> None:
-    for xml in ("<domain id='7'><devices>" + CARD.format("bridge", MACS[0], "", "") + "</devices></domain>", "<domain><devices/></domain>"):
-        add_networks_of_devices(parse_xml(xml), lambda: pytest.fail("read again"))
+@pytest.mark.parametrize(
+    ("attributes", "hides"),
+    [("mode='custom' match='exact' check='full'", True), ("mode='custom' match='exact' check='partial'", False), ("mode='host-passthrough'", False)],
+)
+def test_definitions_that_name_what_was_asked_for_are_read_once(attributes: str, hides: bool) -> None:
+    card = CARD.format("bridge", MACS[0], "", "")
+    assert hides_configuration(parse_xml(f"<domain id='7'><cpu {attributes}/><devices>{card}</devices></domain>")) == hides
+    assert not hides_configuration(parse_xml(f"<domain><cpu {attributes}/><devices>{card.replace('bridge', 'hostdev')}</devices></domain>"))
 
 
 class DomainWithDisks:

@@ -102,6 +102,13 @@ def test_a_guest_that_starts_gets_the_cpu_of_its_host() -> None:
         assert search(host("kvm1", web1, host_cpu={**cpu, "microcode": 1}), host("kvm2", host_cpu=other)).judge(["kvm1"]).verdict == CAN
 
 
+def test_a_guest_of_host_model_that_starts_needs_no_feature_of_its_lost_host() -> None:
+    seen = {"mode": "custom", "model": "Haswell", "features": {"amx": "require"}}
+    for more, verdict in (({}, CANNOT), ({"start_cpu": {"mode": "host-model", "model": None, "features": {}}}, CAN)):
+        web1 = f.domain("web1", cpu=seen, **more)
+        assert search(host("kvm1", web1), host("kvm2")).judge(["kvm1"]).verdict == verdict
+
+
 def test_a_start_needs_no_newer_qemu_and_no_trait() -> None:
     web1 = f.domain("web1", hypervisor=10_000_000, traits=["COMPUTE_MIGRATE_POST_COPY"], blockers=["It has a snapshot."])
     assert search(host("kvm1", web1), host("kvm2", traits=[])).judge(["kvm1"]).verdict == CAN

@@ -110,6 +110,17 @@ def test_another_cpu_does_not_matter_for_host_passthrough_if_the_guest_starts_an
     assert "amx" in str(judge_with("cpu_model", missing, host()).reason)
 
 
+def test_a_guest_of_host_model_that_starts_anew_is_given_a_cpu_of_the_new_host() -> None:
+    """The CPU that it has been using was made for its own host."""
+    newer = {"cpu": cpu(model="Sapphire", amx="require"), "start_cpu": {"mode": "host-model", "model": None, "features": {}}}
+    verdicts = {uuid_of("web1"): CpuVerdict(passed=False, reason="its CPU lacks amx")}
+    there, source = host(cpu_verdicts=verdicts), host("kvm1")
+    assert judge_with("cpu_model", request(**newer), there, source).reason
+    assert judge_with("cpu_model", replace(request(**newer), starts=True), there, source) == Finding()
+    demanding = {**newer, "start_cpu": {"mode": "host-model", "model": None, "features": {"la57": "require"}}}
+    assert "lacks la57" in str(judge_with("cpu_model", replace(request(**demanding), starts=True), there, source).reason)
+
+
 def test_a_guest_that_is_shut_down_for_its_move_starts_anew_and_one_that_is_saved_does_not() -> None:
     other, source = host(host_cpu={**HOST_CPU, "features": []}), host("kvm1", host_cpu=HOST_CPU)
     asked, fleet = request(cpu=cpu("host-passthrough", None)), Fleet({"kvm1": source, "kvm2": other})

@@ -13,9 +13,12 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.request import Request
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._scheduler.verdicts import check_host
-from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._scheduler.builders import fleet, host, judge_with, request, silent_host
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._scheduler.builders import f, fleet, host, judge_with, request, silent_host
 
 OLD, NEW, MENDED = ({"libvirt": libvirt, "hypervisor": qemu} for libvirt, qemu in ((9000000, 7002022), (11003000, 10000013), (11010000, 10001000)))
+
+PLATFORM = f.host("x")["platforms"][0]
+NEWER_PLATFORM = {**PLATFORM, "cpu": {**PLATFORM["cpu"], "features": [*PLATFORM["cpu"]["features"], "amx"]}}
 
 
 def of_kvm1(**needs: t.Any) -> Request:
@@ -75,3 +78,13 @@ def test_the_cpu_that_a_guest_is_given_when_it_starts_on_the_other_host() -> Non
     assert refused == ("web1 could not come back to kvm1, which would refuse it: its CPU lacks avx512f, and web1 has been given the whole CPU of its host.")
     assert judge_with("one_way", asked, dataclasses.replace(there, hardware=home.hardware), home).reason is None
     assert judge_with("one_way", dataclasses.replace(asked, needs=dataclasses.replace(asked.needs, cpu=None)), there, home).reason is None
+
+
+def test_the_cpu_that_host_model_makes_of_the_other_host() -> None:
+    start_cpu = {"mode": "host-model", "model": None, "features": {}}
+    asked = dataclasses.replace(of_kvm1(cpu={"mode": "custom", "model": "Haswell"}, start_cpu=start_cpu), starts=True)
+    home, there = (host(name, versions=OLD, platforms=[platform]) for name, platform in (("kvm1", PLATFORM), ("kvm2", NEWER_PLATFORM)))
+    refused = judge_with("one_way", asked, there, home).reason
+    assert refused == "web1 could not come back to kvm1, which would refuse it: its CPU lacks amx, which web1 has been using."
+    assert judge_with("one_way", dataclasses.replace(asked, starts=False), there, home).reason is None
+    assert judge_with("one_way", asked, dataclasses.replace(there, hardware=home.hardware), home).reason is None
