@@ -15,7 +15,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records 
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.rules import map_holders
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.unreadable_hosts import UnreadableHost
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.release import NotedDomain
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.starts import StartInputs, list_silent_hosts, sort_starts
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.starts import StartInputs, list_silent_hosts, read_start_mode, sort_starts
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import domain_entry, host_entry
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._recover.builders import document, domain, facts, host, noted, record, uid
 
@@ -150,3 +150,11 @@ def test_a_host_whose_document_cannot_be_read_is_silent_unless_it_answers() -> N
 def test_starts_are_not_planned_without_facts_of_the_host() -> None:
     with pytest.raises(InvalidArgument, match="There are no facts of kvm1"):
         sort_starts([decode(NotedDomain, noted("web1"))], StartInputs("kvm1", {"kvm1": None}))
+
+
+@pytest.mark.parametrize(
+    ("value", "mode"),
+    [("autostart", "autostart"), ("as_recorded", "as_recorded"), ("none", "none"), (True, "autostart"), ("yes", "autostart"), (False, "none"), ("off", "none")],
+)
+def test_a_truth_value_says_whether_domains_are_started_at_all(value: bool | str, mode: str) -> None:
+    assert read_start_mode(value) == mode
