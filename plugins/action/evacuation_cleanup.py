@@ -22,12 +22,13 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger 
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_if_any
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.remembered import (
     find_left_behind,
+    find_left_under_others,
     find_missing_records,
     missing_text,
     remembered_by_fleet,
 )
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.options import readable_results
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import Settings
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import Settings, read_reported_domains
 
 _MAX_RETENTION_DAYS = 3650
 
@@ -73,7 +74,11 @@ class ActionModule(FleetAction):
             me = HostRef(target_host, identity.host_id, identity.host_uuid)
             uris = _list_other_uris(settings, target_host, ledger, identity)
             reports = list(remembered_by_fleet(settings, target_host, answer.remembered or None))
-            memory = find_missing_records(ledger, reports), find_left_behind(ledger, reports, identity.host_id)
+            left = [
+                *find_left_behind(ledger, reports, identity.host_id),
+                *find_left_under_others(ledger, reports, identity.host_id, lambda uuid: _is_elsewhere(settings, target_host, uuid)),
+            ]
+            memory = find_missing_records(ledger, reports), left
             cleanup = HostCleanup(ledger, me, phase, uris, task.storage, task.retention_days, describe_actor(task_vars), self._task.check_mode, *memory)
             outcome = cleanup.clean_host()
         return self._build_result(outcome, target_host, ledger)
@@ -112,6 +117,14 @@ def _list_other_uris(settings: Settings, target_host: str, ledger: Ledger, ident
         uris[entry.name] = str(saved) if saved and not settings.is_known(entry.name) else settings.libvirt_uri(entry.name, target_host)
     uris.pop(target_host, None)
     return uris
+
+
+def _is_elsewhere(settings: Settings, target_host: str, uuid: str) -> bool:
+    """Whether the facts of another host have the domain, and those of this one do not have it active."""
+    domains = {name: read_reported_domains(settings.facts(name)) or () for name in {*settings.fleet(), target_host}}
+    having = {name: one for name, listed in domains.items() for one in listed if one.uuid == uuid}
+    own = having.pop(target_host, None)
+    return bool(having) and not (own and own.active)
 
 
 def _diff_cleanup(outcome: CleanupOutcome, target_host: str) -> JsonObject:

@@ -39,7 +39,7 @@ from .._ledger.host_decisions import settling_step
 from .._ledger.host_entries import host_lock_name
 from .._ledger.ledger import Ledger
 from .._ledger.leftovers import closing_status, is_done_from, is_given_up_on, without_host
-from .._ledger.remembered import RememberedMove, copy_text, missing_text
+from .._ledger.remembered import RememberedMove, copy_text, missing_text, other_ledger_text
 from .._ledger.rules import describe_record
 from .tombstones import CleanedDomain, KeptImage, LostTombstone, Tombstone, UncleanedDomain, build_question, find_begun, find_tombstones
 
@@ -178,7 +178,8 @@ class HostCleanup:
     :arg storage: C(quarantine), C(keep) or C(delete).
     :arg check: to change nothing.
     :arg missing: what hosts remember and the ledger lacks, see L(find_missing_records).
-    :arg left: the evacuations from here among them, also if the ledger has found the domain by itself since, see L(find_left_behind).
+    :arg left: the evacuations from here among them, also if the ledger has found the domain by itself since, see L(find_left_behind), and those of other
+      ledgers, see L(find_left_under_others).
     """
 
     ledger: Ledger
@@ -269,7 +270,7 @@ class HostCleanup:
             if move.id in missing:
                 text = missing_text(move)
             elif plan.present:
-                text = copy_text(move)
+                text = copy_text(move) if move.ledger_id == self.ledger.ledger_id else other_ledger_text(move)
                 outcome.missing_records.append(move)
             else:
                 continue

@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import typing as t
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
@@ -99,14 +99,29 @@ def find_left_behind(ledger: Ledger, reports: Remembered, host_id: t.Optional[st
     return [comparison.with_status(one) for one in away if comparison.is_behind(one) or comparison.may_have_left_a_copy(one)]
 
 
+def find_left_under_others(ledger: Ledger, reports: Remembered, host_id: t.Optional[str], is_elsewhere: Callable[[str], bool]) -> list[RememberedMove]:
+    """Return the evacuations away from a host that others remember of another ledger, as of the former one of a fleet that has lost it.
+
+    This ledger cannot tell whether the domain has returned since: it may have taken the copy for the domain.
+
+    :arg is_elsewhere: whether another host has the domain of that UUID, and it is not active on this one.
+    """
+    others = [one for one in _list_records(reports) if one.ledger_id != ledger.ledger_id and one.type == s.EVACUATION]
+    return [one for one in others if host_id and one.source.host_id == host_id and is_elsewhere(one.domain.uuid)]
+
+
 def _records_of_ledger(ledger: Ledger, reports: Remembered) -> list[RememberedMove]:
-    """Return the records of this ledger that hosts remember, each once, with the host in C(remembered_by)."""
+    """Return the records of this ledger that hosts remember."""
+    return [one for one in _list_records(reports) if one.ledger_id == ledger.ledger_id]
+
+
+def _list_records(reports: Remembered) -> list[RememberedMove]:
+    """Return the records that hosts remember, each once, with the host in C(remembered_by)."""
     found = dict[str, RememberedMove]()
     for host, records in reports:
         for one in records or ():
-            if one.get("ledger_id") == ledger.ledger_id:
-                move = dataclasses.replace(read_remembered(one), remembered_by=host)
-                found.setdefault(move.id, move)
+            move = dataclasses.replace(read_remembered(one), remembered_by=host)
+            found.setdefault(move.id, move)
     return list(found.values())
 
 
@@ -173,6 +188,17 @@ def copy_text(one: RememberedMove) -> str:
         f"{_describe_record(one)} The ledger has since recorded where the domain is. What {source} has of it is left over: "
         "check that it runs elsewhere, then remove it "
         f"from there (virsh undefine --keep-nvram --keep-tpm {name}; its disks stay)."
+    )
+
+
+def other_ledger_text(one: RememberedMove) -> str:
+    """Return the message for an evacuation of L(find_left_under_others)."""
+    source, name = one.source.host, one.domain.name
+    return (
+        f"{one.remembered_by} remembers the evacuation of domain {name} from {source} to {one.destination.host} under another ledger ({one.ledger_id}), and "
+        f"nothing shows that the domain has returned. If that ledger still exists, use it. If not, find out which host has the right definition (virsh list "
+        f"--all), and undefine the domain on the other one (virsh undefine --keep-nvram --keep-tpm {name}; its disks stay): on {source} if the domain was "
+        f"not brought back there."
     )
 
 

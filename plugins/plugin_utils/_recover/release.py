@@ -217,7 +217,7 @@ class CleanedHost:
         """Raise L(Unsafe) if the ledger has lost evacuations of the host. Their leftovers would start automatically at one of the next boots."""
         if self.lost:
             raise Unsafe(
-                f"The ledger was set back: it lacks the evacuations of {', '.join(self.lost)} from {self.host}. Nothing was released or started there.",
+                f"The ledger lacks the evacuations of {', '.join(self.lost)} from {self.host}. Nothing was released or started there.",
                 "Settle the records or remove the leftovers, as described for each domain; then run recover again.",
             )
 

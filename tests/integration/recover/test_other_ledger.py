@@ -69,3 +69,26 @@ def test_a_release_with_another_ledger_is_refused_unless_that_of_the_fleet_is_lo
     assert (run.code, own["released"], own["enabled"], lab.places(auto)) == (0, True, True, {1: "running"}), run.text
     for number in (1, 2, 3):
         assert lab.on(number, "cat", LEDGER_ID).strip() == stranger.ledger.ledger_id
+
+
+@pytest.mark.long
+def test_a_copy_that_an_evacuation_left_is_not_started_after_the_ledger_was_lost(lab: Lab, operator: Operator, stranger: Operator, guest: Make) -> None:
+    """Its owner has switched it off on its new host, so that no host shows where it belongs except by what that host remembers."""
+    web = guest("web", "--autostart", "--storage", "shared")
+    operator.protect()
+    lab("poweroff", lab.host(1))
+    evacuated = operator.playbook("evacuate", source=lab.host(1), evacuate_host_force_down=True, evacuate_host_reason="its cords are pulled")
+    assert evacuated.code == 0, evacuated.text
+    (now_on,) = lab.places(web)
+    lab.virsh(now_on, "destroy", web)
+    lab("poweron", lab.host(1))
+    for number in (1, 2, 3):
+        lab.on(number, "rm", LEDGER_ID)
+    stranger.protect()
+    run, own = stranger.recover(1)
+    assert (run.code != 0, own["released"], own["started"], lab.places(web)[1]) == (True, False, [], "shut off"), run.text
+    assert f"from {lab.host(1)} to {lab.host(now_on)} under another ledger ({operator.ledger.ledger_id})" in run.text
+
+    lab.virsh(1, "undefine", web)
+    run, own = stranger.recover(1)
+    assert (run.code, own["released"], lab.places(web)) == (0, True, {now_on: "shut off"}), run.text

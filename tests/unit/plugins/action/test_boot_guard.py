@@ -248,7 +248,7 @@ def test_a_host_is_released_after_the_cleanup_of_a_recovery(fleet: Fleet) -> Non
 
 def test_a_cleanup_with_evacuations_that_the_ledger_lost_prevents_the_release(fleet: Fleet) -> None:
     lost = {**CLEANUP, "refused": [{"name": "web1", "record": "r1"}], "missing_records": [{"id": "r1"}]}
-    with pytest.raises(Unsafe, match="it lacks the evacuations of web1 from kvm1"):
+    with pytest.raises(Unsafe, match="lacks the evacuations of web1 from kvm1"):
         fleet.task(_work={"recover": lost})
     assert fleet.host.phases == []
 
