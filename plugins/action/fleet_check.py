@@ -31,6 +31,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._fleet_check.di
     ClockOffset,
     find_clock_skew,
     find_failed_answers,
+    find_failed_peers,
     find_old_protection,
     find_unasked_hosts,
 )
@@ -51,7 +52,9 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.sched
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import Settings
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import age_seconds as facts_age_seconds
 
-ASK, ANSWER = "ask", "answer"
+ASK, ANSWER, TRY_PEERS = "ask", "answer", "try"
+# Each host tries the next ones by name. In a large fleet, each of them trying all others would be as many logins as an evacuation.
+MOST_PEERS = 16
 # A check may take minutes in a large fleet. Older facts are not of this run.
 FACTS_MAX_AGE_SECONDS = 900
 # The question whether certain hosts can be lost is about this moment. The plan of a drain gathers facts right before it.
@@ -65,6 +68,7 @@ class _Answered(TaskResult):
     answers: Maybe[FleetAnswers] = ABSENT
     clock: Maybe[JsonObject] = ABSENT
     fencing: Maybe[tuple[str, ...]] = ABSENT
+    failed_peers: Maybe[Mapping[str, str]] = ABSENT
 
 
 @dataclass(frozen=True)
@@ -72,12 +76,13 @@ class _Work:
     """What the tasks file passes.
 
     :arg step: C(ask) or C(answer); absent for the verdict.
-    :arg questions: for one host.
+    :arg questions: for one host; C(peers) are the URIs of the hosts that it tries to ask.
     :arg answers: of C(answer), by host; C(silence) is why C(host_facts) has returned nothing.
     """
 
     step: Maybe[str] = ABSENT
     questions: Maybe[JsonObject] = ABSENT
+    peers: Maybe[Mapping[str, str]] = ABSENT
     answers: Maybe[Mapping[str, _Answered]] = ABSENT
     silence: Maybe[Mapping[str, str]] = ABSENT
 
@@ -124,7 +129,7 @@ class ActionModule(FleetAction):
         with readable_results():
             work = decode(_Work, task.work or {}, "_work")
         if work.step == ANSWER:
-            return self._ask_host(work.questions or {}, task.uri, task_vars)
+            return self._ask_host(work.questions or {}, work.peers or {}, task.uri, task_vars)
         settings = self.settings(task_vars)
         fleet = list(dict.fromkeys(task.fleet)) or settings.fleet()
         hosts_lost = _choose_hosts_lost(task, fleet, settings)
@@ -134,7 +139,7 @@ class ActionModule(FleetAction):
         inputs = _read_inputs(fleet, settings, known, work, max_age)
         view = inputs.collect_guests(fleet)
         if work.step == ASK:
-            return {"changed": False, **_describe_questions(view)}
+            return {"changed": False, **_describe_questions(view), "peers": _choose_peers(list(inputs.hosts), settings)}
 
         answered = {host: one for host, one in (work.answers or {}).items() if one.answers}
         clocks = {host: decode(ClockOffset, one.clock) for host, one in answered.items() if one.clock}
@@ -142,6 +147,7 @@ class ActionModule(FleetAction):
             *find_clock_skew(clocks, task.max_clock_skew_seconds),
             *find_old_protection(fleet, known.entries, task.protect_max_hours),
             *find_fence_problems({host: one.fencing or () for host, one in answered.items()}),
+            *find_failed_peers({host: one.failed_peers or {} for host, one in answered.items()}),
         ]
         question = LossQuestion(hosts_lost, tuple(dict.fromkeys(task.lost)))
         unlisted = [entry for entry in known.entries if entry.name not in fleet and not settings.is_known(entry.name)]
@@ -151,14 +157,18 @@ class ActionModule(FleetAction):
         is_whole = not task.lost and not set(settings.fleet()) - set(fleet)
         return self._describe(verdict, known.ledger if is_whole else None, known.ledger.problems if known.ledger else ())
 
-    def _ask_host(self, questions: JsonObject, uri: str, task_vars: Result) -> JsonObject:
-        """Return the answers of the host, how many seconds its clock is ahead of that of the control node, and what is wrong with its fence devices."""
+    def _ask_host(self, questions: JsonObject, peers: Mapping[str, str], uri: str, task_vars: Result) -> JsonObject:
+        """Return the answers of the host, how many seconds its clock is ahead of that of the control node, what is wrong with its fence devices, and why it
+        cannot ask other hosts.
+        """
         begin = time.time()
         answers = t.cast(JsonObject, self.run_phase(ANSWER, {"questions": questions}, uri, task_vars)["answers"])
         end, seconds = time.time(), t.cast(float, answers["seconds"])
         host = self.target_host(task_vars)
         fencing = ask_fence_devices(self.settings(task_vars).of(host, VARIABLE), host)
-        return {"changed": False, "answers": answers, "clock": {"least": seconds - end, "most": seconds - begin}, "fencing": fencing}
+        clock = {"least": seconds - end, "most": seconds - begin}
+        failed = self.run_phase(TRY_PEERS, {"peers": dict(peers)}, uri, task_vars)["silent"] if peers else {}
+        return {"changed": False, "answers": answers, "clock": clock, "fencing": fencing, "failed_peers": failed}
 
     def _describe(self, verdict: FleetVerdict, keeper: Ledger | None, problems: Sequence[str]) -> JsonObject:
         """Return the verdict. A check of the whole fleet is kept for the ledger C(keeper)."""
@@ -240,6 +250,13 @@ def _describe_questions(view: FleetGuests) -> JsonObject:
     questions = make_questions(view)
     cpus: Json = next((encode(one.cpus) for one in questions.values()), [])
     return {"cpus": cpus, "baselines": {host: encode(one.baselines) for host, one in questions.items() if one.baselines}}
+
+
+def _choose_peers(hosts: Sequence[str], settings: Settings) -> JsonObject:
+    """Return for each host which others it tries to ask, with their URIs."""
+    ring = sorted(host for host in hosts if settings.is_known(host))
+    following = {host: [*ring[number + 1 :], *ring[:number]][:MOST_PEERS] for number, host in enumerate(ring)}
+    return {host: {peer: settings.libvirt_uri(peer, host) for peer in peers} for host, peers in following.items()}
 
 
 def _make_summary(verdict: FleetVerdict, ledger_id: str, at: str, lines: Sequence[str]) -> CheckedFleet:

@@ -46,7 +46,8 @@ options:
       - Kinds of findings that are reported, and do not count for RV(met).
       - V(capacity) is a loss without a place for all guests, V(reach) a guest that only its own host can run, V(cpu) a guest that uses more than all hosts
         have, V(network) another MTU, VLAN or bridge, V(protection) an old or missing protection, V(fencing) a fence device that reports no power state, or
-        reports a host that answers as off, V(clock) another time, and V(silent) a host that did not answer, or that only the ledger has.
+        reports a host that answers as off, V(clock) another time, and V(silent) a host that did not answer, that another host
+        cannot ask, or that only the ledger has.
     type: list
     elements: str
     choices: [capacity, reach, cpu, network, protection, fencing, clock, silent]
@@ -205,6 +206,7 @@ error_code:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import fleet_check_spec
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.peer_logins import PEER_PHASES
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.fleet_cpus import FLEET_PHASES
 from ansible_collections.kvmfleet.migration.plugins.module_utils._module import run_module, run_phase
 
@@ -212,7 +214,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._module import 
 def main() -> None:
     """Answer the questions about this host; the action plugin of the same name does everything else on the control node."""
     module = AnsibleModule(argument_spec=fleet_check_spec(), supports_check_mode=True)
-    run_module(module, lambda module: run_phase(FLEET_PHASES, module.params))
+    run_module(module, lambda module: run_phase({**FLEET_PHASES, **PEER_PHASES}, module.params))
 
 
 if __name__ == "__main__":

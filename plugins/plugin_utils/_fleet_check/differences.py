@@ -153,6 +153,23 @@ def find_failed_answers(why: Mapping[str, str]) -> list[Finding]:
     ]
 
 
+def find_failed_peers(failed: Mapping[str, Mapping[str, str]]) -> list[Finding]:
+    """Return the hosts that answer the control node, and not other hosts.
+
+    :arg failed: by the name of a host, why it cannot ask others, by their names.
+    """
+    findings = []
+    for peer in sorted({peer for peers in failed.values() for peer in peers}):
+        why = {host: peers[peer].rstrip(".") for host, peers in sorted(failed.items()) if peer in peers}
+        first, reason = next(iter(why.items()))
+        text = (
+            f"{names_text(list(why))} cannot ask libvirt on {peer}. {first}: {reason}. Moves between them fail, and in an evacuation {peer} counts there as a"
+            " host that does not answer."
+        )
+        findings.append(Finding(SILENT, (peer, *why), text))
+    return findings
+
+
 def find_old_protection(hosts: Collection[str], entries: Iterable[HostEntry], max_hours: int) -> list[Finding]:
     """Return the hosts that were never protected, and those whose protection is old, or of a time in the future.
 

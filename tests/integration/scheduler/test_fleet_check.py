@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import pathlib
+import re
 import typing as t
 
 import pytest
@@ -96,3 +97,29 @@ def test_fence_devices_that_would_fail_an_evacuation_are_found(lab: Lab, control
     assert f"{of_lab} of {lab.host(2)} does not report a power state: status exited with" in text
     assert f"of {lab.host(3)}" not in text
     assert check(control, fleet_check_ignore=[*IGNORED, "fencing"])[0] == MET
+
+
+def test_a_host_whose_new_ssh_key_another_host_does_not_accept_is_found(lab: Lab, control: Desk, web: str) -> None:
+    """It was installed anew. The control node has its new key, and in an evacuation its silence would forbid every start on that host."""
+    for number in (1, 2, 3):
+        control.variables(number, kvmfleet_transport="ssh")
+    assert check(control)[0] == MET
+    config = lab.path(1, "/etc/ssh/ssh_config")
+    before = config.read_text()
+    known = re.search(r"UserKnownHostsFile (\S+)", before)
+    assert known
+    keys = pathlib.Path(known[1]).read_text().splitlines()
+    mine = config.parent / "known_hosts_of_kvm1"
+    address = lab.rows()[lab.host(3)]["address"]
+    mine.write_text("".join(f"{line}\n" for line in keys if not {address, lab.host(3)} & set(line.split()[0].split(","))))
+    config.write_text(before.replace(known[1], "/etc/ssh/known_hosts_of_kvm1"))
+    try:
+        code, text = check(control)
+    finally:
+        config.write_text(before)
+        mine.unlink()
+    assert code == NOT_MET, text
+    assert f"{lab.host(1)} cannot ask libvirt on {lab.host(3)}." in text, text
+    assert f"cannot ask libvirt on {lab.host(2)}" not in text
+    assert "Host key verification failed" in text
+    assert lab.places(web) == {1: "running"}

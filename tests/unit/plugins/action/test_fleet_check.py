@@ -37,6 +37,7 @@ class Desk:
         self.silence: dict[str, str] = {}
         self.scheduler: Result = {}
         self.fencing: Result | None = None
+        self.failed_peers: dict[str, str] = {}
         self.check_mode = False
         self.phases: list[Result] = []
 
@@ -56,7 +57,7 @@ class Desk:
 
     def answer(self, phase: str, work: Result, uri: str, variables: Result) -> Result:
         self.phases.append({"phase": phase, **work})
-        return {"answers": {"seconds": 1.0, "verdicts": [], "baselines": []}}
+        return {"silent": self.failed_peers} if phase == "try" else {"answers": {"seconds": 1.0, "verdicts": [], "baselines": []}}
 
 
 @pytest.fixture
@@ -197,6 +198,28 @@ def test_one_host_answers_with_its_clock(desk: Desk) -> None:
     assert desk.phases == [{"phase": "answer", "questions": {"cpus": [], "baselines": []}}]
     assert seen["clock"]["least"] <= seen["clock"]["most"] < 0
     assert seen["fencing"] == []
+
+
+def test_a_host_that_others_cannot_ask_is_found_before_an_evacuation_needs_its_answer(desk: Desk) -> None:
+    """Its certificate has expired, or it was installed anew and its SSH host key is not that which the others know. The control node is not concerned."""
+    peers = desk.task(work={"step": "ask"})["peers"]
+    assert {host: list(uris) for host, uris in peers.items()} == {"kvm1": ["kvm2", "kvm3"], "kvm2": ["kvm3", "kvm1"], "kvm3": ["kvm1", "kvm2"]}
+    desk.failed_peers = {"kvm3": "The certificate has expired."}
+    seen = desk.task(work={"step": "answer", "questions": {"cpus": [], "baselines": []}, "peers": peers["kvm1"]})
+    assert desk.phases[-1] == {"phase": "try", "peers": {name: f"qemu+ssh://{name}/system?no_tty=1" for name in ("kvm2", "kvm3")}}
+    desk.answers = {"kvm1": seen, "kvm2": {**seen, "failed_peers": {"kvm3": "Login refused."}}, "kvm3": {**seen, "failed_peers": {}}}
+    found = desk.task()
+    (finding,) = [one for one in found["findings"] if one["kind"] == "silent"]
+    assert (found["met"], finding["hosts"]) == (False, ["kvm3", "kvm1", "kvm2"])
+    assert finding["msg"].startswith("kvm1, kvm2 cannot ask libvirt on kvm3. kvm1: The certificate has expired. Moves between them fail,")
+
+
+def test_each_host_of_a_large_fleet_tries_some_others_and_is_tried_by_as_many(desk: Desk) -> None:
+    names = [f"kvm{number:02}" for number in range(1, 21)]
+    desk.facts = {"kvm1": desk.facts["kvm1"], **{name: f.host(name, 8192) for name in names}}
+    peers = desk.task(work={"step": "ask"})["peers"]
+    assert {len(uris) for uris in peers.values()} == {16}
+    assert {sum(name in uris for uris in peers.values()) for name in desk.facts} == {16}
 
 
 def test_a_host_that_reports_its_facts_and_does_not_answer_then_is_found(desk: Desk) -> None:
