@@ -32,7 +32,14 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_
 from .._ledger.changes import LedgerDomains
 from .._ledger.host_decisions import check_not_granted
 from .._ledger.host_entries import HostIdentity, find_host_entry, read_hosts
-from .._ledger.remembered import RememberedMove, check_known, find_missing_records, missing_text, remembered_by_fleet
+from .._ledger.remembered import (
+    RememberedMove,
+    check_known,
+    find_former_generations,
+    find_missing_records,
+    missing_text,
+    remembered_by_fleet,
+)
 from .._ledger.rules import map_holders
 from .._migrate.fleet_view import FleetView, RecentMoves
 from .._observe.fleet_scan import ImageUsers
@@ -352,7 +359,8 @@ class Evacuation:
         check_still_not_granted(self.context.ledger, self.source.name, self.source.host_id)
         self.judge_jobs(probed)
         destination = probed.fleet.destination
-        reservation = EvacuationReservation(self.context, self._fleet_view(probed.seen.facts), destination, probed.seen.cpu)
+        former = find_former_generations(self.context.ledger, [(self.context.target_host, read_facts(probed.seen.facts).remembered or None)])
+        reservation = EvacuationReservation(self.context, self._fleet_view(probed.seen.facts), destination, probed.seen.cpu, former)
         self._reserve_all(reservation, lambda job: self._build_evidence(job, probed.silent, proof))
         if not self.check:
             host_id, tokens = str(destination.host_id), self.question.list_tokens(self.open_jobs())

@@ -130,12 +130,14 @@ class EvacuationReservation:
     """:arg destination: the host that starts the domains.
 
     :arg cpu: libvirt's verdicts by UUID.
+    :arg former_generations: those that it remembers, see L(find_former_generations).
     """
 
     context: EvacuationContext
     view: FleetView
     destination: HostRef
     cpu: t.Mapping[str, t.Optional[JsonObject]]
+    former_generations: t.Mapping[str, int] = field(default_factory=dict)
     _records: dict[str, MoveRecord] = field(default_factory=dict)
     _fleet: Fleet = field(default_factory=Fleet)
 
@@ -178,7 +180,7 @@ class EvacuationReservation:
         verdict = self._judge_host(job)
         record = self._records.get(job.uuid) or self._make_record(job, evidence)
         stored = self.context.ledger.open_record(record.judge_without(verdict.filters_off))
-        if stored.record.generation != (job.candidate.entry.generation or 0) + 1:
+        if stored.record.generation != max(job.candidate.entry.generation or 0, record.generation) + 1:
             self._advance_record(stored, s.CONFLICT, "Another run had a record of this domain meanwhile.")
             raise Conflict(f"Another run had a record of domain {job.name} meanwhile. It was not started.", "Run the task again.")
         if not verdict.passed:
@@ -194,7 +196,8 @@ class EvacuationReservation:
         self.context.warnings += [f"Domain {job.name}: {warning}" for warning in verdict.warnings]
 
     def _make_record(self, job: EvacuationJob, evidence: Sequence[JsonObject]) -> MoveRecord:
-        return _make_record(self.context, job, self.destination, evidence, request_here(job)).rewrite(job.renamed.changes)
+        record = _make_record(self.context, job, self.destination, evidence, request_here(job))
+        return record.raise_generation(self.former_generations.get(job.uuid, 0)).rewrite(job.renamed.changes)
 
     def _judge_host(self, job: EvacuationJob) -> Verdict:
         cpu = self.cpu.get(job.uuid)

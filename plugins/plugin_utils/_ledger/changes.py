@@ -289,7 +289,7 @@ def _next_domain(transaction: Transaction, record: MoveRecord) -> tuple[DomainEn
     present = transaction.read_document(document_path(DOMAINS, domain_uuid))
     before = present.domain if present else make_domain(record, last_generation(transaction, domain_uuid))
     entry = update_domain(before, record, None)
-    return replace(entry, generation=(before.generation or 0) + 1), present.version + 1 if present else 1
+    return replace(entry, generation=max(before.generation or 0, record.generation) + 1), present.version + 1 if present else 1
 
 
 def last_generation(transaction: Transaction, domain_uuid: str) -> int:

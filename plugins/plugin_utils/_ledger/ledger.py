@@ -129,7 +129,7 @@ class Ledger(abc.ABC):
             self.problems.append(problem)
 
     def open_record(self, record: MoveRecord) -> Stored:
-        """Write a new unsettled record and return it with the domain's next generation, at version 1.
+        """Write a new unsettled record and return it with the domain's next generation, which is higher than its own, at version 1.
 
         The record given is not changed. Raises L(Conflict), with the record that holds the domain under C(record), while
         another one does.

@@ -110,6 +110,18 @@ def find_left_under_others(ledger: Ledger, reports: Remembered, host_id: t.Optio
     return [one for one in others if host_id and one.source.host_id == host_id and is_elsewhere(one.domain.uuid)]
 
 
+def find_former_generations(ledger: Ledger, reports: Remembered) -> dict[str, int]:
+    """Return the highest generation of each domain, by UUID, that hosts remember of other ledgers.
+
+    The generations of a new ledger begin again, and until its next boot a host begins no record of a domain whose generation is not higher than the last one.
+    """
+    found = dict[str, int]()
+    for one in _list_records(reports):
+        if one.ledger_id != ledger.ledger_id:
+            found[one.domain.uuid] = max(one.generation, found.get(one.domain.uuid, 0))
+    return found
+
+
 def _records_of_ledger(ledger: Ledger, reports: Remembered) -> list[RememberedMove]:
     """Return the records of this ledger that hosts remember."""
     return [one for one in _list_records(reports) if one.ledger_id == ledger.ledger_id]
@@ -271,7 +283,8 @@ def write_restored(ledger: Ledger, stored: t.Optional[Stored], before: MoveRecor
     if check:
         return after
     if stored is None:
-        stored = ledger.open_record(before)
+        # It gets its own generation again.
+        stored = ledger.open_record(dataclasses.replace(before, generation=before.generation - 1))
     else:
         stored = ledger.update_record(stored, before.raise_generation(stored.record.generation))
     # If this process ends here, the record is unsettled, and the next run queries its hosts.

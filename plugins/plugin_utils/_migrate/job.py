@@ -124,6 +124,7 @@ class RecordMirror:
 class RunContext:
     """What all moves of one task share. C(warnings) grows, and so does C(missing): moves that hosts remember and the ledger lacks.
 
+    :arg former_generations: see L(find_former_generations); set when the hosts have answered.
     :arg uri: of the source's own libvirt.
     :arg by: who acts, for histories.
     :arg predicted: what was predicted for the moves, by UUID of the domain.
@@ -137,6 +138,7 @@ class RunContext:
     run_id: str = field(default_factory=lambda: str(uuid_module.uuid4()))
     warnings: list[str] = field(default_factory=list)
     missing: list[RememberedMove] = field(default_factory=list)
+    former_generations: t.Mapping[str, int] = field(default_factory=dict)
     predicted: t.Mapping[str, PredictedMove] = field(default_factory=dict)
 
 

@@ -272,7 +272,7 @@ class Reservations:
         connection = Connection(request.uris[host], request.options.bandwidth_mib, request.link_mib)
         predicted = self.context.predicted.get(info.uuid, ABSENT)
         record = replace(record, ledger_id=self.context.ledger.ledger_id, connection=connection, predicted=predicted)
-        return record.rewrite(_list_changes(job, host))
+        return record.raise_generation(self.context.former_generations.get(info.uuid, 0)).rewrite(_list_changes(job, host))
 
     def booked_request(self, job: MoveJob, judge: CandidateJudge, host: str) -> JsonObject:
         """Return what the record reserves at that host."""

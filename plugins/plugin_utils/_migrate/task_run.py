@@ -17,7 +17,12 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import Survey
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Stored
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import check_own_ledger
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.remembered import check_known, find_missing_records, missing_text
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.remembered import (
+    check_known,
+    find_former_generations,
+    find_missing_records,
+    missing_text,
+)
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate import decide as d
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.fleet_view import FleetView, RecentMoves
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.follow import find_arrival
@@ -118,7 +123,8 @@ class TaskRun(abc.ABC, t.Generic[R, J]):
 
     def _note_missing_records(self, view: FleetView) -> None:
         context = self.context
-        context.missing = find_missing_records(context.ledger, view.remembered_moves())
+        remembered = list(view.remembered_moves())
+        context.missing, context.former_generations = find_missing_records(context.ledger, remembered), find_former_generations(context.ledger, remembered)
         context.warnings += [text for text in map(missing_text, context.missing) if text not in context.warnings]
 
     def _decide_one(self, view: FleetView, job: J) -> None:

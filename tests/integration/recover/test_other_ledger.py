@@ -92,3 +92,18 @@ def test_a_copy_that_an_evacuation_left_is_not_started_after_the_ledger_was_lost
     lab.virsh(1, "undefine", web)
     run, own = stranger.recover(1)
     assert (run.code, own["released"], lab.places(web)) == (0, True, {now_on: "shut off"}), run.text
+
+
+@pytest.mark.long
+def test_a_guest_moves_under_a_new_ledger_although_its_host_has_begun_later_moves(lab: Lab, operator: Operator, stranger: Operator, guest: Make) -> None:
+    """The generations of the new ledger begin again. Until its next boot, a host begins no record whose generation it has had."""
+    web = guest("web")
+    operator.protect()
+    for source, destination in ((1, 2), (2, 1), (1, 2)):
+        moved = operator.task(source, "live_migrate", {"name": web, "destination": lab.host(destination)})
+        assert moved.code == 0, moved.text
+    for number in (1, 2, 3):
+        lab.on(number, "rm", LEDGER_ID)
+    stranger.protect()
+    moved = stranger.task(2, "live_migrate", {"name": web, "destination": lab.host(1)})
+    assert (moved.code, moved.record["generation"], lab.places(web)) == (0, 3, {1: "running"}), moved.text

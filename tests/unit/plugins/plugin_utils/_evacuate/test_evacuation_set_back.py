@@ -10,6 +10,7 @@ import dataclasses
 import pathlib
 import shutil
 import typing as t
+import uuid
 
 import pytest
 
@@ -81,6 +82,17 @@ def test_a_current_ledger_misses_no_evacuation(site: Restored) -> None:
     assert site.missing() == []
 
 
+def test_a_domain_is_started_although_the_survivor_remembers_its_generation_of_a_lost_ledger(site: Restored) -> None:
+    """The generations of the new ledger begin again, and the survivor begins no record whose generation it has had."""
+    site.back_up()
+    site.evacuate()
+    site.restore()
+    site.hosts["kvm2"].guests.clear()
+    site.remembered["kvm2"] = [{**one, "ledger_id": str(uuid.uuid4())} for one in site.recollection()]
+    run = site.evacuate()
+    assert [(job.error, job.record.status, job.record.generation) for job in run.jobs if job.record] == [(None, s.DONE, 2)]
+
+
 def test_an_evacuation_that_did_not_start_is_not_remembered(site: Restored) -> None:
     site.back_up()
     site.hosts["kvm2"].refuses.add("web")
@@ -140,7 +152,7 @@ def test_a_record_older_than_any_crash_leaves_it_is_reported_as_missing(site: Re
     site.back_up()
     shutil.rmtree(site.folder / "ledger")
     site.ledger = FileLedger(str(site.folder / "ledger"))
-    early = dataclasses.replace(record, status=s.ACCEPTED, history=record.history[:1], ledger_id=site.ledger.ledger_id)
+    early = dataclasses.replace(record, status=s.ACCEPTED, generation=0, history=record.history[:1], ledger_id=site.ledger.ledger_id)
     stored = site.ledger.open_record(early)
     told = {**site.recollection()[0], "ledger_id": site.ledger.ledger_id}
     (missing,) = find_missing_records(site.ledger, [("kvm2", [told])])

@@ -248,3 +248,17 @@ def test_a_domain_that_is_at_the_destination_is_reported_although_its_record_is_
     job = fleet.task()
     assert job.error is None
     assert (job.record.id, job.record.status) == (None, s.COMPLETED)
+
+
+def test_a_domain_moves_although_hosts_remember_later_generations_of_a_lost_ledger(fleet: Fleet) -> None:
+    """The generations of a new ledger begin again, and a host begins no record whose generation it has had."""
+    for generation in (1, 2):
+        record = fleet.task().record
+        assert (record.status, record.generation) == (s.COMPLETED, generation)
+        del fleet.fleet.machines["kvm2"].domains[fleet.uuid]
+        fleet.fleet.guest("web1", fleet.uuid)
+    shutil.rmtree(fleet.folder / "ledger")
+    fleet.ledger = open_ledger(str(fleet.folder / "ledger"))
+    job = fleet.task()
+    assert job.error is None
+    assert (job.record.status, job.record.generation) == (s.COMPLETED, 3)
