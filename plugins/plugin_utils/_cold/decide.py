@@ -57,7 +57,7 @@ def decide_cold_move(
     if watch and watch.is_moving:
         raise Conflict(
             f"Domain {request.label} is being moved on {source} for record {watch.record_id}, which this ledger does not have.",
-            "Another ledger owns that move. Use the one it was started with.",
+            "Another ledger owns that move. Use the one it was started with. If it is lost, wait for the end of the move.",
         )
     _check_state(request, source, domain.at_source.view, domain.busy_with or "")
     if not domain.at_source.view.active and entry is not None:

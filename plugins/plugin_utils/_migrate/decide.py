@@ -163,7 +163,7 @@ def decide_move(request: MoveRequest, source: str, survey: Survey, domain: Surve
     if watch and watch.is_moving:
         raise Conflict(
             f"Domain {request.label} is being moved on {source} for record {watch.record_id}, which this ledger does not have.",
-            "Another ledger owns that move. Use the one it was started with.",
+            "Another ledger owns that move. Use the one it was started with. If it is lost, wait for the end of the move, or abort it (migration_abort).",
         )
     if info.view.job == domain_states.JOB_OUTGOING:
         return _decide_foreign(request, source, domain)

@@ -382,6 +382,7 @@ def test_a_move_that_another_ledger_owns_is_a_conflict(control: Control) -> None
     job = run_one_move(control)
     assert isinstance(job.error, e.Conflict)
     assert f"record {record.id}, which this ledger does not have" in str(job.error)
+    assert "If it is lost, wait for the end of the move, or abort it" in str(job.error)
     assert control.records() == []
 
 
