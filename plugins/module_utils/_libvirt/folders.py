@@ -55,6 +55,7 @@ _OWNED = "<permissions><mode>{mode:04o}</mode><owner>{uid}</owner><group>{gid}</
 _OWNED_VOLUME = "<volume><name>{name}</name><capacity unit='bytes'>{capacity}</capacity><target><format type='raw'/>{permissions}</target></volume>"
 _OWNED_POOL = "<pool type='dir'><name>kvmfleet-{name}</name><target><path>{path}</path>{permissions}</target></pool>"
 _SENT_BYTES = 256 * 1024
+_RAW = "raw"
 
 T = t.TypeVar("T")
 
@@ -209,6 +210,11 @@ class LibvirtFolder:
 
     def copy_file(self, name: str, new_name: str, permissions: Permissions) -> None:
         self.refresh_listing()
+        original = self.find_volume(name)
+        if original is not None and original.format != _RAW:
+            # Libvirt would convert an image that it recognizes, such as firmware variables in qcow2.
+            self.write_file(new_name, self._read_whole(name), permissions)
+            return
         # Libvirt flushes the data of a volume that it copies, and not that of one that it receives.
         self._create_volume(new_name, lambda pool: self._copy_volume(pool, name, new_name, permissions))
 
@@ -218,6 +224,12 @@ class LibvirtFolder:
         except libvirt_binding().libvirtError as error:
             ours = translate_error(error, f"write {os.path.join(self.path, name)}")
             raise (Conflict(ours.message) if error.get_error_code() == _VOLUME_EXISTS else ours) from error
+
+    def _read_whole(self, name: str) -> bytes:
+        pieces = [self.read_piece(name, 0, _SENT_BYTES)]
+        while len(pieces[-1]) == _SENT_BYTES:
+            pieces.append(self.read_piece(name, len(pieces) * _SENT_BYTES, _SENT_BYTES))
+        return b"".join(pieces)
 
     @staticmethod
     def _copy_volume(pool: libvirt.virStoragePool, name: str, new_name: str, permissions: Permissions) -> None:

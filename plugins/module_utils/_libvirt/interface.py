@@ -49,7 +49,7 @@ class Folder(t.Protocol):
         """Make a new file with that content. Its host may lose it in a power failure. Raises L(Conflict) if the name is taken."""
 
     def copy_file(self, name: str, new_name: str, permissions: Permissions) -> None:
-        """Make a copy that is on disk when this returns. Raises L(Conflict) if the name is taken."""
+        """Make a copy. It is on disk when this returns, unless libvirt recognizes the file as an image. Raises L(Conflict) if the name is taken."""
 
 
 class Host(t.Protocol):

@@ -68,6 +68,21 @@ def test_a_definition_moves_with_its_variables_metadata_and_autostart(lab: Lab, 
     assert lab.on(1, "head", "-c", "5", path) == "first"
 
 
+def test_variables_in_qcow2_arrive_as_they_were(lab: Lab, control: Control, guest: Make) -> None:
+    name = guest("flash", "--off")
+    path = add_variables(lab, name, "any")
+    # The format of Fedora's firmware. A later libvirt names it in the definition.
+    lab.on(1, "qemu-img", "create", "-q", "-f", "qcow2", path, "540672")
+    lab.on(1, "qemu-io", "-f", "qcow2", "-c", "write -P 7 0 65536", path)
+    before = lab.on(1, "sha256sum", path).split()[0]
+    lab.on(2, "sh", "-c", f"mkdir -p {VARIABLES} && qemu-img create -q -f qcow2 {path} 1048576")
+    other = lab.on(2, "sha256sum", path).split()[0]
+    moved = move_cold(control, name, "offline")
+    assert moved.ended() == ("completed", None), moved.text
+    assert (lab.places(name), lab.on(2, "sha256sum", path).split()[0]) == ({2: "shut off"}, before)
+    assert lab.on(2, "sh", "-c", f"sha256sum {path}.before-*").split()[0] == other
+
+
 def test_memory_is_saved_and_restored_without_a_loss(lab: Lab, control: Control, guest: Make) -> None:
     name = guest("busy", *WRITER)
     before = lab.check(name)

@@ -10,7 +10,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt import connection, folders
+from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt import connection, folders, values
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Internal, NotFound
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._libvirt.test_connection_errors import LibvirtError
 
@@ -212,3 +212,18 @@ def test_an_image_below_another_one_is_found_in_each_form_of_its_path(monkeypatc
     monkeypatch.setattr(Pool, "listAllVolumes", lambda _pool: [Volume(backing)], raising=False)
     with opened(Driver()) as there:
         assert there.find_users(f"{PATH}/a") == users
+
+
+@pytest.mark.parametrize(("image_format", "is_converted"), [("raw", False), ("qcow2", True)])
+def test_a_file_that_libvirt_would_convert_is_not_copied_by_it(monkeypatch: pytest.MonkeyPatch, image_format: str, is_converted: bool) -> None:
+    content = bytes(range(256)) * 2500
+    copies: t.List[t.Tuple[str, str]] = []
+    written: t.Dict[str, bytes] = {}
+    monkeypatch.setattr(folders.LibvirtFolder, "find_volume", lambda _folder, name: values.Volume(name, image_format, 1, 1))
+    monkeypatch.setattr(folders.LibvirtFolder, "read_piece", lambda _folder, _name, offset, length: content[offset : offset + length])
+    monkeypatch.setattr(folders.LibvirtFolder, "write_file", lambda _folder, name, given, _permissions: written.update({name: given}))
+    copy = staticmethod(lambda _pool, name, new_name, _permissions: copies.append((name, new_name)))
+    monkeypatch.setattr(folders.LibvirtFolder, "_copy_volume", copy)
+    with opened(Driver()) as there:
+        there.copy_file("received", "web_VARS", values.Permissions(0o600, 0, 0))
+    assert (copies, written) == (([], {"web_VARS": content}) if is_converted else ([("received", "web_VARS")], {}))
