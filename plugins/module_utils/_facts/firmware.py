@@ -23,8 +23,8 @@ FIRMWARE_FOLDERS = (
     "/usr/share/qemu",
 )
 _SUFFIXES = (".fd", ".qcow2", ".raw")
-# As some packages name files of firmware that have none of these suffixes.
-_PREFIXES = ("aavmf", "ovmf")
+# As some packages name files of firmware that have none of these suffixes; "vars." begins the templates for the variables of the device uefi-vars.
+_PREFIXES = ("aavmf", "ovmf", "vars.")
 
 
 class FirmwareNeeds(t.TypedDict):
@@ -42,12 +42,13 @@ class FirmwareNeeds(t.TypedDict):
 
 def read_firmware_needs(root: Element) -> FirmwareNeeds:
     """Return what the guest boots with. In the definition of an active guest, libvirt names the files that it has chosen."""
-    loader, nvram = root.find("os/loader"), root.find("os/nvram")
+    loader, nvram, varstore = root.find("os/loader"), root.find("os/nvram"), root.find("os/varstore")
+    variables = nvram if nvram is not None else varstore
     tpm = root.find("devices/tpm/backend[@type='emulator']/..")
     backend = tpm.find("backend") if tpm is not None else None
     return {
-        "nvram": _find_nvram(nvram),
-        "nvram_template": nvram.get("template") if nvram is not None else None,
+        "nvram": _find_nvram(nvram) or (varstore.get("path") if varstore is not None else None),
+        "nvram_template": variables.get("template") if variables is not None else None,
         "loader": (loader.text or "").strip() or None if loader is not None else None,
         "secure_boot": loader is not None and loader.get("secure") == "yes",
         "tpm": tpm is not None,

@@ -63,6 +63,7 @@ _SITES = (
     _site(m.IMAGES, "devices/disk(/backingStore|/source/dataStore)*/source", "dir"),
     _site(m.IMAGES, "os/(loader|kernel|initrd|dtb|nvram)"),
     _site(m.IMAGES, "os/nvram/source", "file"),
+    _site(m.IMAGES, "os/varstore", "path"),
     _site(m.IMAGES, "os/acpi/table"),
     _site(m.IMAGES, "sysinfo/entry", "file"),
     _site(m.DEVICES, "devices/(hostdev|interface)/source/address", _ADDRESS),

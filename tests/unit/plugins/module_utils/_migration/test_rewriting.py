@@ -144,6 +144,11 @@ def test_each_name_is_replaced_and_every_change_is_reported() -> None:
     assert root.find("devices/hostdev/address").get("bus") == "0x41"
 
 
+def test_the_variables_of_the_device_uefi_vars_get_the_path_that_their_copy_has() -> None:
+    _there, changes = rewrite_definition("<domain><os><varstore template='/t.json' path='/srv/fast/web.json'/></os></domain>", OUT, LIVE)
+    assert changes == (change("os[1]/varstore[1]/@path", "/srv/fast/web.json", "/data/it's/web.json"),)
+
+
 def test_every_other_byte_stays_as_it_is() -> None:
     lines = [(old, new) for old, new in zip(GUEST.splitlines(), rewrite_definition(GUEST, OUT, LIVE)[0].splitlines()) if old != new]
     assert lines[0] == ("  <vcpu placement='static' cpuset='2-5'>2</vcpu>", "  <vcpu placement='static' cpuset='8-11'>2</vcpu>")

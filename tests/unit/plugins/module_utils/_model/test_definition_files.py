@@ -33,6 +33,7 @@ def files_in(pieces: str) -> t.List[t.Tuple[str, str, str]]:
         (FLASH.format(more="") + "<nvram template='/t'/>", [("nvram", "file", NVRAM)]),
         (FLASH.format(more=" stateless='yes'"), []),
         ("<loader type='rom'>/usr/share/seabios/bios.bin</loader>", []),
+        ("<loader type='rom'>/usr/share/edk2/ovmf/OVMF.qemuvars.fd</loader><varstore template='/t' path='/v/web.json'/>", [("nvram", "file", "/v/web.json")]),
         ("", []),
     ],
 )
@@ -78,7 +79,9 @@ def test_boot_files_that_qemu_reads_at_a_start_are_listed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("nvram", "paths"), [(None, []), (NVRAM, []), ("/srv/nvram/web.fd", ["/srv/nvram"]), ("p/i", [])], ids=["none", "libvirt's own", "a folder", "no path"]
+    ("nvram", "paths"),
+    [(None, []), (NVRAM, []), ("/var/lib/libvirt/qemu/varstore/web.json", []), ("/srv/nvram/web.fd", ["/srv/nvram"]), ("p/i", [])],
+    ids=["none", "libvirt's own", "of uefi-vars", "a folder", "no path"],
 )
 def test_boot_paths_include_the_folder_of_custom_firmware_variables(nvram: t.Optional[str], paths: t.List[str]) -> None:
     assert list_boot_paths(DomainRequest(1, 1, nvram=nvram, boot_files=(BootFile("kernel", "/boot/vmlinuz"),))) == ["/boot/vmlinuz", *paths]
