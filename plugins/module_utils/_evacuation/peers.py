@@ -162,6 +162,20 @@ _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS)
 _LIBVIRT_PORTS = {"tcp": 16509, "tls": 16514}
 
 
+class _ErrorQueue(t.NamedTuple):
+    """How Linux passes on who has reported an error: the option of a socket (IP_RECVERR in ip(7)), and where the address is in the message."""
+
+    level: int
+    option: int
+    begin: int
+    end: int
+
+
+# firewalld rejects with a message that the host may not be reached, which looks like that of a router about a host that is off.
+_ERROR_QUEUES = {socket.AF_INET: _ErrorQueue(socket.IPPROTO_IP, 11, 20, 24), socket.AF_INET6: _ErrorQueue(socket.IPPROTO_IPV6, 25, 24, 40)}
+_QUEUED_BYTES = 512
+
+
 def probe_ssh(address: str, port: int, seconds: float = SSH_SECONDS) -> str:
     """Return L(SSH_ANSWERS) if a connection was accepted, L(SSH_REFUSED), L(SSH_SILENT) without an answer, L(SSH_UNKNOWN) if the name is not known or nothing
     could be sent to it. Of a name with several addresses, this is the strongest sign of life.
@@ -186,16 +200,47 @@ def _try_address(family: int, protocol: int, address: t.Any, seconds: float) -> 
     try:
         with socket.socket(family, socket.SOCK_STREAM, protocol) as attempt:
             attempt.settimeout(seconds)
-            attempt.connect(address)
-            return SSH_ANSWERS
-    except ConnectionRefusedError:
-        return SSH_REFUSED
+            return _connect(attempt, address)
     except OSError as error:
         if error.errno in _EXHAUSTED:
             raise Internal(
                 f"{address[0]} port {address[1]} cannot be tried from this machine: {error.strerror}.", "Correct this, and run the task again."
             ) from error
         return SSH_UNKNOWN if error.errno in _NOT_SENT else SSH_SILENT
+
+
+def _connect(attempt: socket.socket, address: t.Any) -> str:
+    """Return L(SSH_ANSWERS) or L(SSH_REFUSED). Raises C(OSError) if the machine with that address has sent nothing."""
+    try:
+        keep_errors(attempt)
+        attempt.connect(address)
+    except ConnectionRefusedError:
+        return SSH_REFUSED
+    except OSError:
+        if is_rejected_by(attempt, address[0]):
+            return SSH_REFUSED
+        raise
+    return SSH_ANSWERS
+
+
+def keep_errors(attempt: socket.socket) -> None:
+    """Let Linux keep who reports an error, for L(is_rejected_by). Call this before the attempt to connect."""
+    queue = _ERROR_QUEUES.get(attempt.family)
+    if queue:
+        attempt.setsockopt(queue.level, queue.option, 1)
+
+
+def is_rejected_by(attempt: socket.socket, address: str) -> bool:
+    """Whether the machine with that address has itself rejected the attempt; false for a message of a router, and without one."""
+    queue = _ERROR_QUEUES.get(attempt.family)
+    if queue is None:
+        return False
+    try:
+        messages = attempt.recvmsg(_QUEUED_BYTES, _QUEUED_BYTES, socket.MSG_ERRQUEUE)[1]
+    except OSError:
+        return False
+    wanted = socket.inet_pton(attempt.family, address.partition("%")[0])
+    return any((level, option) == (queue.level, queue.option) and data[queue.begin : queue.end] == wanted for level, option, data in messages)
 
 
 def is_port_silent(uri: str) -> bool:

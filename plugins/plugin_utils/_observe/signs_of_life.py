@@ -14,6 +14,7 @@ import threading
 import typing as t
 from collections.abc import Callable, Mapping
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.peers import is_rejected_by, keep_errors
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.client import Client
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.election import Election
@@ -142,7 +143,7 @@ async def _probe_address(family: int, where: t.Any) -> ProbeAnswer:
     try:
         with socket.socket(family, socket.SOCK_STREAM) as attempt:
             attempt.setblocking(False)
-            await asyncio.wait_for(asyncio.get_running_loop().sock_connect(attempt, where), _PROBE_TIMEOUT_SECONDS)
+            await _connect(attempt, where)
     except (ConnectionRefusedError, ConnectionResetError):
         return ProbeAnswer(True)
     except TimeoutError:
@@ -150,3 +151,14 @@ async def _probe_address(family: int, where: t.Any) -> ProbeAnswer:
     except OSError as error:
         return ProbeAnswer(False, error.strerror or str(error))
     return ProbeAnswer(True)
+
+
+async def _connect(attempt: socket.socket, where: t.Any) -> None:
+    """Raises C(OSError), which is C(ConnectionRefusedError) also if a firewall of that machine has rejected the attempt in another way."""
+    keep_errors(attempt)
+    try:
+        await asyncio.wait_for(asyncio.get_running_loop().sock_connect(attempt, where), _PROBE_TIMEOUT_SECONDS)
+    except OSError as error:
+        if is_rejected_by(attempt, where[0]):
+            raise ConnectionRefusedError(error.errno, error.strerror) from error
+        raise

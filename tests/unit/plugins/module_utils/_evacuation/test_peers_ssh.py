@@ -86,6 +86,34 @@ def test_each_address_of_a_name_counts_and_not_only_the_last_one(monkeypatch: py
     assert probe_ssh("kvm1.example", 22) == says
 
 
+@pytest.mark.parametrize(
+    ("address", "reporter", "says"),
+    [
+        ("192.0.2.1", "192.0.2.1", SSH_REFUSED),
+        ("192.0.2.1", "198.51.100.1", SSH_SILENT),
+        ("fd00::2", "fd00::2", SSH_REFUSED),
+        ("fd00::2", "fd00::1", SSH_SILENT),
+    ],
+)
+def test_a_host_whose_firewall_rejects_is_on_and_one_that_a_router_misses_is_silent(
+    monkeypatch: pytest.MonkeyPatch, address: str, reporter: str, says: str
+) -> None:
+    """The messages that Linux 6.18 has for the rules of firewalld, and for an address without a machine."""
+    is_old = ":" not in address
+    family, where = (socket.AF_INET, (address, 22)) if is_old else (socket.AF_INET6, (address, 22, 0, 0))
+    head = bytes.fromhex("7100000002030d00" if is_old else "0d00000003010100") + bytes(8)
+    offender = bytes.fromhex("02000000" if is_old else "0a00000000000000") + socket.inet_pton(family, reporter)
+    message = (socket.IPPROTO_IP, 11, head + offender + bytes(8)) if is_old else (socket.IPPROTO_IPV6, 25, head + offender + bytes(4))
+
+    def reject(_socket: socket.socket, _address: object) -> t.NoReturn:
+        raise OSError(errno.EHOSTUNREACH if is_old else errno.EACCES, "no")
+
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_name, **_how: [(family, socket.SOCK_STREAM, 6, "", where)])
+    monkeypatch.setattr(socket.socket, "connect", reject)
+    monkeypatch.setattr(socket.socket, "recvmsg", lambda *_sizes: (b"", [message], 0, where))
+    assert probe_ssh(address, 22) == says
+
+
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOBUFS])
 def test_a_port_for_which_this_machine_has_no_file_is_not_silent(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     def refuse(_socket: socket.socket, _address: object) -> t.NoReturn:

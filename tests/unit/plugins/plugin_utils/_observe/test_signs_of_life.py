@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import errno
 import json
 import queue
 import socket
@@ -83,6 +84,19 @@ def test_a_silent_address_of_a_name_does_not_hide_one_that_answers(monkeypatch: 
         assert asyncio.run(probe_port("kvm1", port)).answers
         for one in fill:
             one.close()
+
+
+@pytest.mark.parametrize(("reporter", "answers"), [("192.0.2.1", True), ("198.51.100.1", False)])
+def test_a_host_whose_firewall_rejects_has_answered(monkeypatch: pytest.MonkeyPatch, reporter: str, answers: bool) -> None:
+    """As firewalld does, with the error that a router has about a host that is off."""
+
+    def reject(_socket: socket.socket, _address: object) -> None:
+        raise OSError(errno.EHOSTUNREACH, "no")
+
+    message = (socket.IPPROTO_IP, 11, bytes(20) + socket.inet_aton(reporter) + bytes(8))
+    monkeypatch.setattr(socket.socket, "connect", reject)
+    monkeypatch.setattr(socket.socket, "recvmsg", lambda *_sizes: (b"", [message], 0, ("192.0.2.1", 22)))
+    assert asyncio.run(probe_port("192.0.2.1", 22)).answers is answers
 
 
 def test_an_address_that_cannot_be_reached_does_not_answer() -> None:
