@@ -15,6 +15,8 @@ from .._model.libvirt_formats import parse_libvirt_xml
 
 # What each host fills in by itself.
 _OF_HOST = ("seclabel", "resource")
+# What a later libvirt writes into the definition of each guest with UEFI. An older one, which may know no other format, takes it for granted.
+_IMPLIED = tuple((f"/domain/os/{where}", "raw") for where in ("loader/@format", "nvram/@format", "nvram/@templateFormat"))
 
 
 def find_lost(source: str, destination: str) -> str:
@@ -24,9 +26,10 @@ def find_lost(source: str, destination: str) -> str:
     """
     there = collections.Counter(_list_elements(parse_libvirt_xml(destination, "a domain definition")))
     for element in _list_elements(parse_libvirt_xml(source, "a domain definition")):
-        if not there[element]:
+        if there[element]:
+            there[element] -= 1
+        elif element not in _IMPLIED or any(path == element[0] for path, _text in there):
             return element[0]
-        there[element] -= 1
     return ""
 
 
