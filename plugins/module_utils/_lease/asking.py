@@ -61,6 +61,23 @@ def ask_peer(host_id: str, address: str, port: int, store: str, seconds: float =
     return None
 
 
+def list_unreachable(peers: t.Sequence[LeasePeer], seconds: float = ANSWER_SECONDS) -> t.List[LeasePeer]:
+    """Return the peers at none of whose addresses anything answers: they are off, or a firewall rejects the question. One without the service refuses it."""
+    pending = [(peer, PendingAnswer(_attempt(address, peer.port, seconds))) for peer in peers for address in peer.addresses]
+    deadline = time.monotonic() + seconds
+    reached = {peer.host_id for peer, attempt in pending if attempt.wait(max(deadline - time.monotonic(), 0.0))}
+    return [peer for peer in peers if peer.host_id not in reached]
+
+
+def _attempt(address: str, port: int, seconds: float) -> t.Callable[[], bool]:
+    def try_port() -> bool:
+        with contextlib.suppress(ConnectionRefusedError):
+            _connect(address, port, seconds).close()
+        return True
+
+    return try_port
+
+
 def _connect(address: str, port: int, seconds: float) -> socket.socket:
     """Return a connection to the first address of a name that accepts one. All are tried at once: a silent one would use up the time. Raises C(OSError)."""
     deadline = time.monotonic() + seconds

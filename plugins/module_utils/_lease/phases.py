@@ -15,8 +15,10 @@ from .._model.errors import Conflict
 from .._model.libvirt_formats import parse_ip
 from .._module import Phase, Result, require_local, require_root
 from .._systemd import UnitChange, choose_interpreter
+from .asking import list_unreachable
 from .config import LeaseConfig, LeasePeer
 from .install import NOT_RUN, PROGRAM_FILE, install_lease, remove_lease
+from .view import majority
 from .watchdog_install import WatchdogChange, WatchdogOptions, install_watchdog, unbind_watchdog
 
 NAMES_FILE = "/etc/hosts"
@@ -58,7 +60,7 @@ def install(uri: str, work: _Install) -> Result:
         _bind(options, check=True)
     change = install_lease(config, work["tls"], work["least_count"], check_mode=work["check"])
     bound = _bind(options, work["check"]) if options else unbind_watchdog(check_mode=work["check"])
-    warnings = [*([] if change.systemd else [NOT_RUN]), *bound.warnings, *(_warn_of_names(config) if options else [])]
+    warnings = [*([] if change.systemd else [NOT_RUN]), *bound.warnings, *([*_warn_of_names(config), *_warn_of_ports(config)] if options else [])]
     return {**_describe_change(change, bound), "warnings": warnings}
 
 
@@ -68,6 +70,16 @@ def _warn_of_names(config: LeaseConfig) -> t.List[str]:
     why = f"If DNS fails together with etcd, or etcd because of it, the watchdog resets {config.name}."
     how = "Set their ansible_host or kvmfleet_second_address to an IP address, or add their names to /etc/hosts."
     return [f"{names}: {config.name} needs DNS to ask them. {why} {how}"] if names else []
+
+
+def _warn_of_ports(config: LeaseConfig) -> t.List[str]:
+    """Return a warning for a host with a watchdog that can ask too few peers: with etcd, all hosts would be reset, as if each alone had lost its lease."""
+    lost = list_unreachable(config.peers)
+    if len(config.host_ids) - len(lost) >= majority(len(config.host_ids)):
+        return []
+    where = ", ".join(f"{peer.name} (port {peer.port})" for peer in lost)
+    why = f"If etcd fails, the watchdog resets {config.name}, as on each host that cannot ask most hosts."
+    return [f"{where}: {config.name} cannot ask them whether they have their leases. {why} Let firewalls permit that port between the hosts."]
 
 
 def _list_names_of_dns(peers: t.Iterable[LeasePeer]) -> t.List[str]:

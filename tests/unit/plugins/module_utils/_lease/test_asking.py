@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import json
 import socket
 import threading
@@ -117,3 +118,18 @@ def test_an_address_of_a_name_that_refuses_does_not_count(monkeypatch: pytest.Mo
         monkeypatch.setattr(socket, "getaddrinfo", found_addresses(port, "127.0.0.1", "127.0.0.3"))
         with pytest.raises(ConnectionRefusedError):
             m.ask_peer(PEER, "kvm2", port, "a")
+
+
+def test_a_peer_that_answers_nobody_is_unreachable_and_one_that_refuses_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    rejecting = LeasePeer("00000009-0000-4000-8000-000000000000", "kvm9", ("192.0.2.9",), 16516, False)
+    connect = m._connect
+
+    def reject(address: str, port: int, seconds: float) -> socket.socket:
+        if address == "192.0.2.9":
+            raise OSError(errno.EHOSTUNREACH, "No route to host")
+        return connect(address, port, seconds)
+
+    monkeypatch.setattr(m, "_connect", reject)
+    with answering(line_of(PEER, NONE)) as port:
+        second_address = LeasePeer(THIRD, "kvm3", ("192.0.2.9", "127.0.0.1"), port, False)
+        assert m.list_unreachable([peer_at(port), peer_at(1, OWN), second_address, rejecting], seconds=1) == [rejecting]

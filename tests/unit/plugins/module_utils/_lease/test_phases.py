@@ -86,6 +86,19 @@ def test_a_watchdog_whose_peers_need_dns_is_a_warning(
     assert [text.partition(":")[0] for text in found] == (["kvm2"] if is_reached_by_dns else [])
 
 
+@pytest.mark.parametrize(("lost", "named"), [((), ""), (("kvm3",), ""), (("kvm2", "kvm3"), "kvm2 (port 1), kvm3 (port 1)")])
+def test_a_watchdog_whose_host_cannot_ask_most_hosts_is_a_warning(
+    changes: t.List[str], monkeypatch: pytest.MonkeyPatch, lost: t.Tuple[str, ...], named: str
+) -> None:
+    """As with a firewall that rejects the port of the lease: when etcd fails, all hosts would be reset."""
+    monkeypatch.setattr(phases, "list_unreachable", lambda peers: [peer for peer in peers if peer.name in lost])
+    monkeypatch.setattr(phases, "install_watchdog", lambda *_arguments, **_options: WatchdogChange(()))
+    watchdog = {"device": None, "seconds": 10}
+    work = {"config": encode(make_config()), "watchdog": watchdog, "tls": {}, "least_count": 0, "ledger_id": ONE, "check": False}
+    assert [text.partition(":")[0] for text in phases.install(URI, work)["warnings"]] == ([named] if named else [])
+    assert phases.install(URI, {**work, "watchdog": None})["warnings"] == []
+
+
 def test_the_lease_of_a_host_of_another_ledger_is_not_replaced(changes: t.List[str]) -> None:
     def install(ledger_id: str) -> None:
         phases.install(URI, {"config": encode(make_config()), "watchdog": None, "tls": {}, "least_count": 0, "ledger_id": ledger_id, "check": False})
