@@ -90,6 +90,21 @@ def test_a_host_whose_address_refuses_connections_does_not_count_as_silent(site:
         site.check_end_state({2: ["other"], 3: []})
 
 
+@pytest.mark.long
+def test_a_host_whose_firewall_rejects_connections_does_not_count_as_silent(site: Site) -> None:
+    """The host is on, and runs its guest; its firewall rejects all connections as firewalld does."""
+    site.fencing(1, None)
+    rule = ("INPUT", "-p", "tcp", "--syn", "-j", "REJECT", "--reject-with", "icmp-admin-prohibited")
+    site.lab.on(1, "iptables", "-w", "-I", *rule)
+    try:
+        done = site.evacuate(2, force=True, accept_silent=[site.name(1)], force_down=WORD)
+    finally:
+        site.lab.on(1, "iptables", "-w", "-D", *rule)
+    assert done.refused() == "unsafe"
+    assert "refuses connections" in done.msg
+    site.check_end_state({1: ["web"], 2: ["other"], 3: []})
+
+
 def evidence_of(site: Site, **changes: t.Any) -> dict[str, t.Any]:
     """Return the evidence of a tasks file that has just switched the first host off."""
     return {"host": site.name(1), "action": "off", "status": "off", "at": utc_now(), "output": "outlet 4 is off", **changes}
