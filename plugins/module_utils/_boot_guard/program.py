@@ -256,7 +256,7 @@ class Guard:
             self._write_held(why, {"grant": token["grant"]})
 
     def _forget_grant(self, grant: Json) -> None:
-        """Remove a grant that was revoked on shared storage, so that this host no longer needs the storage to know that."""
+        """Remove the grant of this host if it is that one: it was revoked on shared storage, or its token may come back with an earlier copy of the disk."""
         if self.read_grant_id() == grant:
             _remove_file(self.grant_file)
             sync_folder(self.kept_folder)
@@ -295,9 +295,14 @@ class Guard:
             return None, "there is no clean-shutdown token"
         token, why = self._judge_token(_read_json(self.token_file))
         if token:
-            # Before the token is deleted: a host that loses its power in between has not used it.
-            with contextlib.suppress(OSError):
+            try:
+                # Before the token is deleted: a host that loses its power in between has not used it.
                 write_json(self.spent_file, {"grant": token["grant"]})
+            except OSError as error:
+                # On a full disk, for example. The grant of a host that has lost it is replaced as well.
+                with contextlib.suppress(OSError):
+                    self._forget_grant(token["grant"])
+                token, why = None, f"it cannot be noted that the clean-shutdown token was used ({error.strerror}), so it does not count"
         try:
             os.unlink(self.token_file)
             sync_folder(self.kept_folder)

@@ -460,6 +460,22 @@ def test_a_token_that_cannot_be_deleted_never_releases_this_boot(machine: Machin
     assert not machine.token.exists()
 
 
+@pytest.mark.parametrize("is_forgotten", [True, False])
+def test_a_token_whose_use_cannot_be_noted_never_releases_a_boot(machine: Machine, monkeypatch: pytest.MonkeyPatch, is_forgotten: bool) -> None:
+    """The disk is full. A grant that the host has lost is replaced by the next run of protect: an earlier copy of the disk may have the token."""
+    _shut_down_cleanly(machine)
+    machine.boot()
+    grant = machine.token.with_name("grant.json")
+    with monkeypatch.context() as patch:
+        patch.setattr(program, "write_json", _full_disk(machine.guard.kept_folder))
+        if not is_forgotten:
+            patch.setattr(program.os, "unlink", _keeping(grant))
+        assert machine.guard.confirm_token() is None
+    assert "(No space left on device), so it does not count" in machine.guard.report_status()["held"]["why"]
+    assert (machine.token.exists(), grant.exists()) == (False, not is_forgotten)
+    assert machine.guard.confirm_token() is None
+
+
 def test_a_token_found_after_the_release_is_deleted(machine: Machine) -> None:
     _shut_down_cleanly(machine)
     machine.guard.hold_boot()
@@ -550,6 +566,17 @@ def _dying_at(number: int, real: t.Callable[..., t.Any]) -> t.Callable[..., t.An
 
 def _read_only(*_arguments: t.Any) -> None:
     raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+
+def _full_disk(folder: str) -> t.Callable[..., None]:
+    real = program.write_json
+
+    def write_json(path: str, document: t.Any) -> None:
+        if path.startswith(folder):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(path, document)
+
+    return write_json
 
 
 def _keeping(kept: pathlib.Path) -> t.Callable[..., None]:
