@@ -7,9 +7,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import typing as t
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import Spec, host_lease_spec
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
@@ -18,6 +19,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.leases import LEASES_FOLDER, ProtectedWatchdog
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import HostEntry
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.messages import delete_key
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import list_entries, read_hosts, withdraw_watchdog
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
@@ -55,10 +57,9 @@ class ActionModule(FleetAction):
         client, options = connect(location)
         ledger = open_ledger(*location, create=False)
         plan = plan_lease(self.target_host(task_vars), self.settings(task_vars), ledger, client, options)
-        if not self._task.check_mode:
-            _withdraw_evidence(ledger, self.target_host(task_vars), plan.keeps_reset)
+        outdated = [] if self._task.check_mode else _list_outdated(ledger, self.target_host(task_vars), plan.keeps_reset)
         watchdog = encode(plan.watchdog) if plan.watchdog else None
-        work = {
+        work: JsonObject = {
             "config": encode(plan.config),
             "tls": dict(plan.tls),
             "least_count": plan.least_count,
@@ -66,6 +67,9 @@ class ActionModule(FleetAction):
             "ledger_id": ledger.ledger_id,
             "check": bool(self._task.check_mode),
         }
+        if outdated:
+            self.run_phase("install", {**work, "check": True}, task.uri, task_vars, is_secret=True)
+            _withdraw_evidence(ledger, outdated)
         done = self.run_phase("install", work, task.uri, task_vars, is_secret=True)
         warnings = [*plan.warnings, *t.cast("list[str]", done.get("warnings") or ()), *ledger.problems]
         result: Result = {key: done[key] for key in ("changed", "files", "systemd")}
@@ -73,8 +77,16 @@ class ActionModule(FleetAction):
         return {**result, "warnings": warnings} if warnings else result
 
     def _remove(self, task: _LeaseTask, location: LedgerLocation, task_vars: Result) -> JsonObject:
-        ledger_id = _withdraw_before_removal(location, self.target_host(task_vars), bool(self._task.check_mode))
-        done = self.run_phase("remove", {"ledger_id": ledger_id, "check": bool(self._task.check_mode)}, task.uri, task_vars)
+        host = self.target_host(task_vars)
+        with _removal_errors(host):
+            ledger = open_if_any(*location)
+            outdated = _list_outdated(ledger, host) if ledger and not self._task.check_mode else []
+        work: JsonObject = {"ledger_id": ledger.ledger_id if ledger else None, "check": bool(self._task.check_mode)}
+        if ledger and outdated:
+            self.run_phase("remove", {**work, "check": True}, task.uri, task_vars)
+            with _removal_errors(host):
+                _withdraw_evidence(ledger, outdated)
+        done = self.run_phase("remove", work, task.uri, task_vars)
         result: Result = {key: done[key] for key in ("changed", "files", "systemd")}
         warnings = list(t.cast("list[str]", done.get("warnings") or ()))
         if not self._task.check_mode:
@@ -82,8 +94,8 @@ class ActionModule(FleetAction):
         return {**result, "warnings": warnings} if warnings else result
 
 
-def _withdraw_evidence(ledger: Ledger, host: str, still_counts: Callable[[ProtectedWatchdog], bool] = lambda seen: False) -> None:
-    """Withdraw what the watchdog was seen to do, before the host does less: its last renewal in etcd may say for ever that the watchdog is bound.
+def _list_outdated(ledger: Ledger, host: str, still_counts: Callable[[ProtectedWatchdog], bool] = lambda seen: False) -> list[HostEntry]:
+    """Return the host's entries with evidence of a watchdog that will not count any more.
 
     Raises L(Conflict) if the document that has it cannot be read now, but may be later.
     """
@@ -95,17 +107,23 @@ def _withdraw_evidence(ledger: Ledger, host: str, still_counts: Callable[[Protec
             f"The ledger has no entry of {host} that can be read, so what it has of the watchdog of {host} cannot be withdrawn. {lost.problem}",
             f"Nothing was changed on {host}.",
         )
-    for entry in own:
-        withdraw_watchdog(ledger, str(entry.host_key), still_counts)
+    return [entry for entry in own if entry.protected and entry.protected.watchdog and not still_counts(entry.protected.watchdog)]
 
 
-def _withdraw_before_removal(location: LedgerLocation, host: str, check: bool) -> str | None:
-    """Withdraw the evidence of a host whose watchdog will be unbound; return the ID of the ledger. Raises L(Unreachable) if the ledger does not answer."""
+def _withdraw_evidence(ledger: Ledger, outdated: Iterable[HostEntry]) -> None:
+    """Withdraw what the watchdog was seen to do, before the host does less: its last renewal in etcd may say for ever that the watchdog is bound.
+
+    To be called when the host was found to accept the change. One that cannot be reached may have been reset just now, and is never protected again.
+    """
+    for entry in outdated:
+        withdraw_watchdog(ledger, str(entry.host_key))
+
+
+@contextlib.contextmanager
+def _removal_errors(host: str) -> Iterator[None]:
+    """Raise L(Unreachable) with a sentence if the ledger does not answer before the watchdog of a host is unbound."""
     try:
-        ledger = open_if_any(*location)
-        if ledger and not check:
-            _withdraw_evidence(ledger, host)
-        return ledger.ledger_id if ledger else None
+        yield
     except Unreachable as error:
         raise Unreachable(
             f"The service of the lease of {host} was not removed: the ledger, which may take a later silence of {host} for a reset by its watchdog, does not"

@@ -17,7 +17,7 @@ import pytest
 from ansible_collections.kvmfleet.migration.plugins.action import host_lease as m
 from ansible_collections.kvmfleet.migration.plugins.module_utils._lease.config import LeaseConfig, LeasePeer
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument, NotFound, Unreachable
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument, NotFound, Unreachable, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import HostProtection
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.unreadable_hosts import LedgerHosts, UnreadableHost
@@ -86,7 +86,8 @@ def node(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Node:
 
 def test_the_host_gets_its_configuration_and_nothing_of_it_is_logged(node: Node) -> None:
     result = node.task()
-    (work,) = node.works
+    tried, work = node.works
+    assert tried == {**work, "check": True}
     assert (work["phase"], decode(LeaseConfig, work["config"]), work["tls"], work["least_count"], work["check"]) == (
         "install",
         CONFIG,
@@ -95,7 +96,7 @@ def test_the_host_gets_its_configuration_and_nothing_of_it_is_logged(node: Node)
         False,
     )
     assert work["watchdog"] is None
-    assert node.hidden == [(True, True, True)]
+    assert node.hidden == [(True, True, True)] * 2
     assert result == {
         "changed": True,
         "files": ["/etc/kvmfleet/lease.json"],
@@ -130,8 +131,19 @@ def test_what_the_watchdog_was_seen_to_do_is_withdrawn_before_the_host_does_less
     plan = LeasePlan(config=dataclasses.replace(CONFIG, renew_seconds=renew_seconds), tls={}, least_count=0, warnings=(), watchdog=watchdog)
     monkeypatch.setattr(m, "plan_lease", lambda host, settings, ledger, client, options: plan)
     node.task()
-    assert [bool(seen) for seen in node.evidence] == [counts]
+    assert [(work["check"], bool(seen)) for work, seen in zip(node.works, node.evidence)] == [*([] if counts else [(True, True)]), (False, counts)]
     assert bool(node.read_evidence()) == counts
+
+
+@pytest.mark.parametrize("answer", [{"unreachable": True, "msg": "timed out"}, {"failed": True, "msg": "timed out", "error_code": "unsafe"}])
+@pytest.mark.parametrize("state", ["present", "absent"])
+def test_a_host_that_does_not_change_keeps_what_its_watchdog_was_seen_to_do(node: Node, answer: dict[str, t.Any], state: str) -> None:
+    """It may just have been reset, and no run of protect can bring back what shows that."""
+    node.answer = answer
+    with pytest.raises((Unreachable, Unsafe), match="timed out") as caught:
+        node.task(state=state)
+    assert "ledger" not in str(caught.value)
+    assert node.read_evidence()
 
 
 def test_what_the_watchdog_was_seen_to_do_is_withdrawn_before_the_service_is_removed(node: Node) -> None:
@@ -139,7 +151,7 @@ def test_what_the_watchdog_was_seen_to_do_is_withdrawn_before_the_service_is_rem
     node.task(state="absent")
     node.check_mode = False
     node.task(state="absent")
-    assert [bool(seen) for seen in node.evidence] == [True, False]
+    assert [(work["check"], bool(seen)) for work, seen in zip(node.works, node.evidence)] == [(True, True), (True, True), (False, False)]
 
 
 def test_nothing_is_unbound_while_the_ledger_does_not_answer(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,7 +191,7 @@ def test_the_host_learns_the_ledger_of_the_task(node: Node, monkeypatch: pytest.
     node.task(state="absent")
     monkeypatch.setattr(m, "open_if_any", lambda *location: None, raising=False)
     node.task(state="absent")
-    assert [work["ledger_id"] for work in node.works] == [node.ledger.ledger_id, node.ledger.ledger_id, None]
+    assert [work["ledger_id"] for work in node.works if not work["check"]] == [node.ledger.ledger_id, node.ledger.ledger_id, None]
 
 
 def test_a_watchdog_that_stays_armed_is_a_warning(node: Node) -> None:
