@@ -22,6 +22,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.plan i
     list_begun_hosts,
     plan_return,
     plan_starts,
+    reserve_starts,
 )
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.starts import read_start_mode
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.task_results import read_task
@@ -54,7 +55,8 @@ class ActionModule(FleetAction):
         if step == RECOVER_CHECK:
             return self._check_host(request, ledger)
         if step == RECOVER_START:
-            return {"changed": False, **encode(plan_starts(request, ledger))}
+            plan, changed = (plan_starts(request, ledger), False) if self._task.check_mode else reserve_starts(request, ledger)
+            return {"changed": changed, **encode(plan)}
         _ledger, entry = find_host(request, ledger)
         can_check = not self._task.check_mode or entry.host.state == ENABLED
         # On the command line, the options of the role may be text. Its tasks read them here.

@@ -22,6 +22,7 @@ options:
       - V(check) fails for a host that the ledger does not know, or that was given up as discarded, and with C(unsafe) if a domain or an image of the host is
         in use twice. It also stores in the ledger which domains were displaced from the host, as M(kvmfleet.migration.displaced_domains) does.
       - V(start) decides which of the domains in O(to_start) may be started on the host, and finds those that ran before the host went down and stay off.
+        If the ledger places one on no host, and another host may have it too, the ledger places it on this host.
       - V(bring_home) decides which of the domains in O(displaced) can move back to the host.
     type: str
     choices: [options, check, start, bring_home]

@@ -7,12 +7,14 @@
 
 from __future__ import annotations
 
+import typing as t
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, decode, encode
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import NotFound, Unsafe
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, NotFound, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import OFFLINE
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import ENABLED
 
@@ -20,7 +22,7 @@ from .._drain.answers import FactsOf, active_uuids, collect_facts, read_answers,
 from .._drain.records import read_unsettled
 from .._drain.shares import build_moves
 from .._ledger.changes import LedgerDomains
-from .._ledger.documents import Document, HostEntry
+from .._ledger.documents import Document, DomainEntry, HostEntry
 from .._ledger.host_decisions import check_not_discarded
 from .._ledger.host_entries import list_entries, read_hosts
 from .._ledger.ledger import Ledger
@@ -33,6 +35,10 @@ from .recorded import find_recorded, make_arrivals, with_recorded
 from .release import NotedDomain
 from .starts import AUTOSTART, NO_START, Facts, StartInputs, list_silent_hosts, read_start_mode, sort_starts
 from .task_results import DomainVerdict, MoveBack, RecoverTask, RecoverWork, ReturnPlan, StartPlan
+
+# A document before, and the entry that is to replace it.
+DocumentChange = tuple[t.Optional[Document], DomainEntry]
+_WRITE_TRIES = 5
 
 
 def sort_moves_back(host: str, displaced: Iterable[DisplacedDomain], facts: Facts) -> ReturnPlan:
@@ -142,8 +148,29 @@ def list_begun_hosts(ledger: Ledger, host: HostEntry, facts: Facts) -> list[str]
     return sorted(known & facts.keys())
 
 
+def reserve_starts(request: RecoverRequest, ledger: Ledger | None) -> tuple[StartPlan, bool]:
+    """Return which domains are started, and whether the ledger was changed. Raises L(Conflict) if other processes keep changing documents of these domains.
+
+    A domain that another host may have too is placed on this host before it is started: the recovery of the other host may be at the same step.
+    """
+    for rest in reversed(range(_WRITE_TRIES)):
+        plan, entries = _plan_starts(request, ledger)
+        try:
+            for document, entry in entries:
+                t.cast("Ledger", ledger).put_domain(entry, document.version if document else None)
+            return plan, bool(entries)
+        except Conflict:
+            if not rest:
+                raise
+    raise AssertionError("unreachable")
+
+
 def plan_starts(request: RecoverRequest, ledger: Ledger | None) -> StartPlan:
     """Return which domains are started: those that are on this host alone, according to the ledger and all hosts. Others that ran are listed."""
+    return _plan_starts(request, ledger)[0]
+
+
+def _plan_starts(request: RecoverRequest, ledger: Ledger | None) -> tuple[StartPlan, list[DocumentChange]]:
     found_domains = ledger.read_domains() if ledger else LedgerDomains([], [], [])
     domains = sorted((document.domain for document in found_domains.documents), key=lambda domain: str(domain.name))
     hosts, held = read_hosts(ledger), map_holders(read_unsettled(ledger))
@@ -161,13 +188,27 @@ def plan_starts(request: RecoverRequest, ledger: Ledger | None) -> StartPlan:
             newer=found_domains.newer,
             noted_on=request.noted_on,
         )
-        find_arrival = make_arrivals(ledger, next((entry for entry in entries if entry.name == request.name), None))
-        found = find_recorded(request.host, request.facts, domains, request.boot_id, find_arrival)
+        own = next((entry for entry in entries if entry.name == request.name), None)
+        found = find_recorded(request.host, request.facts, domains, request.boot_id, make_arrivals(ledger, own))
         # A noted domain that the host has lost is named as well: it keeps no note.
         recorded = [one for one in found if not one.is_defined or one.uuid not in {domain.uuid for domain in noted}]
         verdicts = sort_starts([one.as_noted for one in recorded if one.is_defined], inputs)
         plan = sort_starts(noted, inputs) if request.start != NO_START else _forget_active(request)
-        return with_recorded(plan, verdicts, recorded, request.host, request.start)
+        whole = with_recorded(plan, verdicts, recorded, request.host, request.start)
+        return whole, _list_reservations(request, whole, found_domains.documents, own) if own else []
+
+
+def _list_reservations(request: RecoverRequest, plan: StartPlan, documents: Iterable[Document], own: HostEntry) -> list[DocumentChange]:
+    """Return the documents of the domains to start that the ledger places on no host, and that another host has too, or may have: with this host."""
+    known = {document.domain.uuid: document for document in documents}
+    changes = []
+    for one in plan.start:
+        document = known.get(one.uuid)
+        others = [facts for name, facts in request.facts.items() if name != request.host]
+        if not (document and document.domain.possible_hosts) and any(facts is None or facts.find_domain(one.uuid) for facts in others):
+            entry = document.domain if document else DomainEntry(one.uuid, one.name, ())
+            changes.append((document, replace(entry, possible_hosts=(own.host_ref,), updated_at=utc_now())))
+    return changes
 
 
 def _forget_active(request: RecoverRequest) -> StartPlan:

@@ -174,6 +174,39 @@ def test_a_domain_is_not_started_while_a_host_is_silent_unless_it_is_accepted(no
     assert node.task("start", to_start=todo, asked=silence, accept_silent=["kvm3"])["start"]
 
 
+@pytest.mark.parametrize("kvm2", ["defined", "accepted", "alone"])
+def test_a_domain_that_another_host_may_have_too_is_placed_on_this_one_before_it_is_started(node: Node, kvm2: str) -> None:
+    """The other host is recovered by itself, at the same moment: neither sees the domain active on the other one."""
+    ledger, there = node.ledger(), [guest("web1", active=False)] if kvm2 == "defined" else []
+    node.facts.update(kvm1=known("kvm1", guest("web1", active=False)), kvm2=known("kvm2", *there))
+    work: Body = {"to_start": [noted("web1", "drain")], "accept_silent": ["kvm2"]}
+    work["asked"] = [{"item": "kvm2", "unreachable": True, "msg": "no route"}] if kvm2 == "accepted" else []
+    node.check_mode = True
+    assert (node.task("start", **work)["changed"], ledger.read_domain(uid("web1"))) == (False, None)
+    node.check_mode = False
+    done = node.task("start", **work)
+    assert ([one["name"] for one in done["start"]], done["changed"]) == (["web1"], kvm2 != "alone")
+    found = ledger.read_domain(uid("web1"))
+    assert (found.domain.possible_hosts if found else None) == (None if kvm2 == "alone" else (end("kvm1"),))
+    done = node.task("start", **work)
+    assert ([one["name"] for one in done["start"]], done["changed"]) == (["web1"], False)
+
+
+def test_of_two_recoveries_at_the_same_moment_one_starts_an_unknown_domain(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = node.ledger()
+    node.facts.update({name: known(name, guest("web1", active=False)) for name in ("kvm1", "kvm2")})
+    put_domain = FileLedger.put_domain
+
+    def put_late(self: FileLedger, *args: t.Any) -> t.Any:
+        monkeypatch.setattr(FileLedger, "put_domain", put_domain)
+        ledger.put_domain(domain_entry(document("web1", "kvm2", protected=False)), None)
+        return put_domain(self, *args)
+
+    monkeypatch.setattr(FileLedger, "put_domain", put_late)
+    done = node.task("start", to_start=[noted("web1", "drain")])
+    assert (done["start"], [one["reason"] for one in done["forget"]]) == ([], ["According to the ledger, it is on kvm2."])
+
+
 def test_a_domain_is_not_started_while_a_host_that_has_a_damaged_document_is_not_heard(node: Node) -> None:
     """The host is not in the inventory: it may run a domain that was moved there by hand."""
     ledger = node.ledger()
