@@ -12,6 +12,7 @@ import typing as t
 
 from .._archive import build_archive
 from .._files import Content
+from .._model.errors import Internal
 from .._systemd import (
     PROGRAM_FOLDER,
     UNIT_FOLDER,
@@ -30,7 +31,7 @@ from .._systemd import (
     start_unit,
     try_program,
 )
-from .store import store_reading
+from .store import NOT_STORED, store_reading
 
 PROGRAM_FILE = f"{PROGRAM_FOLDER}/kvmfleet-load.pyz"
 SERVICE, TIMER = "kvmfleet-load.service", "kvmfleet-load.timer"
@@ -127,5 +128,10 @@ def _write_files(root: str, contents: t.Mapping[str, Content], is_on: bool) -> N
 def _require_runnable(interpreter: str, archive: Content) -> None:
     """Prove that the host can run the program, which nobody sees fail later. This stores a reading, unless there is a recent one."""
     done = try_program(interpreter, archive)
+    if done.returncode == NOT_STORED:
+        why = done.stderr.decode(errors="replace").strip().rstrip(".")
+        raise Internal(
+            f"The program of the load timer runs on this host, and could not store a reading: {why}. {_UNTRIED[1]}", "Repair this and run the task again."
+        )
     if done.returncode:
-        raise not_runnable_error("The program of the load timer", done, "The timer was not changed.")
+        raise not_runnable_error("The program of the load timer", done, _UNTRIED[1])

@@ -174,6 +174,14 @@ def test_a_program_that_does_not_run_is_not_installed_also_by_the_next_task(disk
         m.install_timer(420)
 
 
+def test_a_program_that_runs_and_cannot_store_a_reading_is_another_error(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """libvirt hangs, for example: nothing is wrong with the program."""
+    answer_with(monkeypatch, m.NOT_STORED)
+    with pytest.raises(Internal, match=r"runs on this host, and could not store a reading: no libvirt\. The timer was not changed\."):
+        m.install_timer(300)
+    assert disk.files == {}
+
+
 def test_an_installed_program_that_does_not_run_any_more_is_an_error(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     """After an upgrade of the operating system, the default Python may be another one, which lacks the binding of libvirt. Nobody sees the timer fail."""
     answer_with(monkeypatch, 0)
