@@ -134,7 +134,9 @@ class Evacuation:
         self.entries, self.unreadable_hosts = hosts.entries, hosts.unreadable
         self.source = resolve_source(self.entries, context.options.source, self.unreadable_hosts)
         self.settings = CachedSettings(context.settings)
-        self.proofs = PowerOffEvidence(self.settings, self.source, self.entries, context.by, context.ledger.open_leases, context.show, self._is_by_person)
+        self.proofs = PowerOffEvidence(
+            self.settings, self.source, self.entries, context.by, context.ledger.open_leases, context.show, self._is_by_person, context.make_probe
+        )
         self.arrivals = RecentMoves(context.ledger)
         self.acceptance = AcceptedLocks(context.options.accept_locked, context.by)
         self.locks = ImageLocks(context, self.proofs, self.acceptance, self.check)

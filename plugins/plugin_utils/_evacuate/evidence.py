@@ -11,6 +11,7 @@ The evidence is collected, and confirmed before each start. The silence of the s
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import dataclasses
 import datetime
 import math
@@ -21,7 +22,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
-from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.peers import SSH_ALIVE, SSH_REFUSED, SSH_UNKNOWN, probe_ssh, probe_ssh_endpoints
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.peers import (
+    SSH_ALIVE,
+    SSH_ANSWERS,
+    SSH_REFUSED,
+    SSH_SILENT,
+    SSH_UNKNOWN,
+    probe_ssh,
+    probe_ssh_endpoints,
+)
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, Unsafe
@@ -36,6 +45,7 @@ from .fence_config import MAX_SECONDS, VARIABLE, FencingConfig, name_agents, par
 from .fence_levels import PowerReply, do_at_once, query_host_patiently
 from .fencing import ask_power, check_evidence, confirm_evidence, fence_host, find_power_evidence, person_evidence, watchdog_evidence
 from .fleet_answers import SourceAnswers, list_second_endpoints, list_ssh_endpoints
+from .job import MakeProbe
 from .lease_evidence import Proven, Void
 from .renewals import OpenLeases, Renewals
 from .reset_watch import ResetWatch, check_not_withdrawn, find_late_arrivals
@@ -52,6 +62,7 @@ class PowerOffEvidence:
     :arg entries: the ledger's hosts, which evidence may be about.
     :arg open_leases: returns a new reader of the leases in the ledger; None for a ledger without any.
     :arg show: receives a line for people while a watchdog is waited for.
+    :arg make_probe: returns an attempt to connect to a host of the inventory as Ansible does; None for a task that makes no such attempt.
     :arg is_by_person: returns whether a person confirms that the source is off, and no device does: then its address on a second network has to be silent, too.
     :arg given: the evidence that the task was given: documents of earlier steps or of a tasks file, and a person's confirmation.
     :arg taken: the evidence that this task has taken from agents.
@@ -67,6 +78,7 @@ class PowerOffEvidence:
     open_leases: OpenLeases = lambda: None
     show: Callable[[str], None] = lambda line: None
     is_by_person: Callable[[], bool] = lambda: False
+    make_probe: t.Optional[MakeProbe] = None
     try_connection: TryConnection = probe_ssh
     warnings: list[str] = field(default_factory=list)
     given: list[Evidence] = field(default_factory=list)
@@ -241,7 +253,8 @@ class PowerOffEvidence:
     def _check_stated_silent(self, others: Iterable[HostRef]) -> None:
         """Raise L(Unsafe) if another host answers SSH whose evidence no device can confirm: its libvirt alone may be down.
 
-        It is asked by the control node. The survivors have queried its libvirt: evidence about a host that has answered there is not used.
+        It is asked by the control node, as Ansible does too where the source is. The survivors have queried its libvirt: evidence about a host that has
+        answered there is not used.
         """
         stated: dict[t.Optional[str], Evidence] = {}
         for where in others:
@@ -254,12 +267,30 @@ class PowerOffEvidence:
         for (one, _endpoint), answer in zip(asked, answers, strict=True):
             if answer.says in SSH_ALIVE:
                 what = "answers" if answer.says != SSH_REFUSED else "refuses connections from"
-                raise Unsafe(
-                    f"{one.host} {what} {_CONTROL_NODE} at {answer.address} port {answer.port}, although {one.by} says that it is off: domains of"
-                    f" {self.source.name} could run there.",
-                    f"Nothing was started. Let libvirt on {one.host} answer, or switch the host off; if another machine has its address now, remove it there;"
-                    " if a firewall refuses connections in its place, let it drop them.",
+                raise self._stated_error(
+                    one,
+                    f"{what} {_CONTROL_NODE} at {answer.address} port {answer.port}",
+                    "; if another machine has its address now, remove it there; if a firewall refuses connections in its place, let it drop them.",
                 )
+        self._check_silent_to_ansible([stated[host.host_id] for host in hosts if self.settings.is_known(host.name)])
+
+    def _check_silent_to_ansible(self, stated: Iterable[Evidence]) -> None:
+        """Raise L(Unsafe) if one of these hosts may answer Ansible: it may be behind a jump host, so that its own address is silent here."""
+        make_probe = self.make_probe
+        if make_probe is None:
+            return
+        with contextlib.ExitStack() as stack:
+            # All of them are tried at once.
+            for one, probe in [(one, stack.enter_context(make_probe(one.host))) for one in stated]:
+                says, why = probe.read_answer()
+                if says != SSH_SILENT:
+                    raise self._stated_error(one, "answers Ansible" if says == SSH_ANSWERS else f"may answer Ansible ({why})", ".")
+
+    def _stated_error(self, stated: Evidence, what: str, more: str) -> Unsafe:
+        return Unsafe(
+            f"{stated.host} {what}, although {stated.by} says that it is off: domains of {self.source.name} could run there.",
+            f"Nothing was started. Let libvirt on {stated.host} answer, or switch the host off{more}",
+        )
 
     def _list_all_endpoints(self, host: Source) -> list[SshEndpoint]:
         return [*list_ssh_endpoints(self.settings, host), *list_second_endpoints(self.settings, host)]

@@ -35,13 +35,16 @@ RunPhase = Callable[[str, JsonObject], JsonObject]
 
 
 class Probe(t.Protocol):
-    """An attempt to connect to the dead host, which begins when its context is entered."""
+    """An attempt to connect to a host that should be silent, which begins when its context is entered."""
 
     def __enter__(self) -> Probe:
         """Begin the attempt, without waiting for it."""
 
     def __exit__(self, *error: t.Any) -> None:
         """End the attempt."""
+
+    def read_answer(self) -> tuple[str, str]:
+        """Return C(SSH_ANSWERS), C(SSH_SILENT) or C(SSH_UNKNOWN), the last one with the reason."""
 
     def require_silence(self) -> None:
         """Return if the host was silent; raise L(Unsafe) otherwise."""

@@ -18,6 +18,7 @@ import typing as t
 
 import pytest
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.peers import SSH_ANSWERS, SSH_SILENT, SSH_UNKNOWN
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode as encoded
@@ -599,6 +600,45 @@ def test_another_host_is_not_off_on_the_word_of_a_person_while_it_answers_ssh(si
         assert ("off" in agent.asked(), site.record_summaries()) == (False, [])
     site.evacuate(fencing=fencing)
     assert site.hosts["kvm2"].view_domain(uuid).active
+
+
+class OtherProbe(contextlib.AbstractContextManager[t.Any]):
+    """An attempt to connect to another host as Ansible does."""
+
+    def __init__(self, answer: tuple[str, str]) -> None:
+        self.answer, self.is_open = answer, True
+
+    def __exit__(self, *_error: object) -> None:
+        self.is_open = False
+
+    def read_answer(self) -> tuple[str, str]:
+        assert self.is_open
+        return self.answer
+
+    def require_silence(self) -> None:
+        raise AssertionError("Its sentence is about the source.")
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ((SSH_ANSWERS, ""), "kvm3 answers Ansible, although Ada says that it is off: domains of kvm1 could run there"),
+        ((SSH_UNKNOWN, "rejects the login"), r"kvm3 may answer Ansible \(rejects the login\), although Ada says that it is off"),
+        ((SSH_SILENT, ""), None),
+    ],
+)
+def test_another_host_is_not_off_on_the_word_of_a_person_while_ansible_reaches_it(site: Site, answer: tuple[str, str], words: str | None) -> None:
+    """It is behind a jump host: its address is silent to the control node."""
+    uuid, probes = site.save("web"), dict[str, OtherProbe]()
+    site.change("web", lambda body: body.update(possible_hosts=[encoded(site.place(name)) for name in ("kvm1", "kvm3")]))
+    site.silent.add("kvm3")
+    agent = site.agent(power="on")
+    run = site.evacuation(fencing=[encoded(person_evidence(WORD, "kvm3", host_id("kvm3"), "ops"))])
+    run.proofs.make_probe = lambda name: probes.setdefault(name, OtherProbe(answer))
+    with pytest.raises(Unsafe, match=words) if words else contextlib.nullcontext():
+        run.evacuate_domains()
+    assert ("off" in agent.asked(), [(name, probe.is_open) for name, probe in probes.items()]) == (words is None, [("kvm3", False)])
+    assert (uuid in site.hosts["kvm2"].guests) == (words is None)
 
 
 @pytest.mark.parametrize("is_silent", [False, True])
