@@ -168,16 +168,15 @@ def _place(
     jobs: Sequence[EvacuationJob], fleet: scheduler_fleet.Fleet, survivors: SurvivingHosts, rules: Sequence[Filter], hosts: Iterable[str]
 ) -> list[Placement]:
     """Return the placement of each domain on one of these hosts; on one on which its start has failed only if it finds no other."""
-    requests, pinned = [build_request(job) for job in jobs], _pinned_among(survivors.pinned, jobs)
-    if not survivors.failed:
-        return plan_placements(requests, fleet, pinned=pinned, filters=rules, hosts=hosts)
-    first = plan_placements(requests, fleet, pinned=pinned, filters=(*rules, HasNotFailed(survivors.failed)), hosts=hosts)
-    placed = [one for one in first if one.destination is not None or one.request.uuid not in survivors.failed]
-    for one in placed:
-        if one.destination is not None and one.destination in fleet.states:
-            fleet = fleet.with_domain(one.request, one.destination)
-    left = {request.uuid for request in requests} - {one.request.uuid for one in placed}
-    return [*placed, *plan_placements([request for request in requests if request.uuid in left], fleet, filters=rules, hosts=hosts)]
+    requests, pinned, failed = [build_request(job) for job in jobs], _pinned_among(survivors.pinned, jobs), survivors.failed
+    while True:
+        avoided = (HasNotFailed(failed),) if failed else ()
+        placements = plan_placements(requests, fleet, pinned=pinned, filters=(*rules, *avoided), hosts=hosts)
+        found_none = failed.keys() & {one.request.uuid for one in placements if one.destination is None}
+        if not found_none:
+            return placements
+        # All are placed again: another domain may have the room, and one of the same group has to follow.
+        failed = {uuid: names for uuid, names in failed.items() if uuid not in found_none}
 
 
 def _pinned_among(pinned: Mapping[str, str], jobs: Iterable[EvacuationJob]) -> dict[str, str]:

@@ -405,6 +405,26 @@ def test_a_host_on_which_a_start_has_failed_is_the_last_choice(site: Site) -> No
     assert plan(site)[1].by_host == {first: [web], second: []}
 
 
+def test_an_important_domain_gets_the_only_host_that_has_its_disk_although_its_start_has_failed_there(site: Site) -> None:
+    """The others would take the room of that host while it is avoided."""
+    important = site.save("db", memory_mib=4096, priority=9, seen_by=["kvm1", "kvm2"])
+    for name in ("web1", "web2"):
+        site.save(name, memory_mib=4096)
+    site.memory.update(kvm2=6144, kvm3=6144)
+    end_record(site, "db", "kvm2", s.PRE_MIGRATING, s.FAILED)
+    shares = plan(site)[1]
+    assert (shares.by_host["kvm2"], len(shares.by_host["kvm3"]), len(shares.uncovered)) == ([important], 1, 1)
+
+
+def test_a_domain_whose_start_has_failed_keeps_its_affinity_group_from_no_host(site: Site) -> None:
+    group = {"group": {"name": "db", "policy": "affinity"}}
+    site.variables = {name: {"kvmfleet_profiles": {"db": group}} for name in site.listed}
+    uuids = [site.save(name, seen_by=["kvm1", "kvm2"], policy={"profile": "db"}) for name in ("db1", "db2")]
+    end_record(site, "db1", "kvm2", s.PRE_MIGRATING, s.FAILED)
+    shares = plan(site)[1]
+    assert (sorted(shares.by_host["kvm2"]), shares.uncovered) == (sorted(uuids), [])
+
+
 @pytest.mark.parametrize("damage", ["torn", None])
 def test_a_record_of_a_failed_start_that_cannot_be_read_prevents_no_plan(site: Site, damage: str | None) -> None:
     web = site.save("web")
