@@ -376,6 +376,7 @@ ansible_facts:
               C(unknown) states why a value is null, unless C(load.unknown) of the host does.
             - C(used_mib) is how many MiB of its memory an active domain has written since its start, which is what a migration sends. It is null if the user
               is not root, and missing for a domain that is not active and with a remote O(uri).
+            - C(managed_save) states whether it has a managed-save image, from which its next start restores its memory.
             - C(policy) is the domain's own policy, and C(policy_problems) names its errors. C(dirty_rate_mib) is null unless O(dirty_rate_seconds) is set.
             - C(request) has the requirements of the domain, without additions from its profile. In it, C(cpu) is the CPU that an active guest really sees,
               except for what QEMU itself derives from several threads in a processor package (C(package_threads)); C(shows_threads) states whether this was
@@ -396,6 +397,7 @@ ansible_facts:
               active: true
               persistent: true
               autostart: false
+              managed_save: false
               job: none
               memory_mib: 512
               vcpus: 1

@@ -244,14 +244,15 @@ def _describe_domains(
             definition = dataclasses.replace(definition, root=None, problem=f"Its definition could not be parsed: {error}")
             request = build_request(definition, policy, facts.versions or {}, stores, ())
         used_mib = read_used_mib(definition.info.name, request.memory_mib) if stores and definition.info.view.active else ABSENT
-        domains.append(_describe_domain(definition.info, policy, request, used_mib))
+        domains.append(_describe_domain(definition, policy, request, used_mib))
         if definition.problem:
             problems[definition.info.uuid] = definition.problem
     return domains, problems
 
 
-def _describe_domain(info: domain_states.DomainInfo, own: OwnPolicy, request: DomainRequest, used_mib: Maybe[int]) -> DomainFacts:
+def _describe_domain(definition: Definition, own: OwnPolicy, request: DomainRequest, used_mib: Maybe[int]) -> DomainFacts:
     """Return one domain; its request includes its own policy, but not its profile, which hosts do not know."""
+    info = definition.info
     return DomainFacts(
         uuid=info.uuid,
         name=info.name,
@@ -260,6 +261,7 @@ def _describe_domain(info: domain_states.DomainInfo, own: OwnPolicy, request: Do
         active=info.view.active,
         persistent=info.view.persistent,
         autostart=info.autostart,
+        managed_save=definition.has_saved_memory,
         job=info.view.job,
         memory_mib=request.memory_mib,
         vcpus=info.vcpus,

@@ -31,7 +31,7 @@ if t.TYPE_CHECKING:
     import libvirt
 
 # virConnectListAllDomainsFlags, virDomainStatsTypes, virConnectGetAllDomainStatsFlags.
-_PERSISTENT, _AUTOSTART, _WITH_SNAPSHOT = 4, 1024, 4096
+_PERSISTENT, _WITH_SAVED_MEMORY, _AUTOSTART, _WITH_SNAPSHOT = 4, 256, 1024, 4096
 _STATE, _CPU, _BALLOON, _INTERFACES, _BLOCK, _DIRTY_RATE = 1, 2, 4, 16, 32, 512
 _NO_WAIT = 1 << 29
 _ACTIVE = 1
@@ -77,15 +77,17 @@ class LibvirtReporter(LibvirtReader):
     def list_definitions(self) -> DefinitionList:
         with libvirt_errors(f"list the domains of {self.uri}"):
             states = self._connection.getAllDomainStats(_STATE, _NO_WAIT)
-            persistent, autostart, with_snapshot = (
-                {domain.UUIDString() for domain in self._connection.listAllDomains(flag)} for flag in (_PERSISTENT, _AUTOSTART, _WITH_SNAPSHOT)
+            persistent, with_memory, autostart, with_snapshot = (
+                {domain.UUIDString() for domain in self._connection.listAllDomains(flag)}
+                for flag in (_PERSISTENT, _WITH_SAVED_MEMORY, _AUTOSTART, _WITH_SNAPSHOT)
             )
         roll = DefinitionList([])
         for domain, stats in states:
             uuid = domain.UUIDString()
             try:
                 view = self._view_from_stats(domain, stats, uuid in persistent)
-                roll.definitions.append(self._read_definition(domain, view, uuid in autostart, uuid in with_snapshot))
+                read = self._read_definition(domain, view, uuid in autostart)
+                roll.definitions.append(dataclasses.replace(read, has_snapshots=uuid in with_snapshot, has_saved_memory=uuid in with_memory))
             except NotFound:
                 roll.vanished.append(domain.name())
         return roll
@@ -147,7 +149,7 @@ class LibvirtReporter(LibvirtReader):
             job = self._job_of(domain) if active else domain_states.JOB_NONE
         return domain_states.DomainView(present=True, active=active, persistent=persistent, state=state, reason=reason, job=job)
 
-    def _read_definition(self, domain: libvirt.virDomain, view: domain_states.DomainView, autostart: bool, has_snapshots: bool) -> Definition:
+    def _read_definition(self, domain: libvirt.virDomain, view: domain_states.DomainView, autostart: bool) -> Definition:
         known = domain_states.DomainInfo(domain.UUIDString(), domain.name(), view, view.persistent and autostart)
         try:
             # Of an active domain the plain definition is the live one, with the CPU that the guest really sees: a destination must provide this CPU.
@@ -157,14 +159,14 @@ class LibvirtReporter(LibvirtReader):
                 configuration = parse_domain_xml(domain.XMLDesc(_INACTIVE)) if hides_configuration(root) else None
             if configuration is not None:
                 add_networks_of_devices(root, configuration)
-            return Definition(dataclasses.replace(known, **read_domain_info(root)), root, has_snapshots, configuration=configuration)
+            return Definition(dataclasses.replace(known, **read_domain_info(root)), root, configuration=configuration)
         except NotFound:
             raise
         except KvmfleetError as error:
             problem = f"Its definition could not be read: {error}"
         with libvirt_errors(f"read domain {domain.name()} of {self.uri}"):
             _state, memory_kib, _used, vcpus, _time = domain.info()
-        return Definition(dataclasses.replace(known, memory_bytes=memory_kib * 1024, vcpus=vcpus), None, has_snapshots, problem)
+        return Definition(dataclasses.replace(known, memory_bytes=memory_kib * 1024, vcpus=vcpus), problem=problem)
 
     def list_images(self, uuid: str) -> t.List[Image]:
         with libvirt_errors(f"read the disks of domain {uuid} on {self.uri}"):

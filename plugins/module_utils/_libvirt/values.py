@@ -30,6 +30,7 @@ class DomainState(t.TypedDict):
 class Definition:
     """A domain with its definition, the live one if it is active. If libvirt could not return the definition, C(root) is null and C(problem) is a sentence.
 
+    :arg has_saved_memory: whether it has a managed-save image.
     :arg configuration: the inactive definition, only of an active domain whose live one names what its host has given it in place of what it asks for.
     """
 
@@ -37,6 +38,7 @@ class Definition:
     root: t.Optional[Element] = None
     has_snapshots: bool = False
     problem: str = ""
+    has_saved_memory: bool = False
     configuration: t.Optional[Element] = None
 
 

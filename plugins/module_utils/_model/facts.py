@@ -13,7 +13,7 @@ import typing as t
 
 from .._dataclass import dataclass
 from .codec import ABSENT, Absent, JsonObject, Maybe, decode
-from .domain_states import JOB_INCOMING, DomainView
+from .domain_states import JOB_INCOMING, SAVED, DomainView
 from .load_signals import DomainLoad, HostLoad
 from .references import HostRef
 from .requests import DomainRequest
@@ -266,6 +266,7 @@ class DomainDisk:
 class DomainFacts:
     """A domain of a host.
 
+    :arg managed_save: whether it has a managed-save image; absent if an earlier version has reported the domain.
     :arg job: the kind of job that libvirt has for it.
     :arg policy: the values of its own policy; C(policy_problems) are its errors, by element.
     :arg request: what it needs of a host, without what a profile adds. Of a thousand domains few are read: see C(needs).
@@ -281,6 +282,7 @@ class DomainFacts:
     reason: t.Union[str, Absent] = ABSENT
     persistent: t.Union[bool, Absent] = ABSENT
     autostart: t.Union[bool, Absent] = ABSENT
+    managed_save: t.Union[bool, Absent] = ABSENT
     job: t.Union[str, Absent] = ABSENT
     memory_mib: t.Union[int, Absent] = ABSENT
     vcpus: t.Union[int, Absent] = ABSENT
@@ -297,6 +299,11 @@ class DomainFacts:
     def needs(self) -> t.Optional[DomainRequest]:
         """The request of the domain; null if the host did not report it. Raises L(ShapeError) if it is invalid."""
         return decode(DomainRequest, self.request, "request") if self.request else None
+
+    @property
+    def has_saved_memory(self) -> bool:
+        """Whether its next start restores its memory. libvirt forgets why a domain is off when its daemon ends, but not the image."""
+        return self.reason == SAVED if self.managed_save is ABSENT else bool(self.managed_save)
 
     @property
     def is_leaving(self) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import field, replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import SAVED, SHUTOFF
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import SHUTOFF
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import KvmfleetError
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import DomainFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import LEAVE, MIGRATE, OVERRIDE, SAVE, SHUTDOWN, GivenPolicy
@@ -184,7 +184,7 @@ def _sort_definition(drained: DrainedDomain, leaver: LeavingDomain, policy: Effe
     if problem:
         into.skipped.append(_skip_definition(domain, source, problem))
     else:
-        into.add_leaver(_make_cold(leaver, OFFLINE, start=False, has_memory=domain.reason == SAVED))
+        into.add_leaver(_make_cold(leaver, OFFLINE, start=False, has_memory=domain.has_saved_memory))
 
 
 def _skip_definition(domain: DomainFacts, source: str, problem: str) -> SkippedDomain:

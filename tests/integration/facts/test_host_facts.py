@@ -67,6 +67,19 @@ def test_facts_list_the_machines_and_cpu_models_a_host_can_run(lab: Lab, control
     assert [one["cpu"] for one in facts["platforms"] if one["arch"] == "i686"] in ([None], [None, None])
 
 
+def test_saved_memory_is_known_after_the_daemon_of_libvirt_was_restarted(lab: Lab, control: Control, guest: Make) -> None:
+    """libvirt forgets then why the domain is off."""
+    saved, off = guest("saved", "--mib", "32"), guest("off", "--mib", "32")
+    lab.virsh(1, "managedsave", saved)
+    lab.virsh(1, "destroy", off)
+    lab("libvirtd", lab.host(1), "restart")
+    eventually(lambda: lab.rows()[lab.host(1)]["libvirtd"], "libvirtd answers")
+    facts = control.facts(1)
+    found = [domain_of(facts, name) for name in (saved, off)]
+    assert [(one["state"], one["reason"], one["managed_save"]) for one in found] == [("shut off", "", True), ("shut off", "", False)]
+    lab.virsh(1, "managedsave-remove", saved)
+
+
 def test_facts_list_domains_in_every_state_with_their_requests(lab: Lab, control: Control, guest: Make) -> None:
     guest("web", "--mib", "48", "--bridge", "br0", "--autostart")
     guest("held", "--mib", "32", "--paused", "--transient")

@@ -193,15 +193,17 @@ def test_the_saved_memory_of_a_domain_that_is_off_goes_to_no_host_with_another_c
     """It is restored there. Without saved memory, the guest is given the CPU of its new host."""
     cpu = {"model": "Haswell", "vendor": "Intel", "features": f.FEATURES}
 
-    def plan_off(reason: str) -> DrainPlan:
-        guest = f.domain("off", **{**OFF, "reason": reason}, cpu={"mode": "host-passthrough"})
+    def plan_off(reason: str, **saved: bool) -> DrainPlan:
+        guest = {**f.domain("off", **{**OFF, "reason": reason}, cpu={"mode": "host-passthrough"}), **{f"managed_{key}": value for key, value in saved.items()}}
         facts = {"kvm1": f.host("kvm1", domains=[guest], host_cpu=cpu), "kvm2": f.host("kvm2", host_cpu={**cpu, "features": []})}
         return make_plan(DrainInputs(facts), ["kvm1"], ["kvm2"], DrainOptions.from_values(shut_off="move"))
 
-    assert cold(plan_off("shutdown")) == [("off", "offline", False, "kvm2")]
-    plan = plan_off("saved")
-    assert cold(plan) == []
-    assert "has been given the whole CPU of its host" in plan.skipped[0].reason
+    # An earlier version does not report the image. The reason is that of a domain whose image was discarded as well, and libvirt's daemon forgets it.
+    for plan in (plan_off("shutdown"), plan_off("saved", save=False), plan_off("", save=False)):
+        assert cold(plan) == [("off", "offline", False, "kvm2")]
+    for plan in (plan_off("saved"), plan_off("", save=True)):
+        assert cold(plan) == []
+        assert "has been given the whole CPU of its host" in plan.skipped[0].reason
 
 
 def test_a_definition_that_is_left_over_from_an_active_domain_never_moves() -> None:
