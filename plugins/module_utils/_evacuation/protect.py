@@ -15,7 +15,7 @@ import typing as t
 
 from .._boot_guard.install import NOT_HELD, install_guard, is_withdrawn, list_revoking_folders, read_grant, revoke_grant
 from .._boot_guard.status import read_guard_state
-from .._domains.starting import forget_started
+from .._domains.starting import forget_started, list_notes
 from .._facts.identity import read_identity
 from .._facts.local_stores import LocalStores
 from .._facts.own_moves import list_remembered
@@ -315,6 +315,8 @@ class _DomainReader:
         self._host = host
         self._is_held = bool(boot and boot.held)
         self._boot_id = boot.boot_id if boot else None
+        withheld = boot.would_start if boot and boot.held else ()
+        self._to_start = {*(note.uuid for note in list_notes()[0]), *(start.uuid for start in withheld)}
         self._versions = host.read_versions()
         around = host.read_surroundings()
         self._pools = around.pools or ()
@@ -352,6 +354,7 @@ class _DomainReader:
             reason=info.view.reason,
             boot_id=self._boot_id,
             own_act=read_own_act(info.uuid),
+            awaits_start=not info.view.active and info.uuid in self._to_start,
         )
 
     def _add_networks(self, needs: Maybe[t.Tuple[NetworkNeed, ...]]) -> t.Tuple[NetworkNeed, ...]:

@@ -166,6 +166,7 @@ class SavedDomain:
     :arg reason: of the state that libvirt has now; C(boot_id), the boot of its host.
     :arg own_act: as of L(SeenDomain).
     :arg unread: the paths of images whose storage did not answer, so that folders and backing files of them may be missing.
+    :arg awaits_start: whether it is off until the recovery of its host starts it again.
     """
 
     uuid: str
@@ -185,6 +186,7 @@ class SavedDomain:
     boot_id: t.Union[str, Absent, None] = ABSENT
     own_act: t.Union[str, Absent, None] = ABSENT
     unread: t.Union[t.Tuple[str, ...], Absent, None] = ABSENT
+    awaits_start: t.Union[bool, Absent] = ABSENT
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
     @property

@@ -101,6 +101,9 @@ def judge_domain(reported: SavedDomain, inputs: ProtectInputs, protected_host: H
     before = inputs.documents[reported.uuid].domain if reported.uuid in inputs.documents else None
     if alarm:
         return Judgement(CONFLICT, alarm, _with_possible_host(before, protected_host) if before and reported.uuid in inputs.unsettled else None)
+    if reported.awaits_start and not (before and before.possible_hosts) and reported.uuid not in inputs.unsettled:
+        # Another host may be about to start it, too. Which of them is the first to be protected says nothing.
+        return Judgement(SKIPPED, _AWAITS_START.format(host=protected_host.host))
     hosts = _find_possible_hosts(reported, inputs, protected_host, before)
     if hosts is None:
         return Judgement(SKIPPED, _elsewhere_text(reported, inputs, protected_host, before))
@@ -128,6 +131,9 @@ def note_missing(entry: DomainEntry, inputs: ProtectInputs, protected_host: Host
     if others:
         return dataclasses.replace(entry, possible_hosts=others, missing=ABSENT, updated_at=now)
     return dataclasses.replace(entry, missing=MissingNote(now, by, protected_host, boot_id), updated_at=now)
+
+
+_AWAITS_START = "the ledger does not know it, and it is off until {host} is recovered, or until somebody starts it (kvmfleet.migration.domain_start)"
 
 
 def _double_run_alarm(reported: SavedDomain, inputs: ProtectInputs, protected_host: HostRef) -> str:

@@ -203,6 +203,8 @@ def test_an_unknown_guest_that_a_drain_shut_down_is_started_by_the_recovery_of_i
     refused = {host: names(own["failed"]) for host, own in run.stats["recover_host_result"].items()}
     assert (run.code != 0, refused) == (True, {lab.host(1): [web], lab.host(2): [web]}), run.text
     assert lab.places(web) == {1: "shut off", 2: "shut off"}
+    # The hosts were protected at the end of the recovery.
+    assert operator.ledger.read_domain(lab.uuid(web)) is None
     run, own = operator.recover(1)
     assert (run.code, names(own["started"]), lab.places(web)) == (0, [web], {1: "running", 2: "shut off"}), run.text
 

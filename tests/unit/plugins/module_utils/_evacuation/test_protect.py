@@ -23,6 +23,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._boot_guard.sta
 from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation import protect
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts import storage_queries
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.boot_guard import AutomaticStart, StartNote
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import (
     Conflict,
     Forbidden,
@@ -48,6 +49,7 @@ class Boot:
     """What the guard says of this boot."""
 
     held: t.Optional[Json] = None
+    would_start: t.Tuple[AutomaticStart, ...] = ()
     boot_id: str = "3b0c7a52-4a5f-4e0f-9a3f-8c7d1d0e5a03"
 
 
@@ -291,6 +293,17 @@ def test_an_inactive_domain_of_a_held_host_has_no_saved_state(fleet: FakeFleet, 
     monkeypatch.setattr(Boot, "held", {"why": "a boot"})
     assert saved_state(fleet, state=domain_states.SHUTOFF, reason="") is None
     assert saved_state(fleet) == "running"
+
+
+def test_a_domain_that_a_recovery_is_to_start_awaits_its_start(fleet: FakeFleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    note = StartNote(UUID, "web1", ("drain",), "then")
+    monkeypatch.setattr(Boot, "would_start", (AutomaticStart(UUID, "web1", ("autostart",)),))
+    for notes, held, is_awaited in (([], None, False), ([note], None, True), ([], {"why": "a boot"}, True)):
+        monkeypatch.setattr(Boot, "held", held)
+        monkeypatch.setattr(protect, "list_notes", functools.partial(tuple, (notes, [])))
+        for how, expected in (({"state": domain_states.SHUTOFF, "reason": ""}, is_awaited), ({}, False)):
+            fleet.guest(**how)
+            assert save()["domains"][0]["awaits_start"] is expected
 
 
 @pytest.mark.parametrize("how", [{}, {"state": domain_states.SHUTOFF, "reason": "shutdown"}, {"state": domain_states.SHUTOFF, "reason": ""}])

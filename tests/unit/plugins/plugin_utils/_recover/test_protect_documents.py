@@ -45,7 +45,7 @@ def inputs_with(body: Body, unsettled: t.Optional[MoveRecord] = None, tombstone:
 
 def document(*places: HostRef) -> Body:
     """Return the document of a domain that was saved at the first of these hosts, and may be at all."""
-    return {**document_of(judge(reported_domain(), ProtectInputs(), places[0])), "possible_hosts": encode(list(places)), "generation": 1}
+    return {**document_of(judge(reported_domain(), ProtectInputs(), *places[:1])), "possible_hosts": encode(list(places)), "generation": 1}
 
 
 def test_a_new_domain_is_saved_with_all_that_a_restart_needs() -> None:
@@ -120,6 +120,16 @@ def test_an_inactive_definition_of_a_domain_on_another_host_is_skipped() -> None
     # It may be the only one, if the ledger was set back.
     assert "Before you remove it, verify that kvm2 has the domain" in judgement.why
     assert "kvm2" in judgement.why
+
+
+def test_an_unknown_domain_that_waits_for_a_recovery_is_placed_on_no_host() -> None:
+    """Another host may have noted it as well, and the recovery has refused both: the host that is protected first must not decide."""
+    waiting = reported_domain(active=False, state="shut off", awaits_start=True)
+    for inputs in (ProtectInputs(), inputs_with(document())):
+        skipped = judge(waiting, inputs)
+        assert (skipped.kind, skipped.entry, "the ledger does not know it" in skipped.why) == (protect_documents.SKIPPED, None, True)
+    for told, inputs in (({**waiting, "awaits_start": False}, ProtectInputs()), (waiting, inputs_with(document(KVM1)))):
+        assert judge(told, inputs).kind == protect_documents.SAVED
 
 
 def test_an_inactive_domain_keeps_two_possible_hosts() -> None:
