@@ -235,6 +235,8 @@ def is_rejected_by(attempt: socket.socket, address: str) -> bool:
     queue = _ERROR_QUEUES.get(attempt.family)
     if queue is None:
         return False
+    # Python would wait for an answer first.
+    attempt.setblocking(False)
     try:
         messages = attempt.recvmsg(_QUEUED_BYTES, _QUEUED_BYTES, socket.MSG_ERRQUEUE)[1]
     except OSError:

@@ -9,6 +9,7 @@ import os
 import pathlib
 import socket
 import threading
+import time
 import typing as t
 
 import pytest
@@ -33,6 +34,14 @@ def test_an_open_port_answers_and_a_closed_one_refuses() -> None:
         port = server.getsockname()[1]
         assert probe_ssh("127.0.0.1", port) == SSH_ANSWERS
     assert probe_ssh("127.0.0.1", port) == SSH_REFUSED
+
+
+def test_a_silent_address_takes_no_longer_than_the_limit() -> None:
+    """The question who has rejected the attempt does not wait for an answer."""
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as server, socket.create_connection(server.getsockname()):
+        begun = time.monotonic()
+        assert probe_ssh("127.0.0.1", server.getsockname()[1], seconds=0.5) == SSH_SILENT
+        assert time.monotonic() - begun < 0.9
 
 
 def test_a_name_that_does_not_resolve_is_unknown_and_not_silent() -> None:
