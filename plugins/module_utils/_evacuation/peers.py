@@ -163,16 +163,25 @@ _LIBVIRT_PORTS = {"tcp": 16509, "tls": 16514}
 
 
 class _ErrorQueue(t.NamedTuple):
-    """How Linux passes on who has reported an error: the option of a socket (IP_RECVERR in ip(7)), and where the address is in the message."""
+    """How Linux passes on who has reported an error: the option of a socket (IP_RECVERR in ip(7)), and where the address is in the message.
+
+    :arg forbidden: the codes of ICMP with which a firewall rejects.
+    """
 
     level: int
     option: int
     begin: int
     end: int
+    forbidden: t.Tuple[int, ...]
 
 
-# firewalld rejects with a message that the host may not be reached, which looks like that of a router about a host that is off.
-_ERROR_QUEUES = {socket.AF_INET: _ErrorQueue(socket.IPPROTO_IP, 11, 20, 24), socket.AF_INET6: _ErrorQueue(socket.IPPROTO_IPV6, 25, 24, 40)}
+# firewalld rejects with a message that looks like that of a router about a host that is off. A router that translates addresses sends the latter in the name
+# of that host, but no host says of itself that it cannot be reached: only codes that forbid count.
+_ERROR_QUEUES = {
+    socket.AF_INET: _ErrorQueue(socket.IPPROTO_IP, 11, 20, 24, (9, 10, 13)),
+    socket.AF_INET6: _ErrorQueue(socket.IPPROTO_IPV6, 25, 24, 40, (1, 5, 6)),
+}
+_CODE_AT = 6
 _QUEUED_BYTES = 512
 
 
@@ -231,7 +240,7 @@ def keep_errors(attempt: socket.socket) -> None:
 
 
 def is_rejected_by(attempt: socket.socket, address: str) -> bool:
-    """Whether the machine with that address has itself rejected the attempt; false for a message of a router, and without one."""
+    """Whether the machine with that address has itself forbidden the attempt; false for a message of a router, and without one."""
     queue = _ERROR_QUEUES.get(attempt.family)
     if queue is None:
         return False
@@ -242,7 +251,8 @@ def is_rejected_by(attempt: socket.socket, address: str) -> bool:
     except OSError:
         return False
     wanted = socket.inet_pton(attempt.family, address.partition("%")[0])
-    return any((level, option) == (queue.level, queue.option) and data[queue.begin : queue.end] == wanted for level, option, data in messages)
+    found = [data for level, option, data in messages if (level, option) == (queue.level, queue.option)]
+    return any(data[queue.begin : queue.end] == wanted and data[_CODE_AT] in queue.forbidden for data in found)
 
 
 def is_port_silent(uri: str) -> bool:

@@ -96,21 +96,24 @@ def test_each_address_of_a_name_counts_and_not_only_the_last_one(monkeypatch: py
 
 
 @pytest.mark.parametrize(
-    ("address", "reporter", "says"),
+    ("address", "reporter", "code", "says"),
     [
-        ("192.0.2.1", "192.0.2.1", SSH_REFUSED),
-        ("192.0.2.1", "198.51.100.1", SSH_SILENT),
-        ("fd00::2", "fd00::2", SSH_REFUSED),
-        ("fd00::2", "fd00::1", SSH_SILENT),
+        ("192.0.2.1", "192.0.2.1", 13, SSH_REFUSED),
+        ("192.0.2.1", "192.0.2.1", 10, SSH_REFUSED),
+        ("192.0.2.1", "198.51.100.1", 13, SSH_SILENT),
+        ("192.0.2.1", "192.0.2.1", 1, SSH_SILENT),
+        ("fd00::2", "fd00::2", 1, SSH_REFUSED),
+        ("fd00::2", "fd00::1", 1, SSH_SILENT),
+        ("fd00::2", "fd00::2", 3, SSH_SILENT),
     ],
 )
 def test_a_host_whose_firewall_rejects_is_on_and_one_that_a_router_misses_is_silent(
-    monkeypatch: pytest.MonkeyPatch, address: str, reporter: str, says: str
+    monkeypatch: pytest.MonkeyPatch, address: str, reporter: str, code: int, says: str
 ) -> None:
-    """The messages that Linux 6.18 has for the rules of firewalld, and for an address without a machine."""
+    """The messages that Linux 6.18 has for the rules of firewalld, and for an address without a machine: also from a router that translates that address."""
     is_old = ":" not in address
     family, where = (socket.AF_INET, (address, 22)) if is_old else (socket.AF_INET6, (address, 22, 0, 0))
-    head = bytes.fromhex("7100000002030d00" if is_old else "0d00000003010100") + bytes(8)
+    head = bytes.fromhex("710000000203" if is_old else "0d0000000301") + bytes([code]) + bytes(9)
     offender = bytes.fromhex("02000000" if is_old else "0a00000000000000") + socket.inet_pton(family, reporter)
     message = (socket.IPPROTO_IP, 11, head + offender + bytes(8)) if is_old else (socket.IPPROTO_IPV6, 25, head + offender + bytes(4))
 

@@ -93,7 +93,7 @@ def test_a_host_whose_firewall_rejects_has_answered(monkeypatch: pytest.MonkeyPa
     def reject(_socket: socket.socket, _address: object) -> None:
         raise OSError(errno.EHOSTUNREACH, "no")
 
-    message = (socket.IPPROTO_IP, 11, bytes(20) + socket.inet_aton(reporter) + bytes(8))
+    message = (socket.IPPROTO_IP, 11, bytes(6) + b"\x0d" + bytes(13) + socket.inet_aton(reporter) + bytes(8))
     monkeypatch.setattr(socket.socket, "connect", reject)
     monkeypatch.setattr(socket.socket, "recvmsg", lambda *_sizes: (b"", [message], 0, ("192.0.2.1", 22)))
     assert asyncio.run(probe_port("192.0.2.1", 22)).answers is answers
