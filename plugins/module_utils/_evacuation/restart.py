@@ -29,7 +29,7 @@ from .._model.errors import Conflict, Forbidden, InvalidArgument, InvalidState, 
 from .._model.saved_domains import DEFERRED, FAILED, OVERTAKEN, STARTED, UNKNOWN, RestartOrder, RestartResult, lockable_paths
 from .._run_folder import RUN_FOLDER, AlreadyWatched, Ownership, is_newest, note_own_act
 from . import qemu_locks
-from .start_checks import check_definition, find_unproved, read_lock_states
+from .start_checks import check_definition, check_kept, find_unproved, read_lock_states
 
 
 def write_note(domain_uuid: str, record: JsonObject, folder: str = NOTES_FOLDER) -> None:
@@ -214,6 +214,8 @@ class Restart:
         write_note(order.uuid, order.note, self.notes_folder)
         if order.persistent and not view.present:
             self.host.define_domain(definition)
+        if order.persistent:
+            check_kept(order, self.host.read_definition(order.uuid))
         if order.persistent and wanted == domain_states.SHUTOFF:
             return True
         if self.is_late():

@@ -22,8 +22,8 @@ from .._facts.storage_queries import STORAGE_SECONDS, StorageQueries
 from .._model.codec import Absent
 from .._model.definition_files import BACKING, DATA, Pools, describe_file, source_of
 from .._model.domain_states import SHUTOFF
-from .._model.errors import Unsafe
-from .._model.libvirt_formats import NotXml, parse_xml
+from .._model.errors import NotSupported, Unsafe
+from .._model.libvirt_formats import NotXml, parse_libvirt_xml, parse_xml
 from .._model.requests import DomainRequest
 from .._model.saved_domains import HostTokens, RestartOrder, SavedDisk, SavedFile
 from . import images, qemu_locks
@@ -115,6 +115,29 @@ def _unusable_definition(order: RestartOrder, why: str) -> Unsafe:
         f"The saved definition of domain {order.name} ({order.uuid}) cannot be used: {why}. It was not started.",
         "See its document in the ledger; protect the host that has the domain again once it is back.",
     )
+
+
+# What an older libvirt drops of a definition, without an error. It then starts the guest with fresh variables or a fresh TPM, or writes over variables in
+# qcow2, which it takes for raw.
+_FORMATS = ("os/loader", "os/nvram")
+_SOURCES = ("os/nvram/source", "os/varstore", "devices/tpm/backend/source")
+
+
+def check_kept(order: RestartOrder, definition: str) -> None:
+    """Raise L(NotSupported) if the definition that this host has now lacks where firmware and TPM keep their state, or its format."""
+    there = _list_state(parse_libvirt_xml(definition, "a domain definition"))
+    lost = [what for what, value in _list_state(_parse_definition(order)).items() if there.get(what) != value]
+    if lost:
+        raise NotSupported(
+            f"Domain {order.name} ({order.uuid}) was not started: the libvirt of this host does not keep {' and '.join(lost)} of its definition.",
+            "Update libvirt on this host, or choose one with a later libvirt.",
+        )
+
+
+def _list_state(root: ElementTree.Element) -> t.Dict[str, str]:
+    formats = {f"{path}/@format": element.get("format", RAW) for path, element in ((path, root.find(path)) for path in _FORMATS) if element is not None}
+    sources = {path: source_of(root.find(path)) for path in _SOURCES}
+    return {what: value for what, value in {**formats, **sources}.items() if value not in ("", RAW)}
 
 
 _BLOCK, _NETWORK, _FILE = "block", "network", "file"

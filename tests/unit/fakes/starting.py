@@ -24,7 +24,7 @@ def definition(uuid: str = UUID, name: str = "web1", path: str = "/srv/images/we
 class FakeStartingHost:
     """Implements what a restart needs. C(refuses) are names that do not start; C(dies) ends the connection at a start, which is C(done) or not.
 
-    C(loses_tpm): its libvirt would delete the state of a TPM with the definition.
+    C(loses_tpm): its libvirt would delete the state of a TPM with the definition. C(drops) are texts that it leaves out of one.
     """
 
     uri = "qemu:///system"
@@ -35,6 +35,7 @@ class FakeStartingHost:
         self.stops_at_once: set[str] = set()
         self.dies: str | None = None
         self.loses_tpm = False
+        self.drops: tuple[str, ...] = ()
         self.memory: dict[str, str] = {}
         self.starts: list[str] = []
         self.definitions: dict[str, str] = {}
@@ -62,6 +63,12 @@ class FakeStartingHost:
         root = ElementTree.fromstring(definition)
         self.add(str(root.findtext("uuid")), str(root.findtext("name")), domain_states.SHUTOFF)
         self.definitions[str(root.findtext("name"))] = definition
+
+    def read_definition(self, uuid: str) -> str:
+        kept = self.definitions[self.guests[uuid]["name"]]
+        for text in self.drops:
+            kept = kept.replace(text, "")
+        return kept
 
     def start_domain(self, uuid: str, paused: bool) -> None:
         guest = self.guests[uuid]

@@ -100,6 +100,34 @@ def test_a_definition_with_a_tpm_that_an_old_libvirt_would_delete_is_left(bench:
     assert bench.restart(rejoin=True, settle_only=True).outcome == r.FAILED
 
 
+QCOW2, STORE, TPM_SOURCE = " format='qcow2'", "<varstore path='/srv/vars/web1.json'/>", "<source type='dir' path='/srv/tpm/web1'/>"
+FIRMWARE = f"<os><loader type='pflash'{QCOW2}>/fw/CODE.qcow2</loader><nvram templateFormat='raw' format='raw'>/srv/vars/web1.qcow2</nvram></os>"
+TPM = f"<tpm><backend type='emulator'>{TPM_SOURCE}<profile name='default-v1'/></backend></tpm>"
+
+
+@pytest.mark.parametrize(
+    ("dropped", "named"),
+    [
+        ((), ""),
+        ((" templateFormat='raw'", " format='raw'", "<profile name='default-v1'/>"), ""),
+        ((QCOW2,), "os/loader/@format"),
+        ((STORE, TPM_SOURCE), "os/varstore and devices/tpm/backend/source"),
+    ],
+)
+@pytest.mark.parametrize("wanted", ["running", "shut off"])
+def test_a_host_whose_older_libvirt_loses_where_the_firmware_keeps_its_state_starts_nothing(
+    bench: Bench, dropped: tuple[str, ...], named: str, wanted: str
+) -> None:
+    """It would take variables in qcow2 for raw, or start the guest with fresh ones."""
+    bench.host.drops = dropped
+    os_part = FIRMWARE.replace("</os>", f"{STORE}</os>")
+    there = definition(path=str(bench.images / "web1.qcow2")).replace("<devices>", f"{os_part}<devices>{TPM}")
+    result = bench.restart(definition=there, wanted=wanted)
+    assert (result.outcome, result.error_code) == ((r.FAILED, "not_supported") if named else (r.STARTED, None))
+    assert f"does not keep {named} of its definition" in result.msg if named else not result.msg
+    assert (bench.host.starts, list(bench.host.guests)) == ([UUID] if not named and wanted == "running" else [], [] if named else [UUID])
+
+
 def lock(image: pathlib.Path) -> int:
     """Lock an image as QEMU does when it writes to it; the lock lasts as long as the handle that is returned."""
     handle = os.open(image, os.O_RDWR)
