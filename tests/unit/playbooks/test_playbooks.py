@@ -232,9 +232,10 @@ def test_hosts_know_each_other_by_the_address_that_libvirt_uses(stage: Stage, mo
     """In check mode, so that no key of this machine changes."""
     scan, asked = stage.folder / "bin/ssh-keyscan", stage.folder / "asked"
     scan.parent.mkdir()
-    # OpenSSH 9.8 and later print their comments to standard output.
+    # OpenSSH 9.8 and later print their comments to standard output. The last host has no key of the type ed25519.
     scan.write_text(
-        f'#!/bin/sh\necho "$@" >>{asked}\necho "# $5:$4 SSH-2.0-OpenSSH_10.0"\n[ $4 = 22 ] && echo "$5 ssh-ed25519 AAAA" || echo "[$5]:$4 ssh-ed25519 AAAA"\n'
+        f'#!/bin/sh\necho "$@" >>{asked}\necho "# $5:$4 SSH-2.0-OpenSSH_10.0"\n[ $4 = 22 ] && host=$5 || host="[$5]:$4"\n'
+        'echo "$host ssh-rsa AAAA"\necho "$host ecdsa-sha2-nistp256 AAAA"\n[ $5 = kvm3 ] || echo "$host ssh-ed25519 AAAA"\n'
     )
     scan.chmod(0o755)
     monkeypatch.setenv("PATH", f"{scan.parent}:{os.environ['PATH']}")
@@ -243,8 +244,10 @@ def test_hosts_know_each_other_by_the_address_that_libvirt_uses(stage: Stage, mo
     for host, uri in uris.items():
         (stage.folder / f"host_vars/{host}.yml").write_text(json.dumps({"kvmfleet_libvirt_uri": uri}))
     done = stage.play("exchange_keys", "--check", "-vvv")
-    assert sorted(asked.read_text().splitlines()) == ["-t ed25519 -p 22 10.1.0.1", "-t ed25519 -p 22 kvm3", "-t ed25519 -p 2222 fd00::2"], done.text
-    assert set(re.findall(r'"key": "[^"]+ ssh-ed25519 AAAA",\s+"name": "([^"]+)"', done.text)) == {"10.1.0.1", "[fd00::2]:2222", "kvm3"}
+    types = "-t ed25519,ecdsa,rsa"
+    assert sorted(asked.read_text().splitlines()) == [f"{types} -p 22 10.1.0.1", f"{types} -p 22 kvm3", f"{types} -p 2222 fd00::2"], done.text
+    known = {("ssh-ed25519", "10.1.0.1"), ("ssh-ed25519", "[fd00::2]:2222"), ("ecdsa-sha2-nistp256", "kvm3")}
+    assert set(re.findall(r'"key": "[^"]+ (\S+) AAAA",\s+"name": "([^"]+)"', done.text)) == known
 
 
 def test_a_limit_leaves_hosts_out(stage: Stage) -> None:
