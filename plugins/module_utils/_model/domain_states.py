@@ -145,6 +145,11 @@ class DomainInfo:
     has_tpm: bool = False
     policy_xml: str = ""
 
+    @property
+    def undefine_options(self) -> str:
+        """The options of C(virsh undefine) with which the files of the domain stay. virsh before 8.9 does not know the one for the state of a TPM."""
+        return "--keep-nvram --keep-tpm" if self.has_tpm else "--keep-nvram"
+
 
 @dataclass(frozen=True)
 class SeenDomain:

@@ -170,7 +170,7 @@ def _find_twin(request: ColdRequest, source: str, domain: SurveyedDomain, host: 
         )
     return Conflict(
         f"{host} has a definition of domain {request.label} already.",
-        f"If it is left over from an earlier stay, remove it there (virsh undefine --keep-nvram --keep-tpm). {_NOTHING}",
+        f"If it is left over from an earlier stay, remove it there (virsh undefine {domain.source_info.undefine_options}). {_NOTHING}",
     )
 
 

@@ -300,11 +300,12 @@ def find_arrival(context: RunContext, survey: Survey, job: MoveJob, decision: d.
 
     A definition of the domain that its source still has is a warning.
     """
-    if job.domain.at_source:
+    left = job.domain.at_source
+    if left:
         name, source = job.request.label, context.source.name
         context.warnings.append(
             f"Domain {name} is active on {decision.host}, and {source} still has a definition of it, which is off. Undefine it there: virsh undefine {name} "
-            "--keep-nvram"
+            f"{left.undefine_options}"
         )
     document = context.ledger.read_domain(decision.uuid)
     last = document.domain.last_record if document else None

@@ -55,6 +55,7 @@ class FakeDomain:
     live_definition: str = ""
     restored_from: str = ""
     use: t.Optional[DomainUse] = None
+    has_tpm: bool = False
 
     @property
     def active(self) -> bool:
@@ -70,7 +71,8 @@ class FakeDomain:
         return domain_states.DomainView(True, True, self.active, self.persistent, self.state, self.reason, self.job if self.active else domain_states.JOB_NONE)
 
     def info(self) -> domain_states.DomainInfo:
-        return domain_states.DomainInfo(self.uuid, self.name, self.view(), self.autostart and self.persistent, self.memory_bytes, self.vcpus, self.disks)
+        autostart = self.autostart and self.persistent
+        return domain_states.DomainInfo(self.uuid, self.name, self.view(), autostart, self.memory_bytes, self.vcpus, self.disks, has_tpm=self.has_tpm)
 
     def xml(self) -> str:
         """Return the definition, as far as the fake has one."""

@@ -79,16 +79,17 @@ def test_a_domain_that_is_at_its_destination_already_is_no_change(control: Contr
     assert control.records() == []
 
 
-@pytest.mark.parametrize("check", [True, False])
-def test_a_domain_that_left_a_definition_behind_is_at_its_destination_already(control: Control, check: bool) -> None:
-    """As after a move that was completed with the reason definition_left."""
+@pytest.mark.parametrize(("check", "has_tpm"), [(True, False), (False, False), (True, True)])
+def test_a_domain_that_left_a_definition_behind_is_at_its_destination_already(control: Control, check: bool, has_tpm: bool) -> None:
+    """As after a move that was completed with the reason definition_left. The state of its TPM may be on shared storage, and virsh would delete it."""
     control.fleet.guest()
     first = run_one_move(control)
-    control.fleet.guest(state=domain_states.SHUTOFF, reason="migrated")
+    control.fleet.guest(state=domain_states.SHUTOFF, reason="migrated", has_tpm=has_tpm)
     (again,) = t.cast("t.Any", control.run(check=check, name="web1", destination="kvm2"))
     assert (again.moved, again.error, again.record.id) == (False, None, first.record.id)
     (warning,) = control.warnings
     assert warning.startswith("Domain web1 is active on kvm2, and kvm1 still has a definition of it")
+    assert warning.endswith("virsh undefine web1 --keep-nvram --keep-tpm" if has_tpm else "virsh undefine web1 --keep-nvram")
     (elsewhere,) = control.run(check=check, name="web1", destination="kvm3")
     assert isinstance(elsewhere.error, e.InvalidState)
     assert [call for call in control.fleet.source.calls if call.startswith("migrate")] == [f"migrate {UUID}"]
