@@ -21,11 +21,11 @@ from .._libvirt.reading import parse_domain_xml
 from .._migration.shared_storage import Finding, compare_folders
 from .._model.cleanup import CleanupPlan, CleanupQuestion, DiskVerdict, FleetReading
 from .._model.clock import boot_moment
-from .._model.definition_files import SEPARATE, SHARED, UNPROVED, has_deletable_tpm
+from .._model.definition_files import SEPARATE, SHARED, UNPROVED, has_deletable_tpm, list_needed_files
 from .._model.errors import KvmfleetError, NotFound
 from .._model.references import HostAnswer, HostRef, host_of
 from .._model.requests import DiskNeed
-from .._model.saved_domains import SavedDisk
+from .._model.saved_domains import NVRAM, TPM, SavedDisk
 from .._time_limits import answer_within
 from .cleanup_verdicts import CLEAN, CopyVerdict, DiskFacts, LocalCopy, OtherCopies, judge_copy, judge_disk
 from .images import ImageLocator
@@ -76,7 +76,6 @@ def _is_same_file(one: str, other: str) -> bool:
 
 
 SAVE_FOLDER = "/var/lib/libvirt/qemu/save"
-_TPM_FOLDER = "/var/lib/libvirt/swtpm"
 _CHAIN_SECONDS = 60.0
 _SILENT_FILE = f"its file system did not answer within {STORAGE_SECONDS:.0f} s"
 
@@ -188,14 +187,14 @@ class CleanupSurvey:
         if not view.present or view.active:
             return OwnCopy(LocalCopy(view.present, view.active))
         root = parse_domain_xml(self._host.read_definition(uuid))
-        backend = root.find("devices/tpm/backend[@type='emulator']")
+        files = {file.what: file.path for file in list_needed_files(root) if file.kind == "file"}
         managed_save = self._find_managed_save(uuid, root.findtext("name") or "", gone)
         loses_tpm = has_deletable_tpm(root) and not self._host.keeps_tpm()
         return OwnCopy(
             LocalCopy(True, False, self._find_blocker(uuid, managed_save, loses_tpm)),
             managed_save,
-            nvram=(root.findtext("os/nvram") or "").strip() or None,
-            tpm=f"{_TPM_FOLDER}/{uuid}" if backend is not None else None,
+            nvram=files.get(NVRAM),
+            tpm=files.get(TPM),
             disks=self._images.locate_disks(describe_disks(root, None, self._pools), self._pools, None),
         )
 

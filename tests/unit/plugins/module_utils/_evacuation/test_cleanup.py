@@ -280,6 +280,17 @@ def test_snapshots_tpm_state_or_foreign_managed_save_refuse_the_cleanup(scene: S
         assert scene.plan().tpm == f"/var/lib/libvirt/swtpm/{UUID}"
 
 
+@pytest.mark.parametrize(
+    "variables", ["<nvram>/srv/vars</nvram>", "<nvram type='file'><source file='/srv/vars'/></nvram>", "<varstore template='/fw/t' path='/srv/vars'/>"]
+)
+def test_the_files_that_stay_are_named(scene: Scene, variables: str) -> None:
+    """Wherever the definition names them."""
+    state = TPM.replace("/></tpm>", "><source type='dir' path='/srv/tpm'/></backend></tpm>")
+    scene.here.tpm = f"{state}</devices><os>{variables}</os><devices>"
+    plan = scene.plan()
+    assert (plan.nvram, plan.tpm) == ("/srv/vars", "/srv/tpm")
+
+
 def test_a_domain_is_undefined_and_its_files_are_quarantined(scene: Scene) -> None:
     scene.here.managed_save = scene.save_folder / "web.save"
     scene.here.managed_save.write_bytes(b"memory")
