@@ -158,7 +158,10 @@ class _Copier(t.NamedTuple):
                 return None
             self.note(copied)
             if existing is not None:
-                folder.copy_file(name, _name_aside(name, self.record_id), _PRIVATE)
+                aside = _name_aside(name, self.record_id)
+                # A process of this move may have been killed before it removed the file.
+                if _read_existing(folder, aside) != existing:
+                    folder.copy_file(name, aside, _PRIVATE)
                 folder.remove_file(name)
             _write_copy(folder, name, content, permissions, self.record_id)
             return _verify_copy(copied, folder, name)

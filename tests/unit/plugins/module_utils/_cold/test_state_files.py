@@ -108,6 +108,14 @@ def test_an_older_file_at_the_destination_is_set_aside(site: Site) -> None:
     assert (site.there / f"web1_VARS.fd.before-{RECORD}").read_bytes() == b"older"
 
 
+def test_a_file_that_a_killed_process_has_set_aside_is_replaced(site: Site) -> None:
+    aside = site.there / f"web1_VARS.fd.before-{RECORD}"
+    for path in (aside, site.there / "web1_VARS.fd"):
+        path.write_bytes(b"older")
+    copy_files([site.file], site.host, UUID, RECORD)
+    assert (aside.read_bytes(), (site.there / "web1_VARS.fd").read_bytes()) == (b"older", b"variables")
+
+
 @pytest.mark.parametrize("content", [b"of another", b"variables", None])
 def test_a_file_that_another_domain_of_the_destination_needs_is_not_touched(site: Site, content: bytes | None) -> None:
     if content is not None:
