@@ -101,8 +101,8 @@ FILE_LABELS = {
 }
 
 # Libvirt's folders for files whose paths the definition does not give.
-_OWN_FOLDER = "/var/lib/libvirt/qemu"
-_NVRAM_PATH = f"{_OWN_FOLDER}/nvram/{{name}}_VARS.fd"
+_NVRAM_FOLDER, _VARSTORE_FOLDER = "/var/lib/libvirt/qemu/nvram", "/var/lib/libvirt/qemu/varstore"
+_NVRAM_PATH = f"{_NVRAM_FOLDER}/{{name}}_VARS.fd"
 _TPM_PATH = "/var/lib/libvirt/swtpm/{uuid}"
 # The first libvirt that can be told to keep the state of an emulated TPM, and the first that knows persistent_state; an older one drops that attribute.
 KEEPS_TPM_SINCE = 8_009_000
@@ -125,7 +125,7 @@ def list_boot_files(root: Element) -> t.List[BootFile]:
 def nvram_folder(nvram: t.Optional[str]) -> t.Optional[str]:
     """Return the folder in which libvirt creates a guest's firmware variables when it arrives; null for a folder of libvirt's own, or without variables."""
     folder = os.path.dirname(nvram or "")
-    return folder if folder.startswith("/") and os.path.dirname(folder) != _OWN_FOLDER else None
+    return folder if folder.startswith("/") and folder not in (_NVRAM_FOLDER, _VARSTORE_FOLDER) else None
 
 
 def list_boot_paths(request: DomainRequest) -> t.List[str]:

@@ -80,8 +80,15 @@ def test_boot_files_that_qemu_reads_at_a_start_are_listed() -> None:
 
 @pytest.mark.parametrize(
     ("nvram", "paths"),
-    [(None, []), (NVRAM, []), ("/var/lib/libvirt/qemu/varstore/web.json", []), ("/srv/nvram/web.fd", ["/srv/nvram"]), ("p/i", [])],
-    ids=["none", "libvirt's own", "of uefi-vars", "a folder", "no path"],
+    [
+        (None, []),
+        (NVRAM, []),
+        ("/var/lib/libvirt/qemu/varstore/web.json", []),
+        ("/var/lib/libvirt/qemu/shared/web.fd", ["/var/lib/libvirt/qemu/shared"]),
+        ("/srv/nvram/web.fd", ["/srv/nvram"]),
+        ("p/i", []),
+    ],
+    ids=["none", "libvirt's own", "of uefi-vars", "below libvirt's own", "a folder", "no path"],
 )
 def test_boot_paths_include_the_folder_of_custom_firmware_variables(nvram: t.Optional[str], paths: t.List[str]) -> None:
     assert list_boot_paths(DomainRequest(1, 1, nvram=nvram, boot_files=(BootFile("kernel", "/boot/vmlinuz"),))) == ["/boot/vmlinuz", *paths]
