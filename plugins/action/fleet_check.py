@@ -33,6 +33,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._fleet_check.di
     find_failed_answers,
     find_failed_peers,
     find_old_protection,
+    find_other_ledgers,
     find_unasked_hosts,
 )
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._fleet_check.fence_devices import ask_fence_devices, find_fence_problems
@@ -143,7 +144,9 @@ class ActionModule(FleetAction):
 
         answered = {host: one for host, one in (work.answers or {}).items() if one.answers}
         clocks = {host: decode(ClockOffset, one.clock) for host, one in answered.items() if one.clock}
+        ledgers = {host: facts.ledger_id for host, facts in inputs.hosts.items()}
         others = [
+            *find_other_ledgers(ledgers, known.ledger),
             *find_clock_skew(clocks, task.max_clock_skew_seconds),
             *find_old_protection(fleet, known.entries, task.protect_max_hours),
             *find_fence_problems({host: one.fencing or () for host, one in answered.items()}),

@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Maybe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import InterfaceFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 
 from .._ledger.documents import HostEntry
-from .._ledger.host_entries import unlisted_text
+from .._ledger.host_entries import group_by_other_ledger, unlisted_text, wrong_ledger_text
+from .._ledger.ledger import Ledger
 from .._ledger.protection import ahead_text, protected_hours, sort_protections
 from .._ledger.unreadable_hosts import UnreadableHost
 from .._scheduler.filters.base import names_text
@@ -168,6 +170,15 @@ def find_failed_peers(failed: Mapping[str, Mapping[str, str]]) -> list[Finding]:
         )
         findings.append(Finding(SILENT, (peer, *why), text))
     return findings
+
+
+def find_other_ledgers(reported: Mapping[str, Maybe[str]], ledger: Ledger | None) -> list[Finding]:
+    """Return the hosts that were protected under another ledger than that of the check.
+
+    :arg reported: the ID of the ledger that each host reports.
+    """
+    groups = group_by_other_ledger(reported, ledger)
+    return [Finding(PROTECTION, tuple(hosts), wrong_ledger_text(names_text(hosts), ledger_id, ledger)) for ledger_id, hosts in groups.items()]
 
 
 def find_old_protection(hosts: Collection[str], entries: Iterable[HostEntry], max_hours: int) -> list[Finding]:

@@ -154,12 +154,36 @@ def check_own_ledger(host: str, ledger_id: Maybe[str], ledger: t.Optional[Ledger
     :arg ledger: None if it does not exist yet.
     """
     if ledger_id and (ledger is None or ledger_id != ledger.ledger_id):
-        ours = f"this task uses {ledger.name} ({ledger.ledger_id})" if ledger else "there is no ledger where this task looks for it"
         raise Conflict(
-            f"{host} was protected under the ledger {ledger_id}, and {ours}: a fleet must have only one ledger.",
+            f"{host} was protected under the ledger {ledger_id}, and {_own_text(ledger)}: a fleet must have only one ledger.",
             f"Use that ledger (option ledger, or kvmfleet_ledger). If it is permanently lost, or {host} has left its fleet, remove {LEDGER_ID_FILE} there."
             " Nothing was changed.",
         )
+
+
+def group_by_other_ledger(reported: Mapping[str, Maybe[str]], ledger: t.Optional[Ledger]) -> dict[str, list[str]]:
+    """Return the hosts that were protected under another ledger than that of the task, by the ID of theirs.
+
+    :arg reported: the ID that each host reports.
+    :arg ledger: None if it does not exist.
+    """
+    groups: dict[str, list[str]] = {}
+    for host, ledger_id in sorted(reported.items()):
+        if ledger_id and (ledger is None or ledger_id != ledger.ledger_id):
+            groups.setdefault(ledger_id, []).append(host)
+    return groups
+
+
+def wrong_ledger_text(hosts: str, ledger_id: str, ledger: t.Optional[Ledger]) -> str:
+    """Return the message for hosts of L(group_by_other_ledger)."""
+    return (
+        f"{hosts}: protected under the ledger {ledger_id}, and {_own_text(ledger)}. Use that ledger (kvmfleet_ledger): this one does not know what became of"
+        " their domains. If it is permanently lost: docs/ledger.md"
+    )
+
+
+def _own_text(ledger: t.Optional[Ledger]) -> str:
+    return f"this task uses {ledger.name} ({ledger.ledger_id})" if ledger else "there is no ledger where this task looks for it"
 
 
 def find_entry_by_uuid(ledger: Ledger, identity: HostIdentity) -> t.Optional[Document]:

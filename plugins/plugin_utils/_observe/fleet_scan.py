@@ -275,6 +275,7 @@ class HostLook:
 
     :arg remembered: the moves that it remembers; null if its user may not know them.
     :arg held: whether its boot guard holds this boot; null likewise.
+    :arg ledger_id: the ledger under which the host was protected; null for none.
     """
 
     host_id: str | None
@@ -282,6 +283,7 @@ class HostLook:
     domains: tuple[SeenDomain, ...]
     remembered: Maybe[tuple[JsonObject, ...]] = ABSENT
     held: Maybe[bool] = ABSENT
+    ledger_id: Maybe[str] = ABSENT
     extra: JsonObject = field(default_factory=dict)
 
 

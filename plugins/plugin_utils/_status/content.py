@@ -77,7 +77,7 @@ class StatusWork:
 
 @dataclass(frozen=True)
 class LedgerContent:
-    """What the ledger says of the present; C(error) if it cannot be read.
+    """What the ledger says of the present; C(error) if it cannot be read, C(is_missing) if there is none.
 
     :arg records: that are open, of moves and of evacuations; C(runs) are the open maintenance runs.
     :arg check: the last fleet check on this control node.
@@ -101,6 +101,7 @@ class LedgerContent:
     drill: t.Optional[MaintenanceRun] = None
     run_findings: tuple[str, ...] = ()
     brake: t.Optional[BrakeDocument] = None
+    is_missing: bool = False
 
     @property
     def name(self) -> str | None:
@@ -155,7 +156,7 @@ def read_content(open_it: t.Callable[[], Ledger]) -> LedgerContent:
     except InvalidArgument:
         raise
     except KvmfleetError as error:
-        return LedgerContent(error=str(error), ledger=ledger)
+        return LedgerContent(error=str(error), ledger=ledger, is_missing=ledger is None and isinstance(error, NotFound))
 
 
 def _read_brake(ledger: Ledger, has_unreadable: bool) -> BrakeDocument | None:

@@ -21,7 +21,7 @@ from .._evacuate.restart_limit import describe_way_out
 from .._evacuate.source import age_seconds
 from .._ledger.documents import DiscardDecision, DomainEntry, HostEntry
 from .._ledger.host_decisions import has_lost_source
-from .._ledger.host_entries import recorded_grant, unlisted_text
+from .._ledger.host_entries import group_by_other_ledger, recorded_grant, unlisted_text, wrong_ledger_text
 from .._ledger.protection import ahead_text, is_protected_ahead, protect_time, protected_hours, sort_protections
 from .._ledger.remembered import RememberedMove, missing_text
 from .._ledger.rules import holds_domain
@@ -144,6 +144,7 @@ class StatusReport:
         if self._content.error:
             yield f"The ledger cannot be read: {self._content.error} Only what hosts report is shown."
         yield from self._content.problems
+        yield from self._other_ledger_texts()
         yield from self._brake_texts()
         yield from map(missing_text, self._lost)
         yield from (f"{found.text}. This cannot be written to the ledger: {found.problem}" for found in self._acts if found.problem)
@@ -172,6 +173,12 @@ class StatusReport:
         if self._content.check and (line := attention_line(self._content.check)):
             yield line
         yield from self._protection_texts()
+
+    def _other_ledger_texts(self) -> Iterator[str]:
+        """Yield the hosts of another ledger, unless it is not known whether this one exists."""
+        if self._content.ledger or self._content.is_missing:
+            groups = group_by_other_ledger({host: look.ledger_id for host, look in self._looks.items()}, self._content.ledger)
+            yield from (wrong_ledger_text(_names(hosts), ledger_id, self._content.ledger) for ledger_id, hosts in groups.items())
 
     def _brake_texts(self) -> Iterator[str]:
         """Yield why no reaction to events acts: all are disarmed, or the brake holds for hosts that are silent still."""

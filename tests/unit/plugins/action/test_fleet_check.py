@@ -10,6 +10,7 @@ import json
 import pathlib
 import types
 import typing as t
+import uuid
 
 import pytest
 
@@ -80,6 +81,17 @@ def test_a_fleet_that_can_lose_any_host_is_as_it_should_be(desk: Desk) -> None:
     assert desk.task(ignore=[])["met"] is False
     (guests,) = found["guests"]
     assert (guests["guests"], guests["on"], guests["hosts"], guests["of"]) == (["web1"], ["kvm1"], ["kvm1", "kvm2", "kvm3"], 3)
+
+
+def test_hosts_of_another_ledger_are_named_with_it(desk: Desk) -> None:
+    """Under the wrong ledger, all hosts seem to have never been protected."""
+    former = str(uuid.uuid4())
+    for name in ("kvm1", "kvm3"):
+        desk.facts[name]["ledger_id"] = former
+    desk.facts["kvm2"]["ledger_id"] = desk.ledger.ledger_id
+    first = desk.task()["findings"][0]
+    assert (first["kind"], first["hosts"]) == ("protection", ["kvm1", "kvm3"])
+    assert first["msg"].startswith(f"kvm1, kvm3: protected under the ledger {former}, and this task uses {desk.ledger.name} ({desk.ledger.ledger_id}).")
 
 
 def test_hosts_that_can_be_lost_alone_and_not_together_are_named_with_their_guests(desk: Desk) -> None:

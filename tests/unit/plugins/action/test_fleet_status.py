@@ -773,3 +773,27 @@ def test_the_last_drill_is_shown_and_is_a_finding_unless_it_was_passed(desk: Des
     line = seen["lines"][seen["lines"].index("DRILL") + 1]
     assert line.startswith(f"  kvm3 at 2026-11-21 03:00 UTC: {'passed' if is_passed else 'failed'}: 0 of 0 guests ran elsewhere")
     assert [finding.startswith("The last drill was not passed: kvm3 at ") for finding in seen["attention"]] == ([] if is_passed else [True])
+
+
+def test_hosts_of_another_ledger_are_named_first(desk: Desk) -> None:
+    """Under the wrong ledger, the fleet seems to have never been protected."""
+    former = str(uuid.uuid4())
+    for name in ("kvm1", "kvm3"):
+        desk.look(name, ledger_id=former)
+    desk.look("kvm2", ledger_id=desk.ledger.ledger_id)
+    theirs = f"kvm1, kvm3: protected under the ledger {former}, and "
+    assert desk.show_all()["attention"][0].startswith(f"{theirs}this task uses {desk.where} ({desk.ledger.ledger_id}). Use that ledger (kvmfleet_ledger)")
+    desk.variables = {"kvmfleet_ledger": f"{desk.where}-elsewhere"}
+    missing, named = desk.show_all()["attention"][:2]
+    assert missing.startswith("The ledger cannot be read: ")
+    assert named.startswith(f"{theirs}there is no ledger where this task looks for it.")
+
+
+def test_hosts_are_not_told_to_use_another_ledger_while_theirs_cannot_be_reached(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk.look("kvm1", ledger_id=desk.ledger.ledger_id)
+
+    def fail(*_args: t.Any, **_options: t.Any) -> t.NoReturn:
+        raise Unreachable("etcd does not answer.")
+
+    monkeypatch.setattr(fleet_status, "open_ledger", fail)
+    assert not [line for line in desk.show_all()["attention"] if "protected under" in line]

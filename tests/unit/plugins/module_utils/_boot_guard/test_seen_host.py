@@ -38,4 +38,5 @@ def test_another_user_than_root_does_not_know_it(monkeypatch: pytest.MonkeyPatch
 def test_a_host_reports_it_beside_its_domains(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(seen_host, "report_seen_domains", lambda uri, work: {"changed": False, "domains": []})
     monkeypatch.setattr(seen_host, "is_boot_held", lambda: True)
-    assert seen_host.SEEN_PHASES["look"]("qemu:///system", {}) == {"changed": False, "domains": [], "held": True}
+    monkeypatch.setattr(seen_host, "find_ledger_id", lambda: "l1")
+    assert seen_host.SEEN_PHASES["look"]("qemu:///system", {}) == {"changed": False, "domains": [], "held": True, "ledger_id": "l1"}
