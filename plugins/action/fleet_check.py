@@ -69,6 +69,7 @@ class _Answered(TaskResult):
     answers: Maybe[FleetAnswers] = ABSENT
     clock: Maybe[JsonObject] = ABSENT
     fencing: Maybe[tuple[str, ...]] = ABSENT
+    asked_peers: Maybe[tuple[str, ...]] = ABSENT
     failed_peers: Maybe[Mapping[str, str]] = ABSENT
 
 
@@ -150,7 +151,9 @@ class ActionModule(FleetAction):
             *find_clock_skew(clocks, task.max_clock_skew_seconds),
             *find_old_protection(fleet, known.entries, task.protect_max_hours),
             *find_fence_problems({host: one.fencing or () for host, one in answered.items()}),
-            *find_failed_peers({host: one.failed_peers or {} for host, one in answered.items()}),
+            *find_failed_peers(
+                {host: one.asked_peers or () for host, one in answered.items()}, {host: one.failed_peers or {} for host, one in answered.items()}
+            ),
         ]
         question = LossQuestion(hosts_lost, tuple(dict.fromkeys(task.lost)))
         unlisted = [entry for entry in known.entries if entry.name not in fleet and not settings.is_known(entry.name)]
@@ -171,7 +174,7 @@ class ActionModule(FleetAction):
         fencing = ask_fence_devices(self.settings(task_vars).of(host, VARIABLE), host)
         clock = {"least": seconds - end, "most": seconds - begin}
         failed = self.run_phase(TRY_PEERS, {"peers": dict(peers)}, uri, task_vars)["silent"] if peers else {}
-        return {"changed": False, "answers": answers, "clock": clock, "fencing": fencing, "failed_peers": failed}
+        return {"changed": False, "answers": answers, "clock": clock, "fencing": fencing, "asked_peers": list(peers), "failed_peers": failed}
 
     def _describe(self, verdict: FleetVerdict, keeper: Ledger | None, problems: Sequence[str]) -> JsonObject:
         """Return the verdict. A check of the whole fleet is kept for the ledger C(keeper)."""

@@ -155,14 +155,18 @@ def find_failed_answers(why: Mapping[str, str]) -> list[Finding]:
     ]
 
 
-def find_failed_peers(failed: Mapping[str, Mapping[str, str]]) -> list[Finding]:
-    """Return the hosts that answer the control node, and not other hosts.
+def find_failed_peers(asked: Mapping[str, Collection[str]], failed: Mapping[str, Mapping[str, str]]) -> list[Finding]:
+    """Return the hosts that answer the control node, and not other hosts, and those that can ask no other host, although others can.
 
+    :arg asked: by the name of a host, the others that it has tried to ask.
     :arg failed: by the name of a host, why it cannot ask others, by their names.
     """
-    findings = []
-    for peer in sorted({peer for peers in failed.values() for peer in peers}):
-        why = {host: peers[peer].rstrip(".") for host, peers in sorted(failed.items()) if peer in peers}
+    reached = {peer for host, peers in asked.items() for peer in peers if peer not in failed.get(host, {})}
+    unable = [host for host, peers in sorted(failed.items()) if len(peers) > 1 and len(peers) == len(asked[host]) and reached.intersection(peers)]
+    findings = [_describe_unable(host, failed[host]) for host in unable]
+    others = {host: peers for host, peers in sorted(failed.items()) if host not in unable}
+    for peer in sorted({peer for peers in others.values() for peer in peers}):
+        why = {host: peers[peer].rstrip(".") for host, peers in others.items() if peer in peers}
         first, reason = next(iter(why.items()))
         text = (
             f"{names_text(list(why))} cannot ask libvirt on {peer}. {first}: {reason}. Moves between them fail, and in an evacuation {peer} counts there as a"
@@ -170,6 +174,15 @@ def find_failed_peers(failed: Mapping[str, Mapping[str, str]]) -> list[Finding]:
         )
         findings.append(Finding(SILENT, (peer, *why), text))
     return findings
+
+
+def _describe_unable(host: str, why: Mapping[str, str]) -> Finding:
+    first, reason = next(iter(sorted(why.items())))
+    text = (
+        f"{host} cannot ask libvirt on any host that it has tried ({names_text(sorted(why))}), and others can. {first}: {reason.rstrip('.')}. Check its own"
+        " key or certificate, and its network. Until then, moves from it fail, and it starts no guests of a dead host."
+    )
+    return Finding(SILENT, (host,), text)
 
 
 def find_other_ledgers(reported: Mapping[str, Maybe[str]], ledger: Ledger | None) -> list[Finding]:

@@ -226,6 +226,24 @@ def test_a_host_that_others_cannot_ask_is_found_before_an_evacuation_needs_its_a
     assert finding["msg"].startswith("kvm1, kvm2 cannot ask libvirt on kvm3. kvm1: The certificate has expired. Moves between them fail,")
 
 
+def test_a_host_that_can_ask_no_other_one_is_one_finding(desk: Desk) -> None:
+    """Its own certificate is wrong. The hosts that it tries are not: others can ask them."""
+    seen: Result = {"answers": {"seconds": 1.0, "verdicts": [], "baselines": []}, "failed_peers": {}}
+    broken = dict.fromkeys(("kvm2", "kvm3"), "Its certificate has expired.")
+    desk.answers = {
+        "kvm1": {**seen, "asked_peers": ["kvm2", "kvm3"], "failed_peers": broken},
+        "kvm2": {**seen, "asked_peers": ["kvm3", "kvm1"]},
+        "kvm3": {**seen, "asked_peers": ["kvm1", "kvm2"]},
+    }
+    (finding,) = [one for one in desk.task()["findings"] if one["kind"] == "silent"]
+    assert finding["hosts"] == ["kvm1"]
+    assert finding["msg"].startswith("kvm1 cannot ask libvirt on any host that it has tried (kvm2, kvm3), and others can. kvm2: Its certificate has expired.")
+    # Two hosts that nobody can ask are wrong themselves.
+    desk.answers["kvm2"] |= {"failed_peers": {"kvm3": "Login refused."}}
+    desk.answers["kvm3"] |= {"failed_peers": {"kvm2": "Login refused."}}
+    assert [one["hosts"] for one in desk.task()["findings"] if one["kind"] == "silent"] == [["kvm2", "kvm1", "kvm3"], ["kvm3", "kvm1", "kvm2"]]
+
+
 def test_each_host_of_a_large_fleet_tries_some_others_and_is_tried_by_as_many(desk: Desk) -> None:
     names = [f"kvm{number:02}" for number in range(1, 21)]
     desk.facts = {"kvm1": desk.facts["kvm1"], **{name: f.host(name, 8192) for name in names}}
