@@ -17,7 +17,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model import m
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, JsonObject, ShapeError, SignedInt, decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, NotFound
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import DomainFacts
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import DomainFacts, HostFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import MaintenanceRun, RunOptions
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import FENCED
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result, describe_actor
@@ -30,6 +30,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_en
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_if_any
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.query import to_plain
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.remembered import find_missing_records, remembered_by_fleet
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance import begin, texts, transitions
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.begin import RunLimits, RunStart
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.canary_alarm import run_alarm
@@ -290,7 +291,10 @@ class _RunWork:
         if config is None or not config.levels:
             raise InvalidArgument(f"{host} is not fenced: it has no {VARIABLE} with an agent.", "Switch it off and on by hand, and continue the run.")
         entry = find_entry_by_name(self._known_ledger, host).host
-        guests = KnownGuests(self._active_guests(host), read_moves(self._known_ledger, self._held_run, host), list_placed(self._known_ledger, entry))
+        moves, placed = read_moves(self._known_ledger, self._held_run, host), list_placed(self._known_ledger, entry)
+        own = decode(HostFacts, self._settings.facts(host) or {}).remembered or None
+        lost = find_missing_records(self._known_ledger, remembered_by_fleet(self._settings, host, own))
+        guests = KnownGuests(self._active_guests(host), moves, placed, lost)
         before = query_host(config)
 
         def act(run: MaintenanceRun, now: Now) -> tuple[MaintenanceRun, str]:

@@ -22,6 +22,7 @@ from .._ledger.documents import HostEntry
 from .._ledger.host_entries import recorded_grant
 from .._ledger.ledger import Ledger
 from .._ledger.query import Conditions, read_records
+from .._ledger.remembered import RememberedMove, missing_text
 
 # What is done with a host.
 FENCE, FINISH, WAIT = "fence", "finish", "wait"
@@ -35,11 +36,13 @@ class KnownGuests:
     :arg moves: records of moves and evacuations from or to the host that are not settled, and of those to it that have ended there since its drain began. Those
         whose guest has left it again do not count.
     :arg placed: see L(list_placed).
+    :arg lost: moves and evacuations that hosts remember and the ledger lacks, see L(find_missing_records).
     """
 
     active: Sequence[str]
     moves: Sequence[MoveRecord]
     placed: Mapping[str, str]
+    lost: Sequence[RememberedMove] = ()
 
     def list_possible(self, step: HostStep) -> list[str]:
         """Return the names of guests that may run there although none did when the step recorded the boot. Moves are dated by clocks that may differ."""
@@ -113,6 +116,10 @@ def check_fence(run: MaintenanceRun, entry: HostEntry, guests: KnownGuests) -> H
     if guests.active:
         raise Unsafe(f"{host} is not fenced: {_run_there(guests.active)}.", _DRAIN)
     possible = guests.list_possible(step)
+    lost = [one for one in guests.lost if one.destination.may_be(entry.host_ref)]
+    if lost:
+        names = ", ".join(sorted({str(one.domain.name or one.domain.uuid) for one in lost}))
+        raise Unsafe(f"{host} is not fenced: {names} may run there. {' '.join(map(missing_text, lost))}", _DRAIN)
     if possible:
         raise Unsafe(f"{host} is not fenced: {', '.join(possible)} may run there by the ledger.", _DRAIN)
     return step

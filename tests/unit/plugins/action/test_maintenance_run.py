@@ -10,6 +10,7 @@ import pathlib
 import subprocess
 import types
 import typing as t
+import uuid
 from collections.abc import Iterator
 
 import pytest
@@ -18,6 +19,7 @@ from ansible_collections.kvmfleet.migration.plugins.action import maintenance_ru
 from ansible_collections.kvmfleet.migration.plugins.action.maintenance_run import ActionModule
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import records
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import (
     Conflict,
     InvalidArgument,
@@ -47,6 +49,7 @@ class Node:
         self.path = folder / "ledger"
         self.check_mode = False
         self.variables: dict[str, t.Any] = {}
+        self.others: dict[str, t.Any] = {}
         self.pid = 0
         self._children: list[subprocess.Popen[bytes]] = []
         monkeypatch.setattr(maintenance_run.os, "getppid", lambda: self.pid)
@@ -71,7 +74,7 @@ class Node:
         action = ActionModule.__new__(ActionModule)
         action._loader = None
         action._task = types.SimpleNamespace(args={"state": state, **args}, async_val=0, check_mode=self.check_mode, diff=False, delegate_to=None)
-        return action.run_with_options(task_vars("kvm1", {"kvmfleet_ledger": str(self.path), **self.variables}))
+        return action.run_with_options(task_vars("kvm1", {"kvmfleet_ledger": str(self.path), **self.variables}, self.others))
 
     def refused(self, kind: type[KvmfleetError], text: str, state: str, **args: t.Any) -> None:
         before = self.documents()
@@ -443,6 +446,19 @@ def test_a_host_that_may_run_a_guest_is_not_fenced(node: Node, agent: Agent) -> 
     put_kvm1(node, "enabled")
     node.refused(Unsafe, "it is enabled in the ledger", "fenced", host="kvm1")
     assert set(agent.asked()) <= {"status"}
+
+
+def test_a_host_with_guests_that_an_older_backup_of_the_ledger_does_not_know_is_not_fenced(node: Node, agent: Agent) -> None:
+    """The night was over, and its guests were moved back. The hosts that have moved them remember that."""
+    ends = (HostRef("kvm2", None, None), HostRef("kvm1", HOST_ID, None))
+    record = encode(new_record(s.LIVE_MIGRATION, DomainRef(f.uuid_of("web1"), "web1"), *ends, {}, "ann@control pid 1"))
+    told = {**record, "generation": 7, "status": s.COMPLETED, "ledger_id": FileLedger(str(node.path)).ledger_id}
+    away = {**told, "id": str(uuid.uuid4()), "source": told["destination"], "destination": told["source"]}
+    node.others = {"kvm2": {"ansible_facts": {"kvmfleet_host": {**f.host("kvm2", 8192), "remembered": [told]}}}}
+    node.refused(Unsafe, "kvm1 is not fenced: web1 may run there. kvm2 remembers the move of domain web1 from kvm2 to kvm1", "fenced", host="kvm1")
+    assert set(agent.asked()) <= {"status"}
+    node.others["kvm2"]["ansible_facts"]["kvmfleet_host"]["remembered"] = [away]
+    assert node.task("fenced", host="kvm1")["changed"] is True
 
 
 def move_to_kvm1(node: Node, monkeypatch: pytest.MonkeyPatch, name: str, clock: str) -> None:
