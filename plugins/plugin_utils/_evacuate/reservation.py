@@ -180,7 +180,7 @@ class EvacuationReservation:
         verdict = self._judge_host(job)
         record = self._records.get(job.uuid) or self._make_record(job, evidence)
         stored = self.context.ledger.open_record(record.judge_without(verdict.filters_off))
-        if stored.record.generation != max(job.candidate.entry.generation or 0, record.generation) + 1:
+        if self._was_overtaken(job, stored.record):
             self._advance_record(stored, s.CONFLICT, "Another run had a record of this domain meanwhile.")
             raise Conflict(f"Another run had a record of domain {job.name} meanwhile. It was not started.", "Run the task again.")
         if not verdict.passed:
@@ -191,6 +191,14 @@ class EvacuationReservation:
         if job.wanted != domain_states.SHUTOFF:
             self._fleet = self._fleet.with_domain(build_request(job), self.view.source)
         self._add_warnings(job, verdict)
+
+    def _was_overtaken(self, job: EvacuationJob, opened: MoveRecord) -> bool:
+        """Whether another run has opened a record of the domain since the job was made."""
+        before = job.candidate.entry.generation or 0
+        if job.uuid not in self.former_generations:
+            return opened.generation != before + 1
+        # Above the generations of another ledger, the number alone does not tell.
+        return any(before < one.generation < opened.generation for one in self.context.ledger.list_records(domain=job.uuid))
 
     def _add_warnings(self, job: EvacuationJob, verdict: Verdict) -> None:
         self.context.warnings += [f"Domain {job.name}: {warning}" for warning in verdict.warnings]

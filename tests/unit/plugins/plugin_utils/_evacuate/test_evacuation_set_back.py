@@ -29,7 +29,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.remembe
     restore_record,
     write_restored,
 )
-from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._evacuate.sites import Site, host_id
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._evacuate.sites import WORD, Site, host_id
 
 Body = dict[str, t.Any]
 
@@ -91,6 +91,23 @@ def test_a_domain_is_started_although_the_survivor_remembers_its_generation_of_a
     site.remembered["kvm2"] = [{**one, "ledger_id": str(uuid.uuid4())} for one in site.recollection()]
     run = site.evacuate()
     assert [(job.error, job.record.status, job.record.generation) for job in run.jobs if job.record] == [(None, s.DONE, 2)]
+
+
+def test_a_domain_that_another_run_has_evacuated_meanwhile_is_not_started_although_its_generation_is_below_those_of_a_lost_ledger(site: Restored) -> None:
+    """Its owner has shut it down since, so that no host has it active."""
+    site.back_up()
+    site.evacuate()
+    site.restore()
+    site.hosts["kvm2"].guests.clear()
+    site.remembered["kvm2"] = [{**one, "generation": 5, "ledger_id": str(uuid.uuid4())} for one in site.recollection()]
+    run = site.evacuation(force_down=WORD)
+    probed = run.probe_fleet()
+    site.evacuate("kvm3")
+    site.hosts["kvm3"].guests.clear()
+    run.probe_fleet = lambda: probed  # type: ignore[method-assign]
+    run.evacuate_domains()
+    assert isinstance(run.jobs[0].error, Conflict)
+    assert sorted(line[1:] for line in site.record_summaries()) == [("conflict", "kvm2"), ("done", "kvm3")]
 
 
 def test_an_evacuation_that_did_not_start_is_not_remembered(site: Restored) -> None:
