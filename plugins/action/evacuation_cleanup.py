@@ -8,12 +8,14 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import typing as t
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import Spec, evacuation_cleanup_spec
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, SignedInt, decode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, Unreachable
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import DomainFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef, IdentityAnswer
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result, describe_actor
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.cleanup import CleanupOutcome, HostCleanup
@@ -76,7 +78,7 @@ class ActionModule(FleetAction):
             reports = list(remembered_by_fleet(settings, target_host, answer.remembered or None))
             left = [
                 *find_left_behind(ledger, reports, identity.host_id),
-                *find_left_under_others(ledger, reports, identity.host_id, lambda uuid: _is_elsewhere(settings, target_host, uuid)),
+                *find_left_under_others(ledger, reports, identity.host_id, _Places(settings, target_host).is_elsewhere),
             ]
             memory = find_missing_records(ledger, reports), left
             cleanup = HostCleanup(ledger, me, phase, uris, task.storage, task.retention_days, describe_actor(task_vars), self._task.check_mode, *memory)
@@ -119,12 +121,22 @@ def _list_other_uris(settings: Settings, target_host: str, ledger: Ledger, ident
     return uris
 
 
-def _is_elsewhere(settings: Settings, target_host: str, uuid: str) -> bool:
-    """Whether the facts of another host have the domain, and those of this one do not have it active."""
-    domains = {name: read_reported_domains(settings.facts(name)) or () for name in {*settings.fleet(), target_host}}
-    having = {name: one for name, listed in domains.items() for one in listed if one.uuid == uuid}
-    own = having.pop(target_host, None)
-    return bool(having) and not (own and own.active)
+class _Places:
+    """The domains of all hosts by their facts, which are read for the first question only: in a large fleet, that takes as long as everything else."""
+
+    def __init__(self, settings: Settings, target_host: str) -> None:
+        self._settings, self._target_host = settings, target_host
+
+    def is_elsewhere(self, uuid: str) -> bool:
+        """Whether the facts of another host have the domain, and those of this one do not have it active."""
+        having = {name: listed[uuid] for name, listed in self._domains.items() if uuid in listed}
+        own = having.pop(self._target_host, None)
+        return bool(having) and not (own and own.active)
+
+    @functools.cached_property
+    def _domains(self) -> dict[str, dict[str, DomainFacts]]:
+        names = {*self._settings.fleet(), self._target_host}
+        return {name: {one.uuid: one for one in read_reported_domains(self._settings.facts(name)) or ()} for name in names}
 
 
 def _diff_cleanup(outcome: CleanupOutcome, target_host: str) -> JsonObject:
