@@ -173,8 +173,9 @@ class ActionModule(FleetAction):
         host = self.target_host(task_vars)
         fencing = ask_fence_devices(self.settings(task_vars).of(host, VARIABLE), host)
         clock = {"least": seconds - end, "most": seconds - begin}
-        failed = self.run_phase(TRY_PEERS, {"peers": dict(peers)}, uri, task_vars)["silent"] if peers else {}
-        return {"changed": False, "answers": answers, "clock": clock, "fencing": fencing, "asked_peers": list(peers), "failed_peers": failed}
+        tried: JsonObject = self.run_phase(TRY_PEERS, {"peers": dict(peers)}, uri, task_vars) if peers else {"asked": [], "silent": {}}
+        found = {"answers": answers, "clock": clock, "fencing": fencing}
+        return {"changed": False, **found, "asked_peers": tried["asked"], "failed_peers": tried["silent"]}
 
     def _describe(self, verdict: FleetVerdict, keeper: Ledger | None, problems: Sequence[str]) -> JsonObject:
         """Return the verdict. A check of the whole fleet is kept for the ledger C(keeper)."""

@@ -20,15 +20,18 @@ _PATIENCE_SECONDS = 60.0
 
 
 def try_peers(uri: str, work: JsonObject) -> Result:
-    """Return C(silent): by name, why a host cannot be asked from here; changes nothing. Only root has what libvirt logs in with.
+    """Return C(asked), the names of the hosts that were asked, and C(silent): by name, why a host cannot be asked from here. It changes nothing.
+
+    Only root has what libvirt logs in with: for another user, none is asked.
 
     :arg work: C(peers), the URIs of other hosts by name.
     """
     if not (is_root() and is_local(uri)):
-        return {"changed": False, "silent": {}}
+        return {"changed": False, "asked": [], "silent": {}}
     peers = t.cast(t.Dict[str, str], work["peers"])
     answers = ask_fleet(peers, open_host, (), _PATIENCE_SECONDS, identify=False, spread=True)
-    return {"changed": False, "silent": {name: answer.msg or "no reason is known" for name, answer in answers.items() if not answer.answered}}
+    silent = {name: answer.msg or "no reason is known" for name, answer in answers.items() if not answer.answered}
+    return {"changed": False, "asked": sorted(answers), "silent": silent}
 
 
 PEER_PHASES: t.Dict[str, Phase] = {"try": try_peers}

@@ -58,7 +58,7 @@ class Desk:
 
     def answer(self, phase: str, work: Result, uri: str, variables: Result) -> Result:
         self.phases.append({"phase": phase, **work})
-        return {"silent": self.failed_peers} if phase == "try" else {"answers": {"seconds": 1.0, "verdicts": [], "baselines": []}}
+        return {"asked": list(work["peers"]), "silent": self.failed_peers} if phase == "try" else {"answers": {"seconds": 1.0, "verdicts": [], "baselines": []}}
 
 
 @pytest.fixture

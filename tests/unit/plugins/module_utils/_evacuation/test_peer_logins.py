@@ -14,10 +14,10 @@ from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_
 PEERS = {"kvm2": "qemu+tls://kvm2/system", "kvm9": "qemu+tls://kvm9/system"}
 
 
-def try_peers(uri: str = LOCAL_URI) -> t.Dict[str, str]:
+def try_peers(uri: str = LOCAL_URI) -> t.Tuple[t.List[str], t.Dict[str, str]]:
     result = module.PEER_PHASES["try"](uri, {"peers": PEERS})
     assert result["changed"] is False
-    return t.cast("t.Dict[str, str]", result["silent"])
+    return t.cast("t.Tuple[t.List[str], t.Dict[str, str]]", (result["asked"], result["silent"]))
 
 
 @pytest.fixture
@@ -34,12 +34,13 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> t.List[str]:
 
 
 def test_a_host_that_cannot_be_asked_is_returned_with_the_reason(opened: t.List[str]) -> None:
-    failed = try_peers()
+    asked, failed = try_peers()
+    assert asked == ["kvm2", "kvm9"]
     assert (list(failed), sorted(opened)) == (["kvm9"], sorted(PEERS.values()))
     assert "no such host" in failed["kvm9"]
 
 
 def test_only_root_on_the_host_itself_tries_others(opened: t.List[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    assert try_peers("qemu+tls://kvm1/system") == {}
+    assert try_peers("qemu+tls://kvm1/system") == ([], {})
     monkeypatch.setattr(module, "is_root", lambda: False)
-    assert (try_peers(), opened) == ({}, [])
+    assert (try_peers(), opened) == (([], {}), [])
