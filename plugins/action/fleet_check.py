@@ -174,7 +174,7 @@ class ActionModule(FleetAction):
         fencing = ask_fence_devices(self.settings(task_vars).of(host, VARIABLE), host)
         clock = {"least": seconds - end, "most": seconds - begin}
         tried: JsonObject = self.run_phase(TRY_PEERS, {"peers": dict(peers)}, uri, task_vars) if peers else {"asked": [], "silent": {}}
-        found = {"answers": answers, "clock": clock, "fencing": fencing}
+        found: JsonObject = {"answers": answers, "clock": clock, "fencing": fencing}
         return {"changed": False, **found, "asked_peers": tried["asked"], "failed_peers": tried["silent"]}
 
     def _describe(self, verdict: FleetVerdict, keeper: Ledger | None, problems: Sequence[str]) -> JsonObject:
