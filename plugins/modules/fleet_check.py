@@ -18,8 +18,8 @@ description:
   - Lists for each guest the hosts that can run it, and what prevents it on the others, whatever else runs there now. libvirt compares the CPU of each guest
     with each host.
   - Computes the CPU that all hosts can give a guest, and names the guests that use more than that.
-  - Reports what differs between hosts (MTUs, VLANs, bridges, clocks), hosts that did not answer, hosts whose protection is old or missing, and fence
-    devices that would fail.
+  - Reports what differs between hosts (MTUs, VLANs, bridges, clocks), hosts that did not answer, hosts whose protection is old or missing, hosts of another
+    ledger, and fence devices that would fail.
   - It changes nothing. The result of a check of the whole fleet is kept on the control node for M(kvmfleet.migration.fleet_status),
     M(kvmfleet.migration.report) and M(kvmfleet.migration.metrics).
 options:
@@ -45,9 +45,9 @@ options:
     description:
       - Kinds of findings that are reported, and do not count for RV(met).
       - V(capacity) is a loss without a place for all guests, V(reach) a guest that only its own host can run, V(cpu) a guest that uses more than all hosts
-        have, V(network) another MTU, VLAN or bridge, V(protection) an old or missing protection, V(fencing) a fence device that reports no power state, or
-        reports a host that answers as off, V(clock) another time, and V(silent) a host that did not answer, that another host
-        cannot ask, or that only the ledger has.
+        have, V(network) another MTU, VLAN or bridge, V(protection) an old or missing protection, or one under another ledger, V(fencing) a fence device that
+        reports no power state, or reports a host that answers as off, V(clock) another time, and V(silent) a host that did not answer, that another host
+        cannot ask, that can ask no other one, or that only the ledger has.
     type: list
     elements: str
     choices: [capacity, reach, cpu, network, protection, fencing, clock, silent]
