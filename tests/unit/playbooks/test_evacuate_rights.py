@@ -70,3 +70,11 @@ def test_hosts_share_the_work_in_the_order_of_the_inventory(tmp_path: pathlib.Pa
     done = stage.play("evacuate", source="kvm3")
     ((host, args),) = done.calls_of("evacuate_plan")
     assert (host, args["_work"]["play"]) == ("kvm1", ["kvm1", "kvm2"]), done.text
+
+
+def test_a_play_that_cannot_read_the_variables_of_its_role_evacuates_a_host(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANSIBLE_PRIVATE_ROLE_VARS", "1")
+    stage = Stage(build_collection(tmp_path / "collections", "evacuate_plan"), tmp_path)
+    stage.answers["evacuate_plan"] = {"kvm1": {"failed": True, "msg": "Stop here."}}
+    done = stage.play("evacuate", source="kvm3")
+    assert [(host, args["step"]) for host, args in done.calls_of("evacuate_plan")] == [("kvm1", "check")], done.text

@@ -40,6 +40,7 @@ class Control:
         hosts: dict[str, t.Any] = {f"kvm{number}": {} for number in range(1, 5)}
         (folder / "inventory.json").write_text(json.dumps({"all": {"children": {"kvmfleet_hosts": {"hosts": hosts, "vars": shared}}}}))
         self.before = self.stored()
+        self.more_environment: dict[str, str] = {}
 
     def stored(self) -> dict[str, bytes]:
         """Return the documents of the ledger but the brake."""
@@ -55,6 +56,7 @@ class Control:
         here = Path(__file__).resolve()
         collections = next(parent.parent for parent in here.parents if parent.name == "ansible_collections")
         env = {**os.environ, "ANSIBLE_COLLECTIONS_PATH": str(collections), "HOME": str(self.folder), "ANSIBLE_NOCOLOR": "1", "COLUMNS": "1000"}
+        env.update(self.more_environment)
         argv = [sys.executable, "-m", "ansible", "playbook", "-i", "inventory.json", f"kvmfleet.migration.{playbook}", *arguments]
         done = subprocess.run(argv, env=env, cwd=self.folder, capture_output=True, text=True, timeout=300, check=False)
         return done.returncode, " ".join((done.stdout + done.stderr).split())
@@ -89,8 +91,10 @@ def test_a_host_in_maintenance_is_left_alone_without_a_failure(control: Control)
     assert (control.slots(), control.stored()) == ([], control.before)
 
 
-def test_a_recovery_that_failed_after_it_ended_the_fencing_is_repeated(control: Control) -> None:
-    """With recover_host_enable=false the host is in maintenance by then; its guests may still be off."""
+@pytest.mark.parametrize("is_private", ["0", "1"])
+def test_a_recovery_that_failed_after_it_ended_the_fencing_is_repeated(control: Control, is_private: str) -> None:
+    """With recover_host_enable=false the host is in maintenance by then; its guests may still be off. Plays may have no access to the variables of roles."""
+    control.more_environment["ANSIBLE_PRIVATE_ROLE_VARS"] = is_private
     reason = yaml.safe_load((COLLECTION / "roles/recover_host/vars/main.yml").read_text())["__recover_host_unfenced_reason"]
     ledger = open_ledger(str(control.ledger))
     found = ledger.find_host(name="kvm2")
