@@ -213,15 +213,15 @@ class Tally:
                 self.counted.add(record.record_id)
 
     @classmethod
-    def from_saved(cls, data: bytes, ledger_id: str) -> Tally:
-        """Return the saved tally of that ledger; an empty one if it is of another ledger or version, or damaged."""
+    def from_saved(cls, data: bytes, ledger_id: str) -> t.Optional[Tally]:
+        """Return the saved tally of that ledger; None if it is of another ledger or version, or damaged."""
         try:
             saved = json.loads(data)
             if saved["schema"] == _TALLY_SCHEMA and saved["ledger_id"] == ledger_id and all(map(is_uuid, saved["counted"])):
                 return cls(Totals.from_saved(decode(SavedTotals, saved["totals"])), set(saved["counted"]))
         except (ValueError, KeyError, TypeError, AttributeError):
             pass
-        return cls()
+        return None
 
     def text(self, ledger_id: str) -> bytes:
         """Return the text that L(from_saved) reads."""
@@ -253,7 +253,7 @@ def predict_totals(ledger: Ledger, open_records: list[MoveRecord], folder: str, 
     tally: t.Optional[Tally] = None
     try:
         with Folder.open_path(folder) as root:
-            tally = Tally.from_saved(root.read_file(_file_name(ledger)), ledger.ledger_id)
+            tally = _read_kept(ledger, root)
     except FileNotFoundError:
         tally = Tally() if may_begin else None
     except OSError:
@@ -276,9 +276,20 @@ def _update_tally(ledger: Ledger, open_records: list[MoveRecord], root: Folder) 
 
 def _read_tally(ledger: Ledger, root: Folder) -> Tally:
     try:
-        return Tally.from_saved(root.read_file(_file_name(ledger)), ledger.ledger_id)
+        return _read_kept(ledger, root)
     except FileNotFoundError:
         return Tally()
+
+
+def _read_kept(ledger: Ledger, root: Folder) -> Tally:
+    """Return the tally in the folder. One that is damaged, or of another version, begins anew, with a problem if it had archived records. Raises OSError."""
+    name = _file_name(ledger)
+    tally = Tally.from_saved(root.read_file(name), ledger.ledger_id)
+    if tally is None and describe_archived(ledger, None):
+        ledger.report_problem(
+            f"The counters in {name} are damaged, or of another version. They begin anew without those of records that were archived, so they fall once."
+        )
+    return tally or Tally()
 
 
 def _file_name(ledger: Ledger) -> str:

@@ -163,6 +163,7 @@ def test_a_lost_or_damaged_state_is_rebuilt(fleet: Fleet, damage: bytes | None) 
     (path,) = fleet.state.glob("*.json")
     path.unlink() if damage is None else path.write_bytes(damage)
     assert fleet.totals() == before
+    assert fleet.ledger.problems == []
 
 
 def test_a_state_with_other_histogram_bounds_is_rebuilt(fleet: Fleet) -> None:
@@ -206,6 +207,18 @@ def test_no_counter_is_better_than_one_that_falls(fleet: Fleet) -> None:
     fleet.state.unlink()
     kept.rename(fleet.state)
     assert fleet.totals().moves["completed"] == 1
+
+
+@pytest.mark.parametrize("is_stored", [True, False])
+def test_counters_that_begin_anew_without_archived_records_say_so(fleet: Fleet, is_stored: bool) -> None:
+    ended(fleet.ledger, s.COMPLETED)
+    assert fleet.totals().moves["completed"] == 1
+    fleet.archive_all()
+    ended(fleet.ledger, s.COMPLETED)
+    (path,) = fleet.state.glob("*.json")
+    path.write_text("torn")
+    assert (fleet.totals() if is_stored else fleet.predict()).moves["completed"] == 1
+    assert any(f"The counters in {path.name} are damaged" in problem for problem in fleet.ledger.problems)
 
 
 def test_a_prediction_writes_no_state(fleet: Fleet) -> None:
