@@ -476,6 +476,16 @@ def test_a_token_whose_use_cannot_be_noted_never_releases_a_boot(machine: Machin
     assert machine.guard.confirm_token() is None
 
 
+def test_a_file_that_cannot_be_written_leaves_no_temporary_one(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "spent.json"
+    path.write_text("before")
+    with monkeypatch.context() as patch:
+        patch.setattr(program.os, "fsync", _no_space)
+        with pytest.raises(OSError, match="No space left on device"):
+            program.write_json(str(path), {})
+    assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [("spent.json", "before")]
+
+
 def test_a_token_found_after_the_release_is_deleted(machine: Machine) -> None:
     _shut_down_cleanly(machine)
     machine.guard.hold_boot()
@@ -568,12 +578,16 @@ def _read_only(*_arguments: t.Any) -> None:
     raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
 
+def _no_space(*_arguments: t.Any) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
 def _full_disk(folder: str) -> t.Callable[..., None]:
     real = program.write_json
 
     def write_json(path: str, document: t.Any) -> None:
         if path.startswith(folder):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            _no_space()
         real(path, document)
 
     return write_json
