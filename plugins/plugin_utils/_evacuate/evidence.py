@@ -270,7 +270,7 @@ class PowerOffEvidence:
                 raise self._stated_error(
                     one,
                     f"{what} {_CONTROL_NODE} at {answer.address} port {answer.port}",
-                    "; if another machine has its address now, remove it there; if a firewall refuses connections in its place, let it drop them.",
+                    "; if a firewall refuses connections in its place, let it drop them",
                 )
         self._check_silent_to_ansible([stated[host.host_id] for host in hosts if self.settings.is_known(host.name)])
 
@@ -284,12 +284,12 @@ class PowerOffEvidence:
             for one, probe in [(one, stack.enter_context(make_probe(one.host))) for one in stated]:
                 says, why = probe.read_answer()
                 if says != SSH_SILENT:
-                    raise self._stated_error(one, "answers Ansible" if says == SSH_ANSWERS else f"may answer Ansible ({why})", ".")
+                    raise self._stated_error(one, "answers Ansible" if says == SSH_ANSWERS else f"may answer Ansible ({why})")
 
-    def _stated_error(self, stated: Evidence, what: str, more: str) -> Unsafe:
+    def _stated_error(self, stated: Evidence, what: str, more: str = "") -> Unsafe:
         return Unsafe(
             f"{stated.host} {what}, although {stated.by} says that it is off: domains of {self.source.name} could run there.",
-            f"Nothing was started. Let libvirt on {stated.host} answer, or switch the host off{more}",
+            f"Nothing was started. Let libvirt on {stated.host} answer, or switch the host off; if another machine has its address now, remove it there{more}.",
         )
 
     def _list_all_endpoints(self, host: Source) -> list[SshEndpoint]:

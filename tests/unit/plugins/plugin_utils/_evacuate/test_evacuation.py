@@ -623,7 +623,10 @@ class OtherProbe(contextlib.AbstractContextManager[t.Any]):
     ("answer", "words"),
     [
         ((SSH_ANSWERS, ""), "kvm3 answers Ansible, although Ada says that it is off: domains of kvm1 could run there"),
-        ((SSH_UNKNOWN, "rejects the login"), r"kvm3 may answer Ansible \(rejects the login\), although Ada says that it is off"),
+        (
+            (SSH_UNKNOWN, "rejects the login"),
+            r"kvm3 may answer Ansible \(rejects the login\), although Ada .* if another machine has its address now, remove it there\.",
+        ),
         ((SSH_SILENT, ""), None),
     ],
 )
