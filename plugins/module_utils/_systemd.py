@@ -32,10 +32,12 @@ class UnitChange:
 
     :arg files: the files that were written or removed.
     :arg systemd: whether systemd runs the units.
+    :arg warnings: those about the Python that runs the program.
     """
 
     files: t.Tuple[str, ...]
     systemd: bool
+    warnings: t.Tuple[str, ...] = ()
 
 
 def choose_interpreter() -> str:
@@ -44,6 +46,19 @@ def choose_interpreter() -> str:
         if os.path.exists(path) and subprocess.run([path, "-I", "-c", _OLDEST], stdin=subprocess.DEVNULL, check=False, timeout=60).returncode == 0:
             return path
     return sys.executable
+
+
+def warn_of_interpreter(interpreter: str, program: str, without: str) -> t.Tuple[str, ...]:
+    """Return a warning if an installed program depends on a virtual environment, which somebody may remove.
+
+    :arg interpreter: what L(choose_interpreter) has returned.
+    :arg program: for the message.
+    :arg without: what happens without the interpreter, as a clause.
+    """
+    if interpreter in INTERPRETERS or sys.prefix == sys.base_prefix:
+        return ()
+    none = f"this host has no Python 3.9 or newer at {' or '.join(INTERPRETERS)}"
+    return (f"{program} runs with {interpreter}, because {none}. Keep this virtual environment: without it, {without}.",)
 
 
 def try_program(interpreter: str, content: Content, *arguments: str) -> subprocess.CompletedProcess[bytes]:

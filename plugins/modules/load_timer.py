@@ -97,6 +97,8 @@ def load_timer(module: AnsibleModule) -> t.Dict[str, Json]:
     change = install_timer(seconds, check_mode=module.check_mode) if is_wanted else remove_timer(check_mode=module.check_mode)
     if is_wanted and not change.systemd:
         module.warn(NOT_RUN)
+    for warning in change.warnings:
+        module.warn(warning)
     return {"changed": bool(change.files), "files": list(change.files), "systemd": change.systemd}
 
 

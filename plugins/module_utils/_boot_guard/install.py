@@ -21,7 +21,7 @@ from .._files import replace_file, sync_folder
 from .._model.boot_guard import GrantTombstone, TokenGrant
 from .._model.codec import Json, decode, encode
 from .._model.errors import Conflict, Forbidden, Internal, InvalidArgument
-from .._systemd import choose_interpreter, install_file, is_systemd_running, link_unit, not_runnable_error, try_program
+from .._systemd import choose_interpreter, install_file, is_systemd_running, link_unit, not_runnable_error, try_program, warn_of_interpreter
 from .._time_limits import answer_all_within
 from . import program, status, storage_program
 
@@ -76,7 +76,9 @@ def install_guard(
     if not check_mode and is_systemd_running(root):
         _activate_units(reload_units=bool(changes))
     files = [f"/{path}" for path in changes] + ([] if is_granted else [guard.grant_file])
-    return GuardChange(bool(files), files, is_systemd_running(root), [] if is_systemd_running(root) else [NOT_HELD], unrevoked)
+    warnings = [] if is_systemd_running(root) else [NOT_HELD]
+    warnings += warn_of_interpreter(interpreter, "The boot guard", "libvirt does not start on this host")
+    return GuardChange(bool(files), files, is_systemd_running(root), warnings, unrevoked)
 
 
 def revoke_grant(root: str = "/", check_mode: bool = False, grant: t.Optional[str] = None, withdrawn: t.Optional[TokenGrant] = None) -> t.Tuple[bool, str]:

@@ -201,7 +201,7 @@ def report_guard(uri: str, work: _InstallGuard) -> Result:
             "systemd": now.systemd,
             "held_at_boot": held_at_boot,
             "held": bool(now.boot.held),
-            "note": "" if now.systemd or not installed else NOT_HELD,
+            "note": " ".join(change.warnings) if change else "" if now.systemd or not installed else NOT_HELD,
         },
         "watchdog": encode(read_protected_watchdog(held_at_boot=held_after_reset)),
     }

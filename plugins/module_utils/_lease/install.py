@@ -34,6 +34,7 @@ from .._systemd import (
     run_systemctl,
     start_unit,
     try_program,
+    warn_of_interpreter,
 )
 from .config import CONFIG_FILE, LeaseConfig
 from .program import run_lease
@@ -86,7 +87,8 @@ def install_lease(config: LeaseConfig, tls: t.Mapping[str, str], least_count: in
             start_unit(note, _NOT_STARTED)
     files = [*changes, *surplus, *([] if is_on else [WANTS_LINK]), *([] if is_counted else [COUNT_FILE.lstrip("/")])]
     files += [note.path] if is_pending else []
-    return UnitChange(tuple(f"/{path}" for path in files), is_systemd_running(root))
+    warnings = warn_of_interpreter(interpreter, "The program of the lease", "this host loses its lease, and a watchdog that is bound to it resets the host")
+    return UnitChange(tuple(f"/{path}" for path in files), is_systemd_running(root), warnings)
 
 
 def remove_lease(root: str = "/", check_mode: bool = False) -> UnitChange:

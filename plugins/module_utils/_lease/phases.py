@@ -60,7 +60,12 @@ def install(uri: str, work: _Install) -> Result:
         _bind(options, check=True)
     change = install_lease(config, work["tls"], work["least_count"], check_mode=work["check"])
     bound = _bind(options, work["check"]) if options else unbind_watchdog(check_mode=work["check"])
-    warnings = [*([] if change.systemd else [NOT_RUN]), *bound.warnings, *([*_warn_of_names(config), *_warn_of_ports(config)] if options else [])]
+    warnings = [
+        *([] if change.systemd else [NOT_RUN]),
+        *change.warnings,
+        *bound.warnings,
+        *([*_warn_of_names(config), *_warn_of_ports(config)] if options else []),
+    ]
     return {**_describe_change(change, bound), "warnings": warnings}
 
 

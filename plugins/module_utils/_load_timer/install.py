@@ -30,6 +30,7 @@ from .._systemd import (
     run_systemctl,
     start_unit,
     try_program,
+    warn_of_interpreter,
 )
 from .store import NOT_STORED, store_reading
 
@@ -66,7 +67,8 @@ def install_timer(seconds: int, root: str = "/", check_mode: bool = False) -> Un
         attempt_write(lambda: _write_files(root, {path: contents[path] for path in changes}, is_on), *_UNWRITTEN)
         if is_systemd_running(root):
             start_unit(note, _NOT_STARTED)
-    return UnitChange(tuple(f"/{path}" for path in files), is_systemd_running(root))
+    warnings = warn_of_interpreter(interpreter, "The program of the load timer", "no reading is stored")
+    return UnitChange(tuple(f"/{path}" for path in files), is_systemd_running(root), warnings)
 
 
 def remove_timer(root: str = "/", check_mode: bool = False) -> UnitChange:

@@ -14,6 +14,7 @@ import zipfile
 
 import pytest
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils import _systemd
 from ansible_collections.kvmfleet.migration.plugins.module_utils._boot_guard import install, program, status
 from ansible_collections.kvmfleet.migration.plugins.module_utils._boot_guard.status import read_guard_state, release_host
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.boot_guard import AutomaticStart
@@ -62,6 +63,16 @@ def test_the_installing_boot_stays_released_and_the_next_one_is_held(machine: Ma
     machine.guard.hold_boot()
     install.install_guard(str(machine.root))
     assert read_guard_state(str(machine.root)).boot.held is not None
+
+
+def test_a_program_that_needs_a_virtual_environment_is_a_warning(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody removes it after an upgrade of Ansible, for example, and the next boot has no libvirt."""
+    monkeypatch.setattr(_systemd, "INTERPRETERS", ("/usr/bin/python3",))
+    assert install.install_guard(str(machine.root)).warnings == [install.NOT_HELD]
+    monkeypatch.setattr(_systemd, "INTERPRETERS", ())
+    monkeypatch.setattr(sys, "prefix", "/opt/venv")
+    _not_held, warning = install.install_guard(str(machine.root)).warnings
+    assert (sys.executable in warning, warning.endswith("without it, libvirt does not start on this host.")) == (True, True)
 
 
 def test_a_held_host_stays_held_when_the_guard_is_repaired_or_updated(machine: Machine) -> None:

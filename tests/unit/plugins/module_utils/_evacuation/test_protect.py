@@ -382,6 +382,7 @@ def test_a_grant_whose_token_has_released_this_boot_is_spent(
     grant = {"grant": OTHER, "host_id": LEDGER, "folders": {"/images": LEDGER}}
     answer = protect.PHASES["guard"](LOCAL_URI, {"install": True, "grant": grant, "taken_back": [], "check": False})
     assert answer["spent"] is is_spent
+    assert answer["guard"]["note"] == protect.NOT_HELD
 
 
 @pytest.mark.parametrize("check", [False, True])

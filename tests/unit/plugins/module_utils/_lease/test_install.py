@@ -56,6 +56,16 @@ def install(root: pathlib.Path, tls: t.Mapping[str, str] = TLS, **options: t.Any
     return {path.lstrip("/") for path in m.install_lease(make_config(**changes), tls, root=str(root), **options).files}
 
 
+def test_a_program_that_needs_a_virtual_environment_is_a_warning(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody removes it after an upgrade of Ansible, for example, and the watchdog resets the host."""
+    monkeypatch.setattr(_systemd, "INTERPRETERS", ("/usr/bin/python3",))
+    assert m.install_lease(make_config(), TLS, root=str(tmp_path)).warnings == ()
+    monkeypatch.setattr(_systemd, "INTERPRETERS", ())
+    monkeypatch.setattr(sys, "prefix", "/opt/venv")
+    (warning,) = m.install_lease(make_config(), TLS, root=str(tmp_path)).warnings
+    assert (sys.executable in warning, warning.endswith("a watchdog that is bound to it resets the host.")) == (True, True)
+
+
 def test_a_second_installation_changes_nothing(tmp_path: pathlib.Path) -> None:
     assert install(tmp_path) == tree(tmp_path) == INSTALLED | {COUNT}
     assert install(tmp_path) == set()

@@ -99,6 +99,12 @@ def test_a_watchdog_whose_host_cannot_ask_most_hosts_is_a_warning(
     assert phases.install(URI, {**work, "watchdog": None})["warnings"] == []
 
 
+def test_a_program_that_needs_a_virtual_environment_is_a_warning(changes: t.List[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(phases, "install_lease", lambda *_arguments, **_options: UnitChange((), True, ("Keep it.",)))
+    work = {"config": encode(make_config()), "watchdog": None, "tls": {}, "least_count": 0, "ledger_id": ONE, "check": False}
+    assert phases.install(URI, t.cast(t.Any, work))["warnings"] == ["Keep it."]
+
+
 def test_the_lease_of_a_host_of_another_ledger_is_not_replaced(changes: t.List[str]) -> None:
     def install(ledger_id: str) -> None:
         phases.install(URI, {"config": encode(make_config()), "watchdog": None, "tls": {}, "least_count": 0, "ledger_id": ledger_id, "check": False})

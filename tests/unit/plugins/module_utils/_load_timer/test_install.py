@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import pathlib
 import subprocess
+import sys
 import typing as t
 
 import pytest
@@ -28,6 +29,16 @@ def test_a_second_installation_changes_nothing(tmp_path: pathlib.Path) -> None:
     assert (set(m.install_timer(300, str(tmp_path)).files), tree(tmp_path)) == (ALL, ALL)
     assert os.readlink(tmp_path / m.WANTS_LINK) == f"/etc/systemd/system/{m.TIMER}"
     assert m.install_timer(300, str(tmp_path)) == m.UnitChange((), systemd=False)
+
+
+def test_a_program_that_needs_a_virtual_environment_is_a_warning(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody removes it after an upgrade of Ansible, for example, and no reading is stored any more."""
+    monkeypatch.setattr(_systemd, "INTERPRETERS", ("/usr/bin/python3",))
+    assert m.install_timer(300, str(tmp_path)).warnings == ()
+    monkeypatch.setattr(_systemd, "INTERPRETERS", ())
+    monkeypatch.setattr(sys, "prefix", "/opt/venv")
+    (warning,) = m.install_timer(300, str(tmp_path)).warnings
+    assert (sys.executable in warning, warning.endswith("without it, no reading is stored.")) == (True, True)
 
 
 def test_another_interval_changes_the_timer_alone(tmp_path: pathlib.Path) -> None:
