@@ -128,6 +128,19 @@ def test_a_host_whose_older_libvirt_loses_where_the_firmware_keeps_its_state_sta
     assert (bench.host.starts, list(bench.host.guests)) == ([UUID] if not named and wanted == "running" else [], [] if named else [UUID])
 
 
+def test_a_domain_that_is_off_and_that_an_older_libvirt_has_changed_is_not_taken_for_done_by_the_next_run(bench: Bench) -> None:
+    """The first one was killed before it compared the definition."""
+    there = definition(path=str(bench.images / "web1.qcow2")).replace("<devices>", f"{FIRMWARE}<devices>")
+    restart.write_note(UUID, bench.order().note, str(bench.notes))
+    bench.host.define_domain(there)
+    assert bench.restart(definition=there, wanted="shut off", rejoin=True).outcome == r.STARTED
+    bench.host.drops = (QCOW2,)
+    # The next run has other maps: what it would define says nothing about what was defined.
+    assert bench.restart(definition=there, wanted="shut off", rejoin=True, settle_only=True).outcome == r.STARTED
+    result = bench.restart(definition=there, wanted="shut off", rejoin=True)
+    assert (result.outcome, result.error_code, bench.host.guests, bench.note()) == (r.FAILED, "not_supported", {}, None)
+
+
 def lock(image: pathlib.Path) -> int:
     """Lock an image as QEMU does when it writes to it; the lock lasts as long as the handle that is returned."""
     handle = os.open(image, os.O_RDWR)
