@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import re
+import sys
 
 import pytest
 import yaml
@@ -248,6 +249,31 @@ def test_hosts_know_each_other_by_the_address_that_libvirt_uses(stage: Stage, mo
     assert sorted(asked.read_text().splitlines()) == [f"{types} -p 22 10.1.0.1", f"{types} -p 22 kvm3", f"{types} -p 2222 fd00::2"], done.text
     known = {("ssh-ed25519", "10.1.0.1"), ("ssh-ed25519", "[fd00::2]:2222"), ("ecdsa-sha2-nistp256", "kvm3")}
     assert set(re.findall(r'"key": "[^"]+ (\S+) AAAA",\s+"name": "([^"]+)"', done.text)) == known
+
+
+def test_hosts_exchange_keys_that_a_host_in_fips_mode_accepts(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each host logs in to it, and it logs in to each one."""
+    programs = stage.folder / "bin"
+    programs.mkdir()
+    scan = 'echo "$5 ssh-ed25519 AAAA"; echo "$5 ssh-rsa AAAA"; [ $5 = kvm3 ] || echo "$5 ecdsa-sha2-nistp256 AAAA"'
+    for name, lines in {"ssh-keyscan": scan, "python": f'PYTHONPATH={programs} exec {sys.executable} "$@"'}.items():
+        (programs / name).write_text(f"#!/bin/sh\n{lines}\n")
+        (programs / name).chmod(0o755)
+    # What the kernel of such a host says.
+    (programs / "fips").write_text("1\n")
+    (programs / "sitecustomize.py").write_text(
+        "import builtins, os\n"
+        "for owner, name in ((builtins, 'open'), (os, 'access'), (os.path, 'exists')):\n"
+        "    setattr(owner, name, lambda path, *more, _real=getattr(owner, name), **named: "
+        f"_real('{programs}/fips' if path == '/proc/sys/crypto/fips_enabled' else path, *more, **named))\n"
+    )
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    (stage.folder / "host_vars").mkdir()
+    (stage.folder / "host_vars/kvm1.yml").write_text(json.dumps({"ansible_python_interpreter": str(programs / "python")}))
+    done = stage.play("exchange_keys", "--check", "-vvv")
+    known = {("ecdsa-sha2-nistp256", "kvm1"), ("ecdsa-sha2-nistp256", "kvm2"), ("ssh-rsa", "kvm3")}
+    assert set(re.findall(r'"key": "[^"]+ (\S+) AAAA",\s+"name": "([^"]+)"', done.text)) == known, done.text
+    assert set(re.findall(r"/\.ssh/id_([a-z0-9]+)", done.text)) == {"ecdsa"}
 
 
 def test_a_limit_leaves_hosts_out(stage: Stage) -> None:
