@@ -61,7 +61,7 @@ def decide_cold_move(
         )
     _check_state(request, source, domain.at_source.view, domain.busy_with or "")
     if not domain.at_source.view.active and entry is not None:
-        _check_not_left_over(request, source, survey, entry)
+        _check_not_left_over(request, source, survey, domain.at_source.undefine_options, entry)
     _check_traits(request, source, domain, traits)
     problems = {host: _find_problem(request, source, survey, domain, traits, host) for host in request.uris}
     return exclude_hosts(request, Start(list(request.uris)), {host: problem for host, problem in problems.items() if problem is not None})
@@ -89,7 +89,7 @@ def _decide_absent(request: ColdRequest, source: str, domain: SurveyedDomain) ->
     )
 
 
-def _check_not_left_over(request: ColdRequest, source: str, survey: Survey, entry: DomainEntry) -> None:
+def _check_not_left_over(request: ColdRequest, source: str, survey: Survey, options: str, entry: DomainEntry) -> None:
     """Raise L(Conflict) if the domain may be on other hosts according to the ledger. It may run there, and the move of an old definition would hide that."""
     own = host_ref_from_facts(None, source, encode(survey.source.host))
     names = ", ".join(host.label for host in entry.possible_hosts if not host.may_be(own))
@@ -97,8 +97,8 @@ def _check_not_left_over(request: ColdRequest, source: str, survey: Survey, entr
         return
     raise Conflict(
         f"According to the ledger, domain {request.label} may be on {names}, so that the definition on {source} may be left over.",
-        f"If it is, undefine it on {source} (virsh undefine --keep-nvram --keep-tpm). If the domain belongs on {source}, protect {names}, which notes that it "
-        f"is missing there, and run the task again. {_NOTHING}",
+        f"If it is, undefine it on {source} (virsh undefine {options}). If the domain belongs on {source}, protect {names}, which notes that it is missing "
+        f"there, and run the task again. {_NOTHING}",
     )
 
 
