@@ -170,7 +170,7 @@ class Restart:
             check_definition(self.order, self.host.list_emulators(), lambda: self.host.read_surroundings().pools or ())
             self._check_no_conflict()
             # The checks of storage may have taken long.
-            if self.is_late() or not self._put_domain(view):
+            if self.is_late() or not self._put_domain():
                 return self._build_result(DEFERRED)
         except KvmfleetError as error:
             return self._take_back(self._explain_failure(error))
@@ -216,14 +216,14 @@ class Restart:
             f"{self._domain_text} was not started. The lock on {', '.join(held)} was accepted, but QEMU needs it: {error.message}", qemu_locks.FREE_KEPT_LOCKS
         )
 
-    def _put_domain(self, view: domain_states.DomainView) -> bool:
+    def _put_domain(self) -> bool:
         """Define and start the domain; return whether there was time for that: the disk or libvirt may have taken long. The definition stays."""
         order, wanted = self.order, self.order.wanted
         definition = order.definition or ""
         write_note(order.uuid, order.note, self.notes_folder)
-        if order.persistent and not view.present:
-            self.host.define_domain(definition)
         if order.persistent:
+            # A definition that an earlier run has left here may lack what an older libvirt did not know, or be for other resource maps.
+            self.host.define_domain(definition)
             check_kept(order, self.host.read_definition(order.uuid))
         if order.persistent and wanted == domain_states.SHUTOFF:
             return True

@@ -141,6 +141,17 @@ def test_a_domain_that_is_off_and_that_an_older_libvirt_has_changed_is_not_taken
     assert (result.outcome, result.error_code, bench.host.guests, bench.note()) == (r.FAILED, "not_supported", {}, None)
 
 
+def test_a_domain_is_started_once_libvirt_is_updated_although_its_former_definition_was_left(bench: Bench) -> None:
+    """libvirt before 8.9 would have deleted the state of its TPM with it."""
+    there = definition(path=str(bench.images / "web1.qcow2")).replace("<devices>", f"<devices>{TPM}")
+    bench.host.drops, bench.host.loses_tpm = (TPM_SOURCE,), True
+    first = bench.restart(definition=there)
+    assert (first.outcome, first.error_code, list(bench.host.guests)) == (r.UNKNOWN, "not_supported", [UUID])
+    bench.host.definitions["web1"] = bench.host.read_definition(UUID)
+    bench.host.drops, bench.host.loses_tpm = (), False
+    assert bench.restart(definition=there, rejoin=True).outcome == r.STARTED
+
+
 def lock(image: pathlib.Path) -> int:
     """Lock an image as QEMU does when it writes to it; the lock lasts as long as the handle that is returned."""
     handle = os.open(image, os.O_RDWR)
