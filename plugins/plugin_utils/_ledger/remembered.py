@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, JsonObject, decode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, Json, JsonObject, decode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument, InvalidState, NotFound, NotSupported
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord, read_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
@@ -106,7 +106,7 @@ def find_left_under_others(ledger: Ledger, reports: Remembered, host_id: t.Optio
 
     :arg is_elsewhere: whether another host has the domain of that UUID, and it is not active on this one.
     """
-    others = [one for one in _list_records(reports) if one.ledger_id != ledger.ledger_id and one.type == s.EVACUATION]
+    others = [one for one in _records_of_others(ledger, reports) if one.type == s.EVACUATION]
     return [one for one in others if host_id and one.source.host_id == host_id and is_elsewhere(one.domain.uuid)]
 
 
@@ -116,24 +116,29 @@ def find_former_generations(ledger: Ledger, reports: Remembered) -> dict[str, in
     The generations of a new ledger begin again, and until its next boot a host begins no record of a domain whose generation is not higher than the last one.
     """
     found = dict[str, int]()
-    for one in _list_records(reports):
-        if one.ledger_id != ledger.ledger_id:
-            found[one.domain.uuid] = max(one.generation, found.get(one.domain.uuid, 0))
+    for one in _records_of_others(ledger, reports):
+        found[one.domain.uuid] = max(one.generation, found.get(one.domain.uuid, 0))
     return found
 
 
 def _records_of_ledger(ledger: Ledger, reports: Remembered) -> list[RememberedMove]:
     """Return the records of this ledger that hosts remember."""
-    return [one for one in _list_records(reports) if one.ledger_id == ledger.ledger_id]
+    return _list_records(reports, lambda ledger_id: ledger_id == ledger.ledger_id)
 
 
-def _list_records(reports: Remembered) -> list[RememberedMove]:
-    """Return the records that hosts remember, each once, with the host in C(remembered_by)."""
+def _records_of_others(ledger: Ledger, reports: Remembered) -> list[RememberedMove]:
+    """Return the records of other ledgers that hosts remember."""
+    return _list_records(reports, lambda ledger_id: ledger_id != ledger.ledger_id)
+
+
+def _list_records(reports: Remembered, is_wanted: Callable[[Json], bool]) -> list[RememberedMove]:
+    """Return the records that hosts remember of the ledgers whose IDs are wanted, each once, with the host in C(remembered_by)."""
     found = dict[str, RememberedMove]()
     for host, records in reports:
         for one in records or ():
-            move = dataclasses.replace(read_remembered(one), remembered_by=host)
-            found.setdefault(move.id, move)
+            if is_wanted(one.get("ledger_id")):
+                move = dataclasses.replace(read_remembered(one), remembered_by=host)
+                found.setdefault(move.id, move)
     return list(found.values())
 
 
