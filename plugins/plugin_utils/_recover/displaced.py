@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
 from collections.abc import Iterable, Sequence
 from dataclasses import field, replace
@@ -14,14 +15,12 @@ from dataclasses import field, replace
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, JsonObject, Maybe
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 
 from .._ledger.documents import DomainEntry, HostEntry
 from .._ledger.host_entries import displacing_since, list_entries
 from .._ledger.ledger import Ledger
-
-_WRITE_TRIES = 5
+from .._ledger.retries import retry_write
 
 
 @dataclass(frozen=True)
@@ -68,7 +67,7 @@ def keep_origins(ledger: Ledger, host: HostEntry, write: bool) -> DisplacedDomai
     known = find_homes(list_entries(ledger), domains.values(), _read_records(ledger))
     mine = {uuid: home for uuid, home in known.items() if home.host.host_ref.is_same(host.host_ref)}
     back = {uuid for uuid in mine if uuid in domains and domains[uuid].is_only_on(host.host_ref)}
-    changes = [_set_origin(ledger, uuid, None if uuid in back else host.name, write) for uuid in mine]
+    changes = [retry_write(functools.partial(_set_origin, ledger, uuid, None if uuid in back else host.name, write)) for uuid in mine]
     found = sorted((_describe_displaced(uuid, home, domains.get(uuid)) for uuid, home in mine.items()), key=lambda one: (str(one.name), one.uuid))
     return DisplacedDomains(any(changes), tuple(one for one in found if one.uuid not in back), tuple(one for one in found if one.uuid in back))
 
@@ -109,21 +108,14 @@ def _has_displaced(record: MoveRecord, source: HostEntry) -> bool:
 
 
 def _set_origin(ledger: Ledger, uuid: str, origin: t.Optional[str], write: bool) -> bool:
-    """Set the origin. Return whether it was another one. A document that another process has written in the meantime is read and changed again."""
-    for rest in reversed(range(_WRITE_TRIES)):
-        found = ledger.read_domain(uuid)
-        protected = (found.domain.protected or None) if found else None
-        if found is None or protected is None or protected.get("origin") == origin:
-            return False
-        if not write:
-            return True
-        try:
-            ledger.put_domain(replace(found.domain, protected={**protected, "origin": origin}), found.version)
-            return True
-        except Conflict:
-            if not rest:
-                raise
-    raise AssertionError("unreachable")
+    """Set the origin. Return whether it was another one."""
+    found = ledger.read_domain(uuid)
+    protected = (found.domain.protected or None) if found else None
+    if found is None or protected is None or protected.get("origin") == origin:
+        return False
+    if write:
+        ledger.put_domain(replace(found.domain, protected={**protected, "origin": origin}), found.version)
+    return True
 
 
 def _describe_displaced(uuid: str, home: Home, domain: t.Optional[DomainEntry]) -> DisplacedDomain:

@@ -14,7 +14,7 @@ from dataclasses import field, replace
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import JsonObject, decode, encode
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, NotFound, Unsafe
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import NotFound, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import OFFLINE
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import ENABLED
 
@@ -27,6 +27,7 @@ from .._ledger.host_decisions import check_not_discarded
 from .._ledger.host_entries import list_entries, read_hosts
 from .._ledger.ledger import Ledger
 from .._ledger.leftovers import list_begun
+from .._ledger.retries import retry_write
 from .._ledger.rules import map_holders
 from .._observe.fleet_scan import list_contradicting, scan_fleet
 from .._settings.variables import read_facts
@@ -38,7 +39,6 @@ from .task_results import DomainVerdict, MoveBack, RecoverTask, RecoverWork, Ret
 
 # A document before, and the entry that is to replace it.
 DocumentChange = tuple[t.Optional[Document], DomainEntry]
-_WRITE_TRIES = 5
 
 
 def sort_moves_back(host: str, displaced: Iterable[DisplacedDomain], facts: Facts) -> ReturnPlan:
@@ -153,16 +153,14 @@ def reserve_starts(request: RecoverRequest, ledger: Ledger | None) -> tuple[Star
 
     A domain that another host may have too is placed on this host before it is started: the recovery of the other host may be at the same step.
     """
-    for rest in reversed(range(_WRITE_TRIES)):
+
+    def plan_and_reserve() -> tuple[StartPlan, bool]:
         plan, entries = _plan_starts(request, ledger)
-        try:
-            for document, entry in entries:
-                t.cast("Ledger", ledger).put_domain(entry, document.version if document else None)
-            return plan, bool(entries)
-        except Conflict:
-            if not rest:
-                raise
-    raise AssertionError("unreachable")
+        for document, entry in entries:
+            t.cast("Ledger", ledger).put_domain(entry, document.version if document else None)
+        return plan, bool(entries)
+
+    return retry_write(plan_and_reserve)
 
 
 def plan_starts(request: RecoverRequest, ledger: Ledger | None) -> StartPlan:
@@ -201,10 +199,10 @@ def _plan_starts(request: RecoverRequest, ledger: Ledger | None) -> tuple[StartP
 def _list_reservations(request: RecoverRequest, plan: StartPlan, documents: Iterable[Document], own: HostEntry) -> list[DocumentChange]:
     """Return the documents of the domains to start that the ledger places on no host, and that another host has too, or may have: with this host."""
     known = {document.domain.uuid: document for document in documents}
+    others = [facts for name, facts in request.facts.items() if name != request.host]
     changes = []
     for one in plan.start:
         document = known.get(one.uuid)
-        others = [facts for name, facts in request.facts.items() if name != request.host]
         if not (document and document.domain.possible_hosts) and any(facts is None or facts.find_domain(one.uuid) for facts in others):
             entry = document.domain if document else DomainEntry(one.uuid, one.name, ())
             changes.append((document, replace(entry, possible_hosts=(own.host_ref,), updated_at=utc_now())))
