@@ -89,7 +89,6 @@ def _check_policy(key: str, value: Json) -> None:
 
 # Modes of libvirt's numatune in which memory is on the named cells or nowhere.
 _BINDING_MODES = ("strict", "restrictive")
-# The policy of a CPU feature in libvirt's definition without which the guest does not start.
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import typing as t
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import PLATFORM_CPUS, CpuFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests import GuestCpu
@@ -20,6 +20,7 @@ from .base import PASS, Finding, Rule, names_text, version_text
 
 # Modes that give the host's own CPU to the guest.
 HOST_CPU_MODES: t.Final = ("host-passthrough", "maximum")
+# The policy of a CPU feature in a definition without which the guest does not start.
 REQUIRED_POLICY: t.Final = "require"
 _DISABLING_POLICIES = ("disable", "forbid")
 
@@ -62,7 +63,11 @@ class CpuModel(Rule):
 
     def judge_host(self, request: Request, host: HostState, fleet: Fleet) -> Finding:
         """Name the missing features. An unknown value is a warning."""
-        return judge_start(request, host) if request.starts else _judge_present_cpu(request, host, lambda: _judge_host_passthrough(request, host, fleet))
+        if request.starts:
+            return judge_start(request, host)
+        finding = _judge_present_cpu(request, host)
+        has_host_cpu = bool(request.cpu and request.cpu.mode in HOST_CPU_MODES)
+        return _judge_host_passthrough(request, host, fleet) if has_host_cpu and finding is PASS else finding
 
 
 class CpuAtStart(CpuModel):
@@ -76,17 +81,16 @@ class CpuAtStart(CpuModel):
 def judge_start(request: Request, host: HostState) -> Finding:
     """Judge the CPU that the guest has after a start on this host."""
     cpu = request.start_cpu
-    return _judge_by_platform(request, host, cpu) if cpu else _judge_present_cpu(request, host, lambda: PASS)
+    return _judge_by_platform(request, host, cpu) if cpu else _judge_present_cpu(request, host)
 
 
-def _judge_present_cpu(request: Request, host: HostState, judge_host_cpu: Callable[[], Finding]) -> Finding:
+def _judge_present_cpu(request: Request, host: HostState) -> Finding:
+    """Judge the CPU that the guest has. One that was given the CPU of its host is only refused if libvirt refuses it."""
     cpu = request.cpu or GuestCpu()
     verdict = host.cpu_verdicts.get(request.uuid)
     if verdict is not None and not verdict.passed:
         return Finding(f"According to libvirt's comparison, it cannot run {request.name}: {_as_clause(verdict.reason)}.")
-    if cpu.mode in HOST_CPU_MODES:
-        return judge_host_cpu()
-    return PASS if verdict is not None else _judge_by_platform(request, host, cpu)
+    return PASS if verdict is not None or cpu.mode in HOST_CPU_MODES else _judge_by_platform(request, host, cpu)
 
 
 def _judge_by_platform(request: Request, host: HostState, cpu: GuestCpu) -> Finding:
