@@ -153,7 +153,7 @@ def check_own_ledger(host: str, ledger_id: Maybe[str], ledger: t.Optional[Ledger
     :arg ledger_id: as the host reports it.
     :arg ledger: None if it does not exist yet.
     """
-    if ledger_id and (ledger is None or ledger_id != ledger.ledger_id):
+    if _is_of_another(ledger_id, ledger):
         raise Conflict(
             f"{host} was protected under the ledger {ledger_id}, and {_own_text(ledger)}: a fleet must have only one ledger.",
             f"Use that ledger (option ledger, or kvmfleet_ledger). If it is permanently lost, or {host} has left its fleet, remove {LEDGER_ID_FILE} there."
@@ -169,8 +169,8 @@ def group_by_other_ledger(reported: Mapping[str, Maybe[str]], ledger: t.Optional
     """
     groups: dict[str, list[str]] = {}
     for host, ledger_id in sorted(reported.items()):
-        if ledger_id and (ledger is None or ledger_id != ledger.ledger_id):
-            groups.setdefault(ledger_id, []).append(host)
+        if _is_of_another(ledger_id, ledger):
+            groups.setdefault(str(ledger_id), []).append(host)
     return groups
 
 
@@ -180,6 +180,10 @@ def wrong_ledger_text(hosts: str, ledger_id: str, ledger: t.Optional[Ledger]) ->
         f"{hosts}: protected under the ledger {ledger_id}, and {_own_text(ledger)}. Use that ledger (kvmfleet_ledger): this one does not know what became of"
         " their domains. If it is permanently lost: docs/ledger.md"
     )
+
+
+def _is_of_another(ledger_id: Maybe[str], ledger: t.Optional[Ledger]) -> bool:
+    return bool(ledger_id) and (ledger is None or ledger_id != ledger.ledger_id)
 
 
 def _own_text(ledger: t.Optional[Ledger]) -> str:
