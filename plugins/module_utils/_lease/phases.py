@@ -78,12 +78,12 @@ def _warn_of_names(config: LeaseConfig) -> t.List[str]:
 
 
 def _warn_of_ports(config: LeaseConfig) -> t.List[str]:
-    """Return a warning for a host with a watchdog that can ask too few peers: with etcd, all hosts would be reset, as if each alone had lost its lease."""
+    """Return a warning for a host with a watchdog that can ask too few peers: if etcd failed, it would be reset, as if it alone had lost its lease."""
     lost = list_unreachable(config.peers)
     if len(config.host_ids) - len(lost) >= majority(len(config.host_ids)):
         return []
     where = ", ".join(f"{peer.name} (port {peer.port})" for peer in lost)
-    why = f"If etcd fails, the watchdog resets {config.name}, as on each host that cannot ask most hosts."
+    why = f"If etcd fails, the watchdog resets {config.name}, like every other host that cannot ask most of them."
     return [f"{where}: {config.name} cannot ask them whether they have their leases. {why} Let firewalls permit that port between the hosts."]
 
 
