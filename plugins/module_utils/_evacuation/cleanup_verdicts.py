@@ -118,7 +118,7 @@ def _explain_no_host(copy: LocalCopy, others: OtherCopies, defined_only: bool) -
     off = f"; it is shut off on {_join_names(others.defined)}" if others.defined else ""
     if copy.present:
         when = "that one is right" if off else "it was deleted"
-        step = "" if silent else f". If {when}, undefine it here too (virsh undefine --keep-nvram --keep-tpm)"
+        step = "" if silent else f". If {when}, undefine it here too (virsh undefine --keep-nvram, with --keep-tpm too if it has a TPM)"
         return f"it is {what} on no other host, so that the copy here may be the only one{off}{silent}{step}"
     if off or silent or not others.expected:
         return f"it is {what} neither here nor on another host{off}{silent}"

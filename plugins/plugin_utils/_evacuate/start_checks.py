@@ -61,7 +61,7 @@ def decide_record(job: EvacuationJob, fleet: FleetAnswers) -> None:
         raise _unsettled_error(
             record,
             f"{kept} answers and has the domain, which is off there. If it has not left {kept}, settle the record as 'failed' with kvmfleet.migration.host. If "
-            f"it ran on {dead}, undefine it on {kept} (virsh undefine --keep-nvram --keep-tpm), and run the task again.",
+            f"it ran on {dead}, undefine it on {kept} (virsh undefine --keep-nvram, with --keep-tpm too if it has a TPM), and run the task again.",
         )
     elif record.destination.is_same(destination) and record.type in s.MOVE_TYPES and job.uuid in fleet.own_domains:
         raise _unsettled_error(record, "An incomplete copy of the domain is on this host. Run the same migration again, or remove that copy.")

@@ -67,8 +67,8 @@ def check_not_discarded(entry: HostEntry) -> None:
         raise Unsafe(
             f"{entry.name} was discarded at {discarded.at} by {discarded.by} ({discarded.reason}): the records of what was evacuated from it are "
             "closed, and it is no longer recorded which of its guests are leftovers.",
-            "Undefine the domains there that now run elsewhere (virsh undefine --keep-nvram --keep-tpm), then return the host to the fleet: "
-            "kvmfleet.migration.host with adopt_identity and a reason. Nothing was changed.",
+            "Undefine the domains there that now run elsewhere (virsh undefine --keep-nvram, with --keep-tpm too for those with a TPM), then return "
+            "the host to the fleet: kvmfleet.migration.host with adopt_identity and a reason. Nothing was changed.",
         )
 
 

@@ -204,7 +204,7 @@ def copy_text(one: RememberedMove) -> str:
     return (
         f"{_describe_record(one)} The ledger has since recorded where the domain is. What {source} has of it is left over: "
         "check that it runs elsewhere, then remove it "
-        f"from there (virsh undefine --keep-nvram --keep-tpm {name}; its disks stay)."
+        f"from there (virsh undefine --keep-nvram {name}, with --keep-tpm too if it has a TPM; its disks stay)."
     )
 
 
@@ -214,8 +214,8 @@ def other_ledger_text(one: RememberedMove) -> str:
     return (
         f"{one.remembered_by} remembers the evacuation of domain {name} from {source} to {one.destination.host} under another ledger ({one.ledger_id}), and "
         f"nothing shows that the domain has returned. If that ledger still exists, use it. If not, find out which host has the right definition (virsh list "
-        f"--all), and undefine the domain on the other one (virsh undefine --keep-nvram --keep-tpm {name}; its disks stay): on {source} if the domain was "
-        f"not brought back there."
+        f"--all), and undefine the domain on the other one (virsh undefine --keep-nvram {name}, with --keep-tpm too if it has a TPM; its disks stay): on "
+        f"{source} if the domain was not brought back there."
     )
 
 

@@ -298,8 +298,9 @@ class StatusReport:
     def _discarded_texts(self, host: str, discarded: DiscardDecision, left: int) -> Iterator[str]:
         reason = str(discarded.reason or "no reason given").rstrip(".")
         if host in self._asked and host not in self.silent:
-            first = f"{host} was discarded ({reason}), but answers. Undefine the domains there that now run elsewhere (virsh undefine --keep-nvram --keep-tpm)."
-            yield f"{first} To return it to the fleet: kvmfleet.migration.host on {host}, with adopt_identity and a reason"
+            first = f"{host} was discarded ({reason}), but answers. Undefine the domains there that now run elsewhere"
+            how = "(virsh undefine --keep-nvram, with --keep-tpm too for those with a TPM)"
+            yield f"{first} {how}. To return it to the fleet: kvmfleet.migration.host on {host}, with adopt_identity and a reason"
         elif left:
             was = "was" if left == 1 else "were"
             first = f"{host} will not return ({reason}). {_count(left, 'evacuated domain')} {was} on it."

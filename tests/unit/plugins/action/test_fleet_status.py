@@ -358,7 +358,8 @@ def test_a_host_that_will_not_return_is_not_to_be_repaired_and_ends_as_a_finding
     assert desk.show()["attention"] == [unstarted]
     desk.answers["kvm1"] = EMPTY
     assert desk.show()["attention"][1] == (
-        "kvm1 was discarded (Burnt out), but answers. Undefine the domains there that now run elsewhere (virsh undefine --keep-nvram --keep-tpm)."
+        "kvm1 was discarded (Burnt out), but answers. Undefine the domains there that now run elsewhere (virsh undefine --keep-nvram, with "
+        "--keep-tpm too for those with a TPM)."
         " To return it to the fleet: kvmfleet.migration.host on kvm1, with adopt_identity and a reason"
     )
 

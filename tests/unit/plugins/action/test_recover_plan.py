@@ -134,7 +134,7 @@ def test_hosts_that_contradict_each_other_are_named_to_be_asked_again(node: Node
 
 def test_a_host_that_was_discarded_is_refused(node: Node) -> None:
     node.ledger(discarded={"at": "then", "by": "Ada", "reason": "burnt"})
-    node.refused(Unsafe, r"was discarded at then by Ada \(burnt\).*virsh undefine --keep-nvram --keep-tpm.*adopt_identity", "check")
+    node.refused(Unsafe, r"was discarded at then by Ada \(burnt\).*virsh undefine --keep-nvram, with --keep-tpm.*adopt_identity", "check")
 
 
 def test_a_host_on_which_the_user_is_not_root_is_refused_before_anything_is_noted(node: Node) -> None:

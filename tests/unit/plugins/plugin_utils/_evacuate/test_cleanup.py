@@ -608,7 +608,7 @@ def test_a_copy_of_a_lost_evacuation_is_refused_until_it_is_undefined(scene: Sce
     lost = scene.lost(KVM1, KVM2, generation=1)
     scene.move(KVM2, KVM3)
     outcome = scene.run(told=[lost])
-    assert "virsh undefine --keep-nvram --keep-tpm web; its disks stay" in outcome.refused[0].reason
+    assert "virsh undefine --keep-nvram web, with --keep-tpm too if it has a TPM; its disks stay" in outcome.refused[0].reason
     assert [move.id for move in outcome.missing_records] == [lost["id"]]
     scene.host.said[WEB] = {"present": False}
     assert scene.run(told=[lost]).as_result() == CleanupOutcome().as_result()
