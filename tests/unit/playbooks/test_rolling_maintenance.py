@@ -22,12 +22,9 @@ from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._led
 # The two roles that act on hosts, each as one line of the log; a host that is named in FAIL_<what> fails. Their defaults and variables are the real ones.
 ROLE = """\
 - name: Write down what is done
-  ansible.builtin.shell: "echo '{what} {{{{ inventory_hostname }}}}' >> {{{{ stage_log }}}}"
-  delegate_to: localhost
-  when: not ansible_check_mode
+  kvmfleet.migration.write_down: {{path: "{{{{ stage_log }}}}", what: "{what} {{{{ inventory_hostname }}}}"}}
 - name: Write down the options
-  ansible.builtin.shell: "echo {{{{ ['{what}', inventory_hostname, {options}] | to_json | quote }}}} >> {{{{ stage_log }}}}.options"
-  delegate_to: localhost
+  kvmfleet.migration.write_down: {{path: "{{{{ stage_log }}}}.options", what: "{{{{ ['{what}', inventory_hostname, {options}] }}}}"}}
 - name: Fail where the test says so
   ansible.builtin.fail:
     msg: "{what} failed"
@@ -35,6 +32,23 @@ ROLE = """\
 - name: Return the result
   ansible.builtin.set_fact:
     __drain_host_result: "{{{{ dict(ansible_play_batch | product([{{'predicted_seconds': 30.5}}])) }}}}"
+"""
+# A process for each line, as of a shell, would be most of what these tests take.
+WRITE_DOWN = """\
+import json
+from ansible.plugins.action import ActionBase
+
+
+class ActionModule(ActionBase):
+    _supports_check_mode = True
+
+    def run(self, tmp=None, task_vars=None):
+        super().run(tmp, task_vars)
+        what = self._task.args["what"]
+        if not self._task.check_mode:
+            with open(self._task.args["path"], "a") as stream:
+                stream.write((what if isinstance(what, str) else json.dumps(what)) + "\\n")
+        return {"changed": True}
 """
 PAUSE = """
 - name: Pause the run in its first drain where the test says so
@@ -72,6 +86,7 @@ def collections(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     roles.unlink()
     roles.mkdir()
     (roles / "rolling_maintenance").symlink_to(COLLECTION / "roles/rolling_maintenance")
+    (folder / "ansible_collections/kvmfleet/migration/plugins/action/write_down.py").write_text(WRITE_DOWN)
     for name, tasks in ROLES.items():
         (roles / name / "tasks").mkdir(parents=True)
         (roles / name / "tasks/main.yml").write_text(tasks)
@@ -105,7 +120,7 @@ class Desk(Stage):
     def hook(self, what: str, *more: dict[str, t.Any]) -> str:
         """Return a tasks file that writes a word to the log, and then does more."""
         path = self.folder / f"{what}.yml"
-        write = {"name": "Write", "ansible.builtin.shell": f"echo '{what} {{{{ inventory_hostname }}}}' >> {self.log}", "delegate_to": "localhost"}
+        write = {"name": "Write", "kvmfleet.migration.write_down": {"path": str(self.log), "what": f"{what} {{{{ inventory_hostname }}}}"}}
         path.write_text(json.dumps([write, *more]))
         return str(path)
 
