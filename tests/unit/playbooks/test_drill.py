@@ -145,6 +145,7 @@ def test_a_host_to_which_the_connection_is_lost_ends_the_drill_with_a_verdict(re
     assert "it became unreachable" in str(run.hosts[0].error)
 
 
+@pytest.mark.long
 def test_a_drill_of_the_only_host_gets_its_verdict(recovered: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stages, "HOSTS", ("kvm3",))
     stage = Stage(recovered, tmp_path)

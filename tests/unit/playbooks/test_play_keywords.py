@@ -207,7 +207,7 @@ def test_a_drain_goes_on_without_a_host_of_the_fleet_that_hangs(tmp_path: pathli
 
 
 @pytest.mark.parametrize("answer", [NO_ANSWER, SILENT])
-@pytest.mark.parametrize("given", [{}, {"drain_host_candidates": "kvm1,kvm3"}])
+@pytest.mark.parametrize("given", [{}, pytest.param({"drain_host_candidates": "kvm1,kvm3"}, marks=pytest.mark.long)])
 def test_no_domain_goes_to_a_host_whose_own_drain_has_failed(tmp_path: pathlib.Path, answer: dict[str, t.Any], given: dict[str, str]) -> None:
     """It has left the play, whose hosts are no candidates."""
     stage = Stage(build_collection(tmp_path / "collections", "host", "host_facts"), tmp_path)
@@ -265,6 +265,7 @@ def test_a_check_of_the_fleet_goes_on_without_a_host_that_has_left_the_play(tmp_
     assert [args["_work"]["silence"]["kvm2"] for _host, args in done.calls_of("fleet_check") if "silence" in args["_work"]] == [NOT_ASKED] * 2
 
 
+@pytest.mark.long
 def test_a_check_of_the_fleet_names_a_host_that_hangs(tmp_path: pathlib.Path) -> None:
     stage = Stage(build_collection(tmp_path / "collections", "host_facts"), tmp_path)
     silent = {"failed": True, "changed": False, "msg": "There is no libvirt."}
@@ -307,6 +308,7 @@ def test_a_host_that_fails_its_checks_is_not_released(tmp_path: pathlib.Path) ->
     assert verified["_work"]["tasks"]["ended"]["kvm1"]["msg"] == "web1 runs twice."
 
 
+@pytest.mark.long
 def test_a_host_of_the_play_that_takes_no_part_is_not_reported_as_recovered(tmp_path: pathlib.Path) -> None:
     stage = Stage(build_collection(tmp_path / "collections", *RECOVERY), tmp_path)
     stage.answers.update({name: {} for name in RECOVERY}, recover_plan={host: {"start_mode": "autostart"} for host in ("kvm1", "kvm2")})
@@ -346,6 +348,7 @@ def test_the_domains_of_other_hosts_come_home_from_beside_a_host_that_does_not_a
     assert [(host, args["moves"]) for host, args in done.calls_of("live_migrate")] == [("kvm3", [{"uuid": "u3"}])], done.text
 
 
+@pytest.mark.long
 def test_a_libvirt_that_hangs_is_waited_for_no_longer_than_one_that_refuses(tmp_path: pathlib.Path) -> None:
     stage = Stage(build_collection(tmp_path / "collections", *RECOVERY), tmp_path)
     stage.answers.update({name: {} for name in RECOVERY}, recover_plan={"kvm1": {"start_mode": "autostart"}})

@@ -120,7 +120,7 @@ def test_an_id_is_enough_in_an_inventory_with_a_variable_domain(stage: Stage) ->
     assert (refused.code != 0, refused.error_codes, refused.calls) == (True, {"invalid_argument"}, []), refused.text
 
 
-@pytest.mark.parametrize("playbook", ["abort", "force_complete"])
+@pytest.mark.parametrize("playbook", ["abort", pytest.param("force_complete", marks=pytest.mark.long)])
 def test_ids_of_closed_records_and_of_other_ledgers_are_refused(stage: Stage, playbook: str) -> None:
     closed = write_record(stage, s.RUNNING, s.COMPLETED)
     other = write_record(stage, s.RUNNING, folder="other")
@@ -297,6 +297,7 @@ def test_the_screen_of_the_fleet_shows_what_answers(stage: Stage) -> None:
     assert not re.search("changed=[1-9]", done.text)
 
 
+@pytest.mark.long
 def test_the_screen_of_the_fleet_does_not_wait_for_a_host_that_hangs(stage: Stage) -> None:
     """A host that is dying accepts a connection, and starts no program any more."""
     stage.answers["migration_info"] = {host: {"changed": False, "migrations": [], "hangs_seconds": 400 * (host == "kvm3")} for host in HOSTS}

@@ -46,7 +46,7 @@ def test_a_host_without_any_evidence_source_is_refused_before_consent_and_brake(
     assert (control.slots(), incidents(control), (control.folder / "asked").exists()) == ([], [], False)
 
 
-@pytest.mark.parametrize("is_settled", [False, True])
+@pytest.mark.parametrize("is_settled", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_a_domain_that_is_on_its_way_to_the_host_may_be_there(control: Control, is_settled: bool) -> None:
     """The guest has arrived, or nobody knows: the control node of its move may have died."""
     ledger = open_ledger(str(control.ledger))

@@ -121,7 +121,7 @@ def test_the_playbook_writes_the_report_and_publishes_the_counts(tmp_path: Path,
     assert (tmp_path / "out/report.html").is_file()
 
 
-@pytest.mark.parametrize(("own", "is_safe"), [({"__drain_host_result": nights.DRAINS}, True), ({"unrelated": True}, False)])
+@pytest.mark.parametrize(("own", "is_safe"), [({"__drain_host_result": nights.DRAINS}, True), pytest.param({"unrelated": True}, False, marks=pytest.mark.long)])
 def test_the_drain_of_the_play_counts_and_not_the_one_that_a_workflow_passes_on(tmp_path: Path, night: str, own: dict[str, t.Any], is_safe: bool) -> None:
     """The fact is set by the role drain_host."""
     (tmp_path / "site.yml").write_text(json.dumps([{"hosts": "all", "gather_facts": False, "roles": [{"role": OURS}], "pre_tasks": [{"set_fact": own}]}]))

@@ -276,6 +276,7 @@ def test_a_host_whose_login_was_dropped_is_asked_alone(fleet: Fleet) -> None:
     assert not (fleet.folder / "drops").exists()
 
 
+@pytest.mark.long
 def test_no_more_hosts_are_asked_at_once_than_a_person_has_chosen(fleet: Fleet) -> None:
     fleet.expected, fleet.patience_seconds = 3, 3
     assert facts_of(fleet.ask("--forks", "1")).keys() != set(HOSTS), "the first hosts wait for others"
