@@ -20,6 +20,8 @@ from .base import PASS, Finding, Rule, names_text, version_text
 
 # Modes that give the host's own CPU to the guest.
 HOST_CPU_MODES: t.Final = ("host-passthrough", "maximum")
+# The kind of guests whose CPU is emulated.
+_EMULATED = "qemu"
 # The policy of a CPU feature in a definition without which the guest does not start.
 REQUIRED_POLICY: t.Final = "require"
 _DISABLING_POLICIES = ("disable", "forbid")
@@ -66,8 +68,12 @@ class CpuModel(Rule):
         if request.starts:
             return judge_start(request, host)
         finding = _judge_present_cpu(request, host)
-        has_host_cpu = bool(request.cpu and request.cpu.mode in HOST_CPU_MODES)
-        return _judge_host_passthrough(request, host, fleet) if has_host_cpu and finding is PASS else finding
+        return _judge_host_passthrough(request, host, fleet) if _has_host_cpu(request) and finding is PASS else finding
+
+
+def _has_host_cpu(request: Request) -> bool:
+    """Whether the guest was given the CPU of its host. QEMU emulates the maximum CPU of a guest without KVM, which is the same on every host."""
+    return bool(request.cpu and request.cpu.mode in HOST_CPU_MODES and request.virt_type != _EMULATED)
 
 
 class CpuAtStart(CpuModel):

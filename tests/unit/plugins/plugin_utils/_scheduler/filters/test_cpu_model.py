@@ -91,6 +91,13 @@ def test_another_cpu_refuses_host_passthrough_and_can_be_forced(change: dict[str
     assert finding.overridable is True
 
 
+@pytest.mark.parametrize(("virt_type", "compares"), [("kvm", True), (None, True), ("qemu", False)])
+def test_the_maximum_cpu_of_an_emulated_guest_does_not_depend_on_its_host(virt_type: str | None, compares: bool) -> None:
+    asked = request(cpu=cpu("maximum", None), virt_type=virt_type)
+    found = judge_with("cpu_model", asked, host(host_cpu={**HOST_CPU, "vendor": "AMD", "features": ["aes"]}), host("kvm1", host_cpu=HOST_CPU))
+    assert (found != Finding()) == compares
+
+
 def test_the_cpu_comparison_of_libvirt_does_not_decide_on_host_passthrough() -> None:
     verdicts = {uuid_of("web1"): CpuVerdict(True, None)}
     assert judge_cpu(cpu("host-passthrough", None), cpu_verdicts=verdicts, host_cpu={**HOST_CPU, "model": "Broadwell"}).reason
