@@ -116,8 +116,9 @@ class Hardware:
 
     @functools.cached_property
     def host_cpu(self) -> t.Optional[CpuFacts]:
-        """Its own CPU."""
-        return self.facts.host_cpu or None
+        """Its own CPU; None if libvirt does not describe it, as on s390x and riscv64."""
+        cpu = self.facts.host_cpu
+        return cpu if cpu and (cpu.model or cpu.features) else None
 
     @functools.cached_property
     def platforms(self) -> t.Optional[Mapping[PlatformKey, Platform]]:
@@ -139,6 +140,10 @@ class Hardware:
     def cpu_models(self) -> Mapping[PlatformKey, frozenset[str]]:
         """The CPU models that each platform can give a guest, if they are known."""
         return {key: frozenset(cpu.usable_models or ()) for key, cpu in self._guest_cpus}
+
+    def find_given_cpu(self, key: PlatformKey) -> t.Optional[CpuFacts]:
+        """Return the CPU that a guest of this platform is given if it asks for that of the host; None if it is not known."""
+        return self.host_cpu or dict(self._guest_cpus).get(key)
 
     @property
     def _guest_cpus(self) -> list[tuple[PlatformKey, CpuFacts]]:

@@ -123,10 +123,10 @@ def _required_features(cpu: GuestCpu) -> frozenset[str]:
 
 
 def _judge_host_passthrough(request: Request, host: HostState, fleet: Fleet) -> Finding:
-    source = fleet.source_of(request)
-    ours, theirs = (source.hardware.host_cpu if source else None), host.hardware.host_cpu
+    source, key = fleet.source_of(request), (request.arch or "", request.virt_type or "")
+    ours, theirs = (source.hardware.find_given_cpu(key) if source else None), host.hardware.find_given_cpu(key)
     if not ours or not theirs:
-        return _warn_unknown_cpu(request, host, "the CPU of one of the two hosts is not known")
+        return _warn_unknown_cpu(request, host, "the CPU of one of the two hosts is not known", "Libvirt does not check a CPU that is passed through.")
     has, had = frozenset(theirs.features or ()), frozenset(ours.features or ())
     lacking = (had - has) & _visible_features(request, source, had)
     if lacking:
@@ -148,8 +148,8 @@ def _visible_features(request: Request, source: HostState | None, had: frozenset
     return platforms.get((request.arch or "", request.virt_type or ""), had)
 
 
-def _warn_unknown_cpu(request: Request, host: HostState, why: str) -> Finding:
-    return Finding(warnings=(f"Whether {host.name} can run the CPU of {request.name} could not be determined: {why}. Libvirt checks it at the start.",))
+def _warn_unknown_cpu(request: Request, host: HostState, why: str, check: str = "Libvirt checks it at the start.") -> Finding:
+    return Finding(warnings=(f"Whether {host.name} can run the CPU of {request.name} could not be determined: {why}. {check}",))
 
 
 def _make_of(cpu: CpuFacts) -> tuple[str, str]:

@@ -91,6 +91,17 @@ def test_another_cpu_refuses_host_passthrough_and_can_be_forced(change: dict[str
     assert finding.overridable is True
 
 
+def test_cpus_that_libvirt_does_not_describe_are_not_equal() -> None:
+    """libvirt describes the CPU of no host with s390x, and on other architectures only those that it knows."""
+    silent: dict[str, t.Any] = {"host_cpu": {"model": None, "vendor": None, "features": []}}
+    asked = request(cpu=cpu("host-passthrough", None))
+    unknown = judge_with("cpu_model", asked, host(**silent, platforms=[]), host("kvm1", **silent, platforms=[]))
+    assert (unknown.reason, "one of the two hosts is not known. Libvirt does not check a CPU" in unknown.warnings[0]) == (None, True)
+    older = [{**PLATFORM, "cpu": {**PLATFORM["cpu"], "features": ["aes"]}}]
+    assert judge_with("cpu_model", asked, host(**silent), host("kvm1", **silent)) == Finding()
+    assert "Its CPU lacks" in str(judge_with("cpu_model", asked, host(**silent, platforms=older), host("kvm1", **silent)).reason)
+
+
 @pytest.mark.parametrize(("virt_type", "compares"), [("kvm", True), (None, True), ("qemu", False)])
 def test_the_maximum_cpu_of_an_emulated_guest_does_not_depend_on_its_host(virt_type: str | None, compares: bool) -> None:
     asked = request(cpu=cpu("maximum", None), virt_type=virt_type)
