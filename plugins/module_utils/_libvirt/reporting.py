@@ -180,9 +180,14 @@ class LibvirtReporter(LibvirtReader):
         return open_folder(self._connection, path, self.uri)
 
 
+# Of the CPU that a running guest was given for host-model: the second one on s390x.
+_CHECKS_OF_HOST_MODEL = ("full", "partial")
+
+
 def hides_configuration(root: ElementTree.Element) -> bool:
     """Whether a live definition may name what the host has given the guest in place of what it asks for: a device of a network, or a CPU for host-model."""
-    is_given = root.find("devices/interface[@type='hostdev']") is not None or root.find("cpu[@mode='custom'][@check='full']") is not None
+    is_compared = any(cpu.get("check") in _CHECKS_OF_HOST_MODEL for cpu in root.findall("cpu[@mode='custom']"))
+    is_given = is_compared or root.find("devices/interface[@type='hostdev']") is not None
     return is_given and bool(root.get("id"))
 
 

@@ -121,7 +121,12 @@ def test_a_device_that_a_network_has_given_has_the_name_of_the_network() -> None
 
 @pytest.mark.parametrize(
     ("attributes", "hides"),
-    [("mode='custom' match='exact' check='full'", True), ("mode='custom' match='exact' check='partial'", False), ("mode='host-passthrough'", False)],
+    [
+        ("mode='custom' match='exact' check='full'", True),
+        ("mode='custom' match='exact' check='partial'", True),
+        ("mode='custom' match='exact' check='none'", False),
+        ("mode='host-passthrough' check='none'", False),
+    ],
 )
 def test_definitions_that_name_what_was_asked_for_are_read_once(attributes: str, hides: bool) -> None:
     card = CARD.format("bridge", MACS[0], "", "")
