@@ -138,6 +138,8 @@ def choose_device(options: WatchdogOptions, root: str = "/") -> str:
     if options.device not in found:
         known = f"it has {', '.join(found)}" if found else "it has none"
         raise NotSupported(f"This host has no watchdog {options.device}: {known}.", f"Load the module of its driver, or name another one. {_NOTHING}")
+    if not found[options.device]:
+        raise NotSupported(f"The kernel of this host does not show what {options.device} is.", _HIDDEN_NEXT_STEP)
     if options.device not in hardware:
         raise NotSupported(
             f"{options.device} is softdog, a timer in the kernel that it should reset: a kernel that hangs is not reset by it.",
@@ -146,7 +148,14 @@ def choose_device(options: WatchdogOptions, root: str = "/") -> str:
     return options.device
 
 
+# Raspberry Pi OS has such a kernel.
+_HIDDEN_NEXT_STEP = f"Use a kernel with CONFIG_WATCHDOG_SYSFS. {_NOTHING}"
+
+
 def _choose_only_one(hardware: t.Sequence[str], found: t.Mapping[str, str]) -> str:
+    if "" in found.values() and not hardware:
+        hidden = next(device for device, identity in found.items() if not identity)
+        raise NotSupported(f"This host has no known hardware watchdog: its kernel does not show what {hidden} is.", _HIDDEN_NEXT_STEP)
     if not hardware:
         why = "it has only softdog, a timer in the kernel that it should reset" if found else f"/{CLASS_FOLDER} is empty"
         raise NotSupported(f"This host has no hardware watchdog: {why}.", f"Load the module of its driver, such as iTCO_wdt. {_NOTHING}")

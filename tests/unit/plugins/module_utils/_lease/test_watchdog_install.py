@@ -112,6 +112,12 @@ def _only_softdog(tree: Tree) -> None:
     tree.add_device("watchdog0", "Software Watchdog")
 
 
+def _without_attributes(tree: Tree) -> None:
+    """A kernel without CONFIG_WATCHDOG_SYSFS, as that of Raspberry Pi OS."""
+    for name in ("identity", "nowayout", "min_timeout", "max_timeout", "state"):
+        (tree.path / watchdog.CLASS_FOLDER / "watchdog0" / name).unlink()
+
+
 def _fixed_nowayout(tree: Tree) -> None:
     (tree.path / watchdog.CLASS_FOLDER / "watchdog0/nowayout").chmod(0o444)
 
@@ -126,6 +132,8 @@ def _own_unit(tree: Tree) -> None:
         (_no_device, ANY, NotSupported, "no hardware watchdog: /sys/class/watchdog is empty"),
         (_only_softdog, ANY, NotSupported, "it has only softdog"),
         (_only_softdog, WatchdogOptions("/dev/watchdog0", 10), NotSupported, "/dev/watchdog0 is softdog"),
+        (_without_attributes, ANY, NotSupported, "its kernel does not show what /dev/watchdog0 is. Use a kernel with CONFIG_WATCHDOG_SYSFS"),
+        (_without_attributes, WatchdogOptions("/dev/watchdog0", 10), NotSupported, "does not show what /dev/watchdog0 is"),
         (lambda tree: None, WatchdogOptions("/dev/watchdog3", 10), NotSupported, "no watchdog /dev/watchdog3: it has /dev/watchdog0"),
         (lambda tree: tree.add_device("watchdog1", "hpwdt"), ANY, InvalidState, "several hardware watchdogs: /dev/watchdog0, /dev/watchdog1"),
         (lambda tree: (tree.path / watchdog_install.DAEMON).unlink(), ANY, InvalidState, "Install the package watchdog"),
