@@ -54,6 +54,8 @@ WANTS_LINK = f"{UNIT_FOLDER}/multi-user.target.wants/{SERVICE}"
 _CONFINED = "watchdog_exec_t"
 _ARM_SECONDS = 60.0
 _NOTHING = "Nothing was changed."
+# Of a kernel that does not show what its watchdogs are, such as that of Raspberry Pi OS.
+_HIDDEN_NEXT_STEP = f"Use a kernel with CONFIG_WATCHDOG_SYSFS. {_NOTHING}"
 _UNBOUND = ("The watchdog of this host cannot be bound", "It may be bound in part.")
 _STILL_BOUND = ("The watchdog of this host cannot be unbound", "It may still be bound.")
 _STILL_THERE = ("The files of the watchdog of this host cannot be removed", "It is not bound any more, but some of them are still there.")
@@ -146,10 +148,6 @@ def choose_device(options: WatchdogOptions, root: str = "/") -> str:
             f"Use a hardware watchdog, such as iTCO_wdt. {_NOTHING}",
         )
     return options.device
-
-
-# Raspberry Pi OS has such a kernel.
-_HIDDEN_NEXT_STEP = f"Use a kernel with CONFIG_WATCHDOG_SYSFS. {_NOTHING}"
 
 
 def _choose_only_one(hardware: t.Sequence[str], found: t.Mapping[str, str]) -> str:
