@@ -55,6 +55,8 @@ TABLE: list[tuple[str, dict[str, t.Any], DomainView, DomainView, str, str]] = [
     ("shutdown", ADOPTED, RUNS, FRESH, st.NO_IMAGE, st.UNDEFINE_DESTINATION),
     ("shutdown", ADOPTED, OFF, FRESH, st.NO_IMAGE, st.COPY_FILES),
     ("shutdown", KEPT | {"runs_after": True}, NOT_THERE, FRESH, st.NO_IMAGE, st.START),
+    # It is to stay off.
+    ("shutdown", KEPT, NOT_THERE, FRESH, st.NO_IMAGE, st.ARRIVED),
     # It was started there, and its guest has shut itself down since.
     ("shutdown", KEPT | {"runs_after": True}, NOT_THERE, OFF, st.NO_IMAGE, st.ARRIVED),
     ("shutdown", UNDOING | {"runs_after": True}, OFF, NOT_THERE, st.NO_IMAGE, st.START_BACK),

@@ -242,6 +242,19 @@ def test_a_move_whose_guest_runs_on_the_source_needs_no_identity_of_its_destinat
     assert state_in(tmp_path)["status"] == s.FAILED
 
 
+@pytest.mark.parametrize(("here", "may_have_begun"), [(RUNNING, False), ((domain_states.SHUTOFF, "shutdown"), False), ((domain_states.SHUTOFF, ""), True)])
+def test_a_move_without_a_known_job_needs_no_identity_of_its_destination_and_may_have_begun_where_nothing_shows_why_the_guest_is_off(
+    fleet: FakeFleet, tmp_path: pathlib.Path, here: Where, may_have_begun: bool
+) -> None:
+    places(fleet, here, None)
+    fleet.destination.host_id = OTHER_ID
+    journal = journal_of(dataclasses.replace(record_of(status=s.PREPARING), destination=HostRef("kvm2", HOST_ID, None)), tmp_path)
+    assert settlement_of(fleet, journal).settle_move(None, None) is True
+    record = state_in(tmp_path)
+    assert (record["status"], record["reason"]) == (s.CANCELLED, s.REASON_CONTROLLER_LOST)
+    assert ("its job may have begun" in record["history"][-1]["detail"]) is may_have_begun
+
+
 @pytest.mark.parametrize(
     "end", [lambda fleet: fleet.destination.remove(UUID), lambda fleet: fleet.destination.domains[UUID].enter(domain_states.SHUTOFF, "destroyed")]
 )

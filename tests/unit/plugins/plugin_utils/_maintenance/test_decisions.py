@@ -97,8 +97,9 @@ def test_hosts_after_the_canary_wait_for_a_person() -> None:
     assert why(transitions.add_request(run, m.RESUME, None, at(100)), "kvm2", seconds=100) == ""
 
 
-def test_a_run_that_is_stopped_during_its_canary_waits_for_nobody_after_it() -> None:
-    run = transitions.add_request(passed(night(canary=True), "kvm1", m.DRAIN), m.STOP, "enough", at())
+@pytest.mark.parametrize("minutes", [None, 10])
+def test_a_run_that_is_stopped_during_its_canary_waits_for_nobody_after_it(minutes: int | None) -> None:
+    run = transitions.add_request(passed(night(canary=True, canary_minutes=minutes), "kvm1", m.DRAIN), m.STOP, "enough", at())
     run = done(transitions.heed_request(run, at()), "kvm1")
     assert (run.state, run.is_stopping) == (m.RUNNING, True)
     _after, admission = admit_hosts(run, ["kvm2"], at(100))

@@ -16,8 +16,17 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import HostIdentity
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.release import CleanedHost, RecordSummary, find_keeping_out, find_withholding
-from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._recover.builders import record, uid
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.remembered import RememberedMove
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.release import (
+    CleanedHost,
+    GuardAnswer,
+    GuardState,
+    RecordSummary,
+    find_forgotten,
+    find_keeping_out,
+    find_withholding,
+)
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._recover.builders import end, record, uid
 
 Body = dict[str, t.Any]
 KVM1 = HostIdentity("kvm1", uid("id kvm1"), uid("libvirt kvm1"), "m1")
@@ -64,8 +73,16 @@ def test_a_superseded_record_does_not_withhold_its_source_once_that_was_cleaned(
 
 def test_unsettled_moves_of_a_host_keep_it_in_maintenance() -> None:
     leaving, coming = record("web1", "kvm1", "kvm2", s.ERROR), record("web1", "kvm3", "kvm1", s.RUNNING)
-    taken = record("web1", "kvm3", "kvm1", s.DONE, kind=s.EVACUATION)
-    assert find_keeping_out([leaving, coming, taken, record("web1", "kvm1", "kvm2")], KVM1) == [leaving, coming]
+    taken, foreign = record("web1", "kvm3", "kvm1", s.DONE, kind=s.EVACUATION), record("web2", "kvm2", "kvm3", s.RUNNING)
+    assert find_keeping_out([leaving, coming, taken, foreign, record("web1", "kvm1", "kvm2")], KVM1) == [leaving, coming]
+
+
+def test_what_the_ledger_lost_of_other_hosts_is_no_obstacle() -> None:
+    away, to, other = (
+        RememberedMove(name, 1, s.EVACUATION, s.DONE, DomainRef(uid(name), name), end(source), end(destination), "ledger")
+        for name, source, destination in (("web1", "kvm1", "kvm2"), ("web2", "kvm3", "kvm1"), ("web3", "kvm2", "kvm3"))
+    )
+    assert find_forgotten([away, to, other], KVM1) == [away, to]
 
 
 def summary(record_id: str, name: str = "web") -> RecordSummary:
@@ -107,6 +124,20 @@ def test_the_boot_guard_is_released_only_if_installed_and_after_the_cleanup() ->
     assert not cleaned(**done).can_release(False)
     assert cleaned(check_mode=True).can_release(True)
     assert not cleaned(check_mode=True, **done).can_release(True)
+
+
+@pytest.mark.parametrize(
+    ("guard", "has_guard"),
+    [
+        (GuardState(installed=True), True),
+        # Some of its files are missing: it still holds this boot, or has held it.
+        (GuardState(installed=False, held={"at": "then"}), True),
+        (GuardState(installed=False, released={"at": "then"}), True),
+        (GuardState(installed=False), False),
+    ],
+)
+def test_a_boot_guard_that_has_held_the_boot_counts_without_its_files(guard: GuardState, has_guard: bool) -> None:
+    assert GuardAnswer(changed=False, guard=guard, to_start=(), damaged=()).has_guard is has_guard
 
 
 def test_check_mode_ignores_records_that_the_cleanup_would_complete() -> None:
