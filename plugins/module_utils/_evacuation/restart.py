@@ -146,7 +146,7 @@ class Restart:
             return self._build_result(UNKNOWN, unknown)
         if not (ours and self._is_there(view, ours)):
             return self._build_result(OVERTAKEN, Conflict(f"{self._domain_text} was ordered before, and is not here.", "Run the task again."))
-        return dataclasses.replace(self._verify_state(changed=True), generation=self.order.generation)
+        return self._settle_present(view, changed=True)
 
     def _look_at_domain(self) -> t.Tuple[domain_states.DomainView, bool]:
         """Return the domain as this host has it, and whether the host has taken it over by this record."""
@@ -161,7 +161,7 @@ class Restart:
         except KvmfleetError as error:
             return self._build_result(UNKNOWN, error)
         if self.order.rejoin and self._is_there(view, ours):
-            return self._settle_present(view)
+            return self._settle_present(view, changed=False)
         if view.present and not ours:
             return self._build_result(UNKNOWN if self.order.rejoin else FAILED, self._conflicting_domain(view))
         if self.order.settle_only:
@@ -176,14 +176,14 @@ class Restart:
             return self._take_back(self._explain_failure(error))
         return self._verify_state(changed=True)
 
-    def _settle_present(self, view: domain_states.DomainView) -> RestartResult:
-        """Report the domain that an earlier run has put here. It may have been killed before it compared the definition."""
+    def _settle_present(self, view: domain_states.DomainView, changed: bool) -> RestartResult:
+        """Report the domain that an earlier run has put here. It may have been killed before it compared the definition, or could not remove it then."""
         try:
             if not view.active and not self.order.settle_only:
                 check_kept(self.order, self.host.read_definition(self.order.uuid))
         except KvmfleetError as error:
             return self._take_back(error)
-        return self._verify_state(changed=False)
+        return self._verify_state(changed)
 
     def _check_no_conflict(self) -> None:
         """Raise L(Conflict) for another domain or memory image of this name, L(Unsafe) for a disk that is not visible now, or that a process writes to."""

@@ -141,6 +141,19 @@ def test_a_domain_that_is_off_and_that_an_older_libvirt_has_changed_is_not_taken
     assert (result.outcome, result.error_code, bench.host.guests, bench.note()) == (r.FAILED, "not_supported", {}, None)
 
 
+@pytest.mark.parametrize(("loses_tpm", "outcome", "left"), [(True, r.UNKNOWN, [UUID]), (False, r.FAILED, [])])
+def test_a_domain_that_is_off_and_that_an_older_libvirt_has_changed_is_not_taken_for_done_by_the_same_order(
+    bench: Bench, loses_tpm: bool, outcome: str, left: list[str]
+) -> None:
+    """SSH has sent it twice. The first process was killed, or libvirt before 8.9 would have deleted the state of the TPM with the definition."""
+    there = definition(path=str(bench.images / "web1.qcow2")).replace("<devices>", f"<devices>{TPM}")
+    bench.host.drops, bench.host.loses_tpm = (TPM_SOURCE,), True
+    assert bench.restart(definition=there, wanted="shut off").outcome == r.UNKNOWN
+    bench.host.loses_tpm = loses_tpm
+    again = bench.restart(definition=there, wanted="shut off")
+    assert (again.outcome, again.error_code, list(bench.host.guests)) == (outcome, "not_supported", left)
+
+
 def test_a_domain_is_started_once_libvirt_is_updated_although_its_former_definition_was_left(bench: Bench) -> None:
     """libvirt before 8.9 would have deleted the state of its TPM with it."""
     there = definition(path=str(bench.images / "web1.qcow2")).replace("<devices>", f"<devices>{TPM}")
