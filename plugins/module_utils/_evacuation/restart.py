@@ -179,10 +179,13 @@ class Restart:
     def _settle_present(self, view: domain_states.DomainView, changed: bool) -> RestartResult:
         """Report the domain that an earlier run has put here. It may have been killed before it compared the definition, or could not remove it then."""
         try:
-            if not view.active and not self.order.settle_only:
+            if not view.active:
                 check_kept(self.order, self.host.read_definition(self.order.uuid))
+        except NotSupported as lost:
+            return self._take_back(lost)
         except KvmfleetError as error:
-            return self._take_back(error)
+            # That of this host may be the only definition that is left.
+            return self._build_result(UNKNOWN, error)
         return self._verify_state(changed)
 
     def _check_no_conflict(self) -> None:

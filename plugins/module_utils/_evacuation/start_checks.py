@@ -124,9 +124,12 @@ _SOURCES = ("os/nvram/source", "os/varstore", "devices/tpm/backend/source")
 
 
 def check_kept(order: RestartOrder, definition: str) -> None:
-    """Raise L(NotSupported) if the definition that this host has now lacks where firmware and TPM keep their state, or its format."""
+    """Raise L(NotSupported) if the definition that this host has now lacks where firmware and TPM keep their state, or its format.
+
+    An earlier run may have defined it with other names: resource maps may have changed since.
+    """
     there = _list_state(parse_libvirt_xml(definition, "a domain definition"))
-    lost = [what for what, value in _list_state(_parse_definition(order)).items() if there.get(what) != value]
+    lost = [what for what in _list_state(_parse_definition(order)) if what not in there]
     if lost:
         raise NotSupported(
             f"Domain {order.name} ({order.uuid}) was not started: the libvirt of this host does not keep {' and '.join(lost)} of its definition.",
