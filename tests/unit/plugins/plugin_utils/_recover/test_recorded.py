@@ -138,6 +138,18 @@ def test_the_latest_of_two_evacuations_counts_although_the_clock_of_its_control_
     assert [one.destination.host for one in tombstones] == ["kvm2", "kvm1"]
 
 
+@pytest.mark.parametrize(("wanted", "state"), [("running", "running"), ("paused", "paused"), ("shut off", None)])
+def test_a_domain_that_was_evacuated_to_the_host_ran_there_if_it_was_to_run(tmp_path: pathlib.Path, wanted: str, state: str | None) -> None:
+    ledger = FileLedger(str(tmp_path / "ledger"), create=True)
+    made = new_record(s.EVACUATION, DomainRef(uid("web1"), "web1"), end("kvm2"), end("kvm1"), {}, "ann")
+    stored = ledger.open_record(dataclasses.replace(made, wanted_state=wanted))
+    for status in (s.PRE_MIGRATING, s.DONE):
+        stored = ledger.update_record(stored, stored.record.advance(status, "ann"))
+    own = host_entry({"name": "kvm1", "protected": {"at": "2026-11-21T01:00:00.000Z"}})
+    found = make_arrivals(ledger, own)(domain_entry(document("web1", "kvm1")), end("kvm1"))
+    assert (found.state if found else None) == state
+
+
 def verdict(reason: str) -> DomainVerdict:
     return DomainVerdict(uid("web1"), "web1", reason)
 
