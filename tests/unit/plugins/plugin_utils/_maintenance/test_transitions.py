@@ -34,6 +34,13 @@ def test_a_host_that_was_left_in_a_step_is_failed_when_the_run_is_closed() -> No
     assert (closed.state, closed.hosts[0].status, closed.hosts[0].error) == (m.STOPPED, m.FAILED, "it was left in the step reboot")
 
 
+def test_a_run_that_is_closed_keeps_why_it_began_no_further_host() -> None:
+    failed = transitions.fail_host(passed(night(), "kvm1", m.CHECK), "kvm1", "no room", at())
+    closed = transitions.close_run(failed, {}, at())
+    assert (closed.reason, closed.history[-1].detail) == ("kvm1 failed, and max_failures is 0",) * 2
+    assert transitions.close_run(night(), {}, at()).reason == "not every host is done"
+
+
 def test_a_lost_host_is_failed_where_it_stood_and_only_once() -> None:
     run = passed(night("kvm1", "kvm2", "kvm3", max_unavailable=2), "kvm1", m.DRAIN)
     run = done(transitions.begin_host(run, "kvm3", at()), "kvm2")
