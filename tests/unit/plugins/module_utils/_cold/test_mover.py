@@ -136,7 +136,44 @@ def test_a_restore_that_is_refused_is_done_on_the_source(make: Make) -> None:
     answer = run(pair)
     assert (answer.record.status, answer.error_code) == (s.FAILED, "migration_failed")
     assert "no such bridge" in answer.msg
+    assert "Its guest ended" not in answer.msg
     assert (pair.places(), pair.images(), pair.guest.autostart) == ({"kvm1": ds.RUNNING}, [], True)
+
+
+def test_a_guest_that_ends_before_its_memory_is_saved_is_named(make: Make) -> None:
+    pair = make("save")
+    pair.fleet.before_call = lambda machine, call: pair.guest.enter(ds.SHUTOFF, "shutdown") if call == "save" else None
+    answer = run(pair)
+    assert (answer.record.status, pair.places()) == (s.FAILED, {"kvm1": ds.SHUTOFF})
+    assert "Its guest ended before its memory was saved, and will start from its disks." in answer.msg
+
+
+@pytest.mark.parametrize(
+    ("method", "how", "refused", "noted"),
+    [
+        ("save", {}, None, ["save"]),
+        ("save", {}, "restore", ["save", "restore_back"]),
+        ("shutdown", {"start": True}, "undefine", ["start_back"]),
+        ("offline", {"state": ds.SHUTOFF, "saved": ds.PAUSED}, None, ["start_paused"]),
+        ("offline", {"state": ds.SHUTOFF, "saved": ds.PAUSED}, "migrate", ["start_paused", "save_back"]),
+    ],
+)
+def test_starts_and_stops_on_the_source_are_noted_as_own_acts(
+    make: Make, monkeypatch: pytest.MonkeyPatch, method: str, how: dict[str, t.Any], refused: str | None, noted: list[str]
+) -> None:
+    """Otherwise, a scan of the fleet reports them as acts of others."""
+    pair = make(method, **how)
+    if refused == "migrate":
+        pair.fleet.refuse_to_migrate = MigrationFailed("no")
+    elif refused:
+        (pair.source if refused == "undefine" else pair.destination).refuse[refused] = MigrationFailed("no")
+    found: list[str] = []
+    intend = journal.ColdJournal.intend
+    monkeypatch.setattr(journal.ColdJournal, "intend", lambda self, act: found.append(act) or intend(self, act))
+    own: list[str] = []
+    monkeypatch.setattr(mover, "note_own_act", lambda uuid, folder: own.append(found[-1]))
+    run(pair)
+    assert own == noted
 
 
 def test_a_part_of_the_definition_that_the_destination_loses_is_named(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:

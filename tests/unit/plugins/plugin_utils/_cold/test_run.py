@@ -15,11 +15,13 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model import d
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import errors as e
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import new_record
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._cold import run
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import DomainEntry, MissingNote
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.domain import GIB
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI, UUID
+from ansible_collections.kvmfleet.migration.tests.unit.fakes.host import FakeHost
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.saved import resumes_running
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._cold.control import ColdControl
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._migrate.control import settings_of
@@ -164,6 +166,27 @@ def test_the_move_of_another_record_is_not_touched(control: ColdControl) -> None
     assert isinstance(job.error, e.Conflict)
     assert "live-migration record" in str(job.error)
     assert control.places() == {"kvm1": ds.SHUTOFF}
+
+
+@pytest.mark.parametrize(("kind", "source"), [(s.LIVE_MIGRATION, "kvm1"), (s.COLD_MIGRATION, "kvm3")])
+def test_a_record_of_another_kind_or_from_another_host_is_not_adopted(control: ColdControl, kind: str, source: str) -> None:
+    off(control)
+    ends = (HostRef(name, None, control.fleet.machines[name].host_uuid) for name in (source, "kvm2"))
+    control.ledger.open_record(new_record(kind, DomainRef(UUID, "web1"), *ends, {}, "x"))
+    job = control.move(method="offline")
+    assert isinstance(job.error, e.Conflict)
+    assert f"Domain web1 is held by {kind} record" in str(job.error)
+    assert (control.places(), control.source.phases) == ({"kvm1": ds.SHUTOFF}, ["prepare"])
+
+
+def test_a_guest_that_its_host_would_start_again_is_not_shut_down(control: ColdControl, monkeypatch: pytest.MonkeyPatch) -> None:
+    control.fleet.guest()
+    monkeypatch.setattr(FakeHost, "on_poweroff", lambda self, uuid: "restart")
+    job = control.move(method="shutdown")
+    assert isinstance(job.error, e.InvalidState)
+    assert "has on_poweroff restart and would not be off" in str(job.error)
+    assert control.places() == {"kvm1": ds.RUNNING}
+    assert control.move(method="save", save_folder=str(control.shared)).moved
 
 
 def test_of_several_moves_one_that_is_refused_does_not_stop_the_others(control: ColdControl) -> None:
