@@ -16,7 +16,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records 
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Document, DomainEntry
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import HostIdentity, make_entry
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.displaced import find_homes, keep_origins
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.displaced import DisplacedDomains, find_homes, keep_origins
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import domain_entry, host_entry
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._recover.builders import document, host, record, uid
 
@@ -57,9 +57,15 @@ def test_an_evacuation_displaces_whatever_the_state_of_the_host() -> None:
     assert home_of([host("kvm1"), *OTHERS], evacuated, record("web1", "kvm2", "kvm3", at=LATER)) == "kvm1"
 
 
-def test_an_origin_in_the_document_overrides_the_records() -> None:
+@pytest.mark.parametrize(("status", "source"), [(s.COMPLETED, "kvm1"), (s.FAILED, "kvm1"), (s.DONE, "kvm9")])
+def test_an_evacuation_that_is_closed_or_from_an_unknown_host_does_not_displace(status: str, source: str) -> None:
+    assert home_of([host("kvm1"), *OTHERS], record("web1", source, "kvm2", status, kind=s.EVACUATION)) is None
+
+
+@pytest.mark.parametrize("origin", ["kvm1", "kvm3"])
+def test_an_origin_in_the_document_overrides_the_records(origin: str) -> None:
     hosts = [host("kvm1"), host("kvm2", "maintenance", SINCE), host("kvm3")]
-    assert home_of(hosts, record("web1", "kvm2", "kvm3"), documents=[document("web1", "kvm3", origin="kvm1")]) == "kvm1"
+    assert home_of(hosts, record("web1", "kvm2", "kvm3"), documents=[document("web1", "kvm3", origin=origin)]) == origin
 
 
 @pytest.fixture
@@ -94,7 +100,7 @@ def test_an_origin_is_kept_until_the_domain_is_back(ledger: FileLedger) -> None:
     assert (predicted.changed, origin(ledger)) == (True, None)
     kept = keep_origins(ledger, host_entry(DRAINED), write=True)
     assert (kept.changed, [entry.name for entry in kept.displaced], origin(ledger)) == (True, ["web1"], "kvm1")
-    assert kept.displaced[0].possible_hosts == ("kvm2",)
+    assert (kept.displaced[0].possible_hosts, kept.returned) == (("kvm2",), ())
     assert "secret" not in str(kept)
     assert not keep_origins(ledger, host_entry(DRAINED), write=True).changed
 
@@ -126,9 +132,12 @@ def test_a_displaced_domain_that_was_never_protected_is_reported_and_not_noted(l
     assert (kept.changed, [(entry.name, entry.remembered) for entry in kept.displaced]) == (False, [("web1", False)])
 
 
-def test_displaced_domains_of_another_host_are_not_listed(ledger: FileLedger) -> None:
+def test_displaced_domains_of_another_host_are_left_alone(ledger: FileLedger) -> None:
+    protected(ledger)
     complete_move(ledger, "kvm1", "kvm2")
-    assert keep_origins(ledger, host_entry(OTHERS[0]), write=True).displaced == ()
+    assert keep_origins(ledger, host_entry(DRAINED), write=True).changed
+    assert keep_origins(ledger, host_entry(OTHERS[0]), write=True) == DisplacedDomains(False, (), ())
+    assert origin(ledger) == "kvm1"
 
 
 def test_a_document_changed_by_others_is_a_conflict_without_its_definition(ledger: FileLedger, monkeypatch: pytest.MonkeyPatch) -> None:
