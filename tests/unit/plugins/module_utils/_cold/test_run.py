@@ -17,6 +17,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils import _run_fol
 from ansible_collections.kvmfleet.migration.plugins.module_utils._cold import hosts, journal, run
 from ansible_collections.kvmfleet.migration.plugins.module_utils._cold.mover import ColdMover
 from ansible_collections.kvmfleet.migration.plugins.module_utils._cold.run import carry_out_order
+from ansible_collections.kvmfleet.migration.plugins.module_utils._cold.steps import STAYED
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states as ds
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import BootMoment, boot_moment
@@ -24,6 +25,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.cold_moves import ColdAnswer, ColdOrder
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import MigrationFailed, Unreachable
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import Watcher
 from ansible_collections.kvmfleet.migration.plugins.module_utils._run_folder import Ownership
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI, UUID
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.module_utils._cold.pair import THERE, Pair
@@ -146,6 +148,16 @@ def test_an_order_that_comes_again_after_its_move_has_ended_changes_nothing(pair
     assert (again, pair.places()) == (first, before)
     # Nor does it hinder the next record.
     assert carry_out(pair, generation=pair.record.generation + 1, status=s.RUNNING).record is not None
+
+
+def test_the_end_of_an_earlier_move_is_not_that_of_an_order_that_comes_again(pair: Pair) -> None:
+    """The first process was killed before it replaced the state file."""
+    earlier = dataclasses.replace(pair.record, id="2f0f8f8e-8f0c-4c1e-9d5e-0a6a3b7d1c99")
+    journal.ColdJournal(earlier, Watcher(4711, 1, "r"), False, str(pair.folder / "run")).finish(STAYED, "The destination refused it.", None)
+    begin_first(pair)
+    answer = carry_out(pair, status=s.RUNNING)
+    assert answer.record is not None
+    assert (answer.record.id, answer.record.status, pair.places()) == (pair.record.id, s.COMPLETED, {"kvm2": ds.SHUTOFF})
 
 
 def test_an_order_of_another_generation_does_not_wait_for_longer(pair: Pair) -> None:

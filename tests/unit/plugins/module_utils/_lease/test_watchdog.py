@@ -90,8 +90,9 @@ def test_a_test_may_take_its_time(root: Root) -> None:
     assert root.read() == BOUND
 
 
-def test_a_timeout_that_is_no_number_is_no_watchdog(root: Root) -> None:
-    root.write(f"{CLASS}/timeout", "soon")
+@pytest.mark.parametrize(("file", "text"), [(f"{CLASS}/timeout", "soon"), (m.CONFIG_FILE, "watchdog-device = /dev/watchdog0\ninterval = soon")])
+def test_a_time_that_is_no_number_is_no_watchdog(root: Root, file: str, text: str) -> None:
+    root.write(file, text)
     assert root.read() is None
 
 
@@ -142,6 +143,24 @@ def test_anything_that_leaves_a_doubt_unbinds(root: Root, why: str) -> None:
     found = root.read()
     assert found
     assert not found.bound
+
+
+@pytest.mark.parametrize(
+    ("device", "opened", "holds"),
+    [
+        ("/dev/watchdog0", "/dev/watchdog0", True),
+        # The older name that the first device has too.
+        ("/dev/watchdog0", "/dev/watchdog", True),
+        ("/dev/watchdog1", "/dev/watchdog", False),
+        ("/dev/watchdog1", "/dev/watchdog1", True),
+        ("/dev/watchdog0", "/dev/null", False),
+    ],
+)
+def test_a_process_holds_the_device_that_it_has_open(root: Root, device: str, opened: str, holds: bool) -> None:
+    root.link("proc/815/fd/4", opened)
+    root.write("proc/uptime", "1 1")
+    ours = [DAEMON] if device == "/dev/watchdog0" else []
+    assert sorted(m.list_holders(str(root.path), device)) == sorted([*ours, *([815] if holds else [])])
 
 
 def test_a_host_has_been_tested_in_this_boot(root: Root) -> None:

@@ -27,9 +27,10 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.fe
     WAIT,
     check_guests_at_boot,
     decide_fence,
+    list_placed,
     read_moves,
 )
-from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import host_entry
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import domain_entry, host_entry
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._maintenance.nights import night, passed
 
 UUID = "5f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a11"
@@ -106,6 +107,16 @@ def test_moves_by_which_a_guest_may_be_on_the_host(
     for status in statuses:
         stored = ledger.update_record(stored, stored.record.advance(status, "ann"))
     assert [record.domain.name for record in read_moves(ledger, run_drained_at(drained_at), "kvm1")] == (["web1"] if counts else [])
+
+
+def test_a_domain_is_placed_on_the_host_if_it_is_on_no_other_one_and_not_missing(tmp_path: pathlib.Path) -> None:
+    ledger = FileLedger(str(tmp_path / "ledger"), create=True)
+    here, there = ({"host": name, "host_id": None, "host_uuid": f"libvirt {name}"} for name in ("kvm1", "kvm2"))
+    note = {"at": LONG_AGO, "by": "ann@control", "host": here}
+    for number, (hosts, more) in enumerate([([here], {}), ([there], {}), ([here, there], {}), ([here], {"missing": note})]):
+        ledger.put_domain(domain_entry({"uuid": UUID[:-1] + str(number), "name": f"web{number}", "possible_hosts": hosts, **more}), None)
+    own = host_entry({"name": "kvm1", "host_id": None, "host_uuid": "libvirt kvm1", "state": "maintenance"})
+    assert list_placed(ledger, own) == {UUID[:-1] + "0": "web0"}
 
 
 @pytest.mark.parametrize(("ends", "counts"), [((s.COMPLETED,), False), ((s.FAILED,), True)])
