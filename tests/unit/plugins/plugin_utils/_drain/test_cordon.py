@@ -132,3 +132,13 @@ def test_a_write_of_another_process_between_reading_and_writing_is_seen(ledger: 
     monkeypatch.setattr(ledger, "put_host", put_after_another)
     assert len(restore_hosts(ledger, cordons, "me")) == 1
     assert status_of(ledger, "kvm1") == ("fenced", "It was off, and is evacuated")
+
+
+def test_the_cordon_of_a_version_that_named_nobody_is_undone_unless_the_state_has_changed() -> None:
+    """Neither the writer of the entry nor who drained the host is known."""
+    before, after = (HostEntry("kvm1", None, None, state) for state in ("enabled", "maintenance"))
+    cordoned = Cordon.from_entries(before, after)
+    assert cordoned == Cordon(HostStatus("enabled", None), HostStatus("maintenance", None), None, None)
+    assert cordoned.undo(after, "me").state == "enabled"
+    fenced = replace(after, state="fenced")
+    assert cordoned.undo(fenced, "me") is fenced

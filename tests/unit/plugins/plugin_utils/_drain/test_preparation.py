@@ -94,11 +94,12 @@ def test_a_host_whose_move_ends_while_the_ledger_is_read_is_asked(ledger: FileLe
     assert survey(request(), known(), ledger).ask == ("kvm1",)
 
 
-def test_incoming_moves_are_listed_with_a_source_of_the_play(ledger: FileLedger) -> None:
+def test_incoming_live_moves_are_listed_with_a_source_of_the_play(ledger: FileLedger) -> None:
     moving = [
         ledger.open_record(record(f"web{number}\u202e", source, to)).record
         for number, (source, to) in enumerate([("kvm3", "kvm1"), ("kvm9", "kvm1"), ("kvm3", "kvm2")])
     ]
+    ledger.open_record(record("web9", "kvm3", "kvm1", type="cold-migration"))
     found = survey(request(), known(), ledger).arriving
     assert found == (Arrival(moving[0].domain.uuid, found[0].name, "kvm3"),)
     assert "\u202e" not in found[0].name
