@@ -137,10 +137,11 @@ def check_kept(order: RestartOrder, definition: str) -> None:
         )
 
 
-def _list_state(root: ElementTree.Element) -> t.Dict[str, str]:
+def _list_state(root: ElementTree.Element) -> t.List[str]:
+    """Return where firmware and TPM keep their state, and formats other than raw: what the definition has of this, without values."""
     formats = {f"{path}/@format": element.get("format", RAW) for path, element in ((path, root.find(path)) for path in _FORMATS) if element is not None}
     sources = {path: source_of(root.find(path)) for path in _SOURCES}
-    return {what: value for what, value in {**formats, **sources}.items() if value not in ("", RAW)}
+    return [what for what, value in {**formats, **sources}.items() if value not in ("", RAW)]
 
 
 _BLOCK, _NETWORK, _FILE = "block", "network", "file"
