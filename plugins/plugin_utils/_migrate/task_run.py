@@ -140,7 +140,9 @@ class TaskRun(abc.ABC, t.Generic[R, J]):
             job.decision = self._exclude_other_ledgers(view, job, job.decision)
         if isinstance(job.decision, d.Refuse) and isinstance(job.decision.error, Unreachable) and not context.settings.is_known(job.decision.host):
             # Neither the inventory nor the network knows a host of that name: this is bad input, and no refusal.
-            raise job.decision.error
+            host, error = job.decision.host, job.decision.error
+            unknown = f"The inventory has no host {host}, so the name was taken as an address. Correct it if it is mistyped."
+            raise Unreachable(error.message, f"{unknown} {error.next_step}")
         if isinstance(job.decision, (d.Start, d.Refuse, d.AdoptForeign)):
             self._add_policy(job)
         if isinstance(job.decision, d.Start) and not job.error:

@@ -157,6 +157,15 @@ def test_bad_input_leaves_no_record(control: Control, case: str) -> None:
     assert (job.error and job.error.error_code, job.moved, control.records()) == (code, False, [])
 
 
+def test_a_destination_outside_the_inventory_is_named_as_such(control: Control) -> None:
+    control.fleet.guest()
+    message = str(run_one_move(control, destination="kvm9").error)
+    assert message.startswith("The destination kvm9 does not answer: ")
+    assert message.endswith(" The inventory has no host kvm9, so the name was taken as an address. Correct it if it is mistyped. Nothing was moved.")
+    silent(control)
+    assert "inventory" not in str(run_one_move(control).error)
+
+
 def test_bad_input_comes_before_a_refusal(control: Control) -> None:
     """The destination is silent as well."""
     silent(control)
