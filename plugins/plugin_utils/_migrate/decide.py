@@ -279,7 +279,10 @@ def _check_movable(request: MoveRequest, source: str, domain: SurveyedDomain, vi
             "Wait for its end, or let the move wait for it (busy_wait_seconds). Nothing was moved.",
         )
     if not view.active:
-        raise InvalidState(f"Domain {request.label} on {source} is {seen}: only a running domain can be moved live.", "Nothing was moved.")
+        raise InvalidState(
+            f"Domain {request.label} on {source} is {seen}: only a running domain can be moved live.",
+            "If it runs on no other host, start it, or move it as it is (cold_migrate with the method offline). Nothing was moved.",
+        )
     if view.state not in (domain_states.RUNNING, domain_states.PAUSED):
         raise InvalidState(f"Domain {request.label} on {source} is {seen}: it cannot be moved live.", "Nothing was moved.")
     twin = _find_active_host(request, domain)

@@ -166,6 +166,15 @@ def test_a_destination_outside_the_inventory_is_named_as_such(control: Control) 
     assert "inventory" not in str(run_one_move(control).error)
 
 
+def test_a_domain_that_is_off_can_be_moved_by_another_module(control: Control) -> None:
+    control.fleet.guest(state=domain_states.SHUTOFF, reason="saved")
+    message = str(run_one_move(control).error)
+    assert message == (
+        "Domain web1 on kvm1 is shut off (saved): only a running domain can be moved live. "
+        "If it runs on no other host, start it, or move it as it is (cold_migrate with the method offline). Nothing was moved."
+    )
+
+
 def test_bad_input_comes_before_a_refusal(control: Control) -> None:
     """The destination is silent as well."""
     silent(control)
