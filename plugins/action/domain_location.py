@@ -312,8 +312,10 @@ class DomainSearch:
         leaving = [host for host, (_domain, migrations) in self._having.items() if migrations]
         active = [host for host, (domain, _migrations) in self._having.items() if domain.active]
         chosen = leaving or active
+        if len(leaving) > 1:
+            raise self._ambiguity(f"is being moved away from {_join(leaving)}")
         if len(chosen) > 1:
-            raise self._ambiguity(f"{'is being moved away from' if leaving else 'is active on'} {_join(chosen)}")
+            raise self._double_run(chosen)
         if not chosen and self._silent:
             raise self._silence()
         if not self._having:
@@ -335,6 +337,13 @@ class DomainSearch:
 
     def _ambiguity(self, what: str) -> Conflict:
         return Conflict(f"Domain {self._domain.label} {what}.", f"Set the host that you mean, for example -e source={next(iter(self._having))}. {_UNCHANGED}")
+
+    def _double_run(self, hosts: list[str]) -> Conflict:
+        on_all = "both" if len(hosts) == 2 else "several"
+        return Conflict(
+            f"Domain {self._domain.label} is active on {_join(hosts)}. The hosts are not asked at one moment: run the playbook again.",
+            f"If it is active on {on_all} then, find out immediately which copy is correct, and stop the other one. {_UNCHANGED}",
+        )
 
     def _silence(self) -> Unreachable:
         host = next(iter(self._having), None)

@@ -169,6 +169,17 @@ def test_a_domain_that_has_arrived_is_not_moved(stage: Stage) -> None:
     assert "web1 is active on kvm2 already. Nothing was moved." in done.text
 
 
+def test_a_domain_that_is_active_twice_is_an_alarm_and_no_choice(stage: Stage) -> None:
+    stage.place("kvm2")
+    stage.place("kvm3")
+    done = stage.play("migrate", domain="web1", destination="kvm1")
+    text = " ".join(done.text.split())
+    assert (done.code, done.calls_of("live_migrate"), done.error_codes - {"not_found"}) == (2, [], {"conflict"}), text
+    assert "Domain web1 is active on kvm2 and kvm3. The hosts are not asked at one moment: run the playbook again." in text
+    assert "If it is active on both then, find out immediately which copy is correct, and stop the other one. Nothing was changed." in text
+    assert "Set the host that you mean" not in text
+
+
 def test_an_unsettled_move_is_continued_from_its_source(stage: Stage) -> None:
     write_record(stage, s.RUNNING)
     done = stage.play("migrate", domain="web1", destination="kvm3")
