@@ -42,6 +42,12 @@ class DomainsResult(TaskResult):
     failures: Maybe[tuple[DomainFailure, ...]] = ABSENT
     migrations: Maybe[tuple[MoveRecord, ...]] = ABSENT
     seen: Maybe[Mapping[str, t.Optional[JsonObject]]] = ABSENT
+    error_code: Maybe[str] = ABSENT
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the task failed, also if the role reports that later (C(failed_when)), or did not reach its host."""
+        return super().has_failed or bool(self.error_code)
 
     @property
     def reasons(self) -> dict[str, str]:
@@ -67,7 +73,7 @@ class HostTasks:
         """The failures that are not of a single domain."""
         if self.moved.unreachable or self.cold.unreachable:
             return [f"It could not be reached: {self.moved.message or self.cold.message or 'no answer'}"]
-        return [one.message or "The moves could not be run." for one in (self.moved, self.cold) if one.failed and not one.failures]
+        return [one.message or "The moves could not be run." for one in (self.moved, self.cold) if one.has_failed and not one.failures]
 
     @property
     def migrations(self) -> list[MoveRecord]:

@@ -48,3 +48,18 @@ def test_a_host_that_is_only_to_be_planned_is_refused_beside_one_that_is_drained
     refusals = {host: args["_work"]["refusal"] for host, args in done.calls_of("host")}
     assert refusals["kvm1"] == ""
     assert refusals["kvm2"].startswith("drain_host_plan_only is False and drain_host_plan_apply False for kvm2, but True and False for kvm1.")
+
+
+def test_moves_that_fail_are_reported_without_the_facts_of_all_hosts(tmp_path: pathlib.Path) -> None:
+    stage = Stage(build_collection(tmp_path / "collections", *STEPS), tmp_path)
+    stage.answers["host"] = {"kvm1": {"_drain": {"arriving": [], "ask": [], "ask_for_all": [], "check_mode": False, "ledger": None}}}
+    stage.answers["host_facts"] = {host: {"ansible_facts": {}} for host in ("kvm1", "kvm2", "kvm3")}
+    share: dict[str, list[str]] = {"moves": [], "cold_moves": [], "shutdowns": []}
+    failure = {"failed": True, "error_code": "timeout", "msg": "1 of 2 moves failed.", "failures": [{"uuid": "u", "msg": "It was too slow."}]}
+    stage.answers["live_migrate"] = {"kvm1": {**failure, "plan": {}, "shares": {"kvm1": share}, "_moved": True, "_answered": {"kvm2": {"arch": "ALL-FACTS"}}}}
+    stage.answers["drain_verify"] = {"kvm1": {"result": {}, "problems": {"kvm1": "FAILED web1 on kvm1: It was too slow."}}}
+    done = stage.play("drain", target="kvm1")
+    assert (done.code, "FAILED web1 on kvm1: It was too slow." in done.text) == (2, True), done.text
+    assert "ALL-FACTS" not in done.text
+    ((_host, args),) = done.calls_of("drain_verify")
+    assert (args["_work"]["moved"]["kvm1"]["error_code"], args["_work"]["answered"]) == ("timeout", {"kvm2": {"arch": "ALL-FACTS"}})

@@ -57,6 +57,7 @@ def test_the_latest_answer_of_a_host_counts() -> None:
         ({"failed": True, "msg": "web1 failed", "failures": [{"uuid": uuid_of("web1"), "msg": "web1 failed"}]}, []),
         ({"failed": True, "msg": "no ledger"}, ["no ledger"]),
         ({"failed": True}, ["The moves could not be run."]),
+        ({"failed": False, "error_code": "invalid_argument", "msg": "The policy is invalid."}, ["The policy is invalid."]),
         ({"unreachable": True, "msg": "no route"}, ["It could not be reached: no route"]),
         ({"unreachable": True}, ["It could not be reached: no answer"]),
     ],
