@@ -19,7 +19,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import OFFLINE
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import COMPLETED, CONFLICT, DONE
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import COMPLETED, CONFLICT, DONE, ERROR
 
 from .plan_entries import PlannedColdMove, PlannedMove, PlannedShutdown, UnplacedDomain
 from .saved_plan import DrainPlan
@@ -52,8 +52,10 @@ def build_host_result(
     :arg check_mode: nothing was moved: a planned move is neither moved nor failed.
     """
     share = _find_share(source, plan)
-    by_uuid = {record.domain.uuid: record for record in outcomes}
     whys = refusals or {}
+    # A task that loses its host returns no records.
+    unsettled = [record for record in records if record.is_unsettled and record.source.host == source and record.domain.uuid not in whys]
+    by_uuid = {record.domain.uuid: record for record in (*unsettled, *outcomes)}
     judged, left = _part_left(_judge_moves(share, facts, by_uuid, whys, check_mode) + _judge_cold_moves(share, facts, by_uuid, whys, check_mode))
     stops = _judge_shutdowns(source, share, facts, whys, check_mode)
     failed = [_left_behind(entry, entry.reason) for entry in share.unplaced] + [entry for entry in [*judged, *stops] if entry.error is not ABSENT]
@@ -258,6 +260,8 @@ def _left_behind(domain: PlannedMove | PlannedColdMove | PlannedShutdown | Unpla
 
 
 def _record_text(record: MoveRecord) -> str:
+    if record.is_unsettled and record.status != ERROR:
+        return f"Its move has not ended: the ledger has it as {record.status} ({record.id})."
     reason = f" ({record.reason})" if record.reason else ""
     detail = next((line.detail for line in reversed(record.history) if line.detail), "")
     return f"Its move ended {record.status}{reason}. {detail}".strip()

@@ -61,6 +61,18 @@ def test_a_move_that_was_never_started_is_failed_as_not_started() -> None:
     assert result.problems == ("The task failed.",)
 
 
+def test_a_move_whose_task_lost_its_host_is_not_called_unstarted() -> None:
+    """The task returns no records then, but the ledger has them."""
+    moving = record("web1", "kvm1", "kvm2", "running")
+    result = build_host_result("kvm1", PLAN, {"kvm2": host_facts("kvm2")}, [], [moving], ["kvm1 has not answered for 120 s."])
+    errors = {entry.name: (entry.status, entry.error) for entry in result.failed}
+    assert errors["web1"] == (
+        "running",
+        f"kvm1 did not answer, so the move is not verified. Its move has not ended: the ledger has it as running ({moving.id}).",
+    )
+    assert errors["db1"] == ("not started", "kvm1 did not answer, so the move is not verified. Its move was not started.")
+
+
 def test_a_destination_that_did_not_answer_leaves_the_move_unverified() -> None:
     result = build_host_result("kvm1", PLAN, {"kvm1": host_facts("kvm1", OFF)}, [done("web1"), done("db1")], [])
     assert all("kvm2 did not answer" in entry.error for entry in result.failed)
