@@ -151,7 +151,7 @@ class FleetAction(KeptModuleAction):
         with connection_errors(host, _WHEN_REACHED), self._hide_values() if is_secret else contextlib.nullcontext():
             result = self._execute_module(module_name=f"kvmfleet.migration.{module or self.MODULE}", module_args=module_args, task_vars=task_vars)
         if result.get("unreachable"):
-            raise Unreachable(f"{host} cannot be reached: {result.get('msg')}", _WHEN_REACHED)
+            raise Unreachable(_unreached_text(host, str(result.get("msg"))), _WHEN_REACHED)
         if "error_code" not in result and ("module_stderr" in result or result.get("rc")):
             hidden = {"module_stdout": ""} if is_secret else {}
             raise self._unanswered_error(host, {**result, **hidden})
@@ -209,7 +209,12 @@ def connection_errors(host: str, next_step: str | None = None) -> Iterator[None]
         if not isinstance(error, AnsibleConnectionFailure) and not isinstance(cause, OSError):
             raise
         why = f"{str(error).rstrip('.')}: {cause}" if isinstance(cause, OSError) and str(cause) not in str(error) else str(error)
-        raise Unreachable(f"{host} cannot be reached: {why}", next_step) from error
+        raise Unreachable(_unreached_text(host, why), next_step) from error
+
+
+def _unreached_text(host: str, why: str) -> str:
+    """Return one sentence. The message of SSH, with which Ansible's ends, has no period, and may be empty."""
+    return f"{host} cannot be reached: {why.rstrip(' .:')}."
 
 
 def _warnings_in(result: JsonObject) -> t.Sequence[Json]:

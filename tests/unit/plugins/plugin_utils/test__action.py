@@ -158,6 +158,14 @@ def test_a_module_for_which_the_control_node_has_no_process_is_an_unreachable_ho
         Reading(error).run_with_options(TASK_VARS)
 
 
+@pytest.mark.parametrize("end", ["ssh: No route to host", "ssh: No route to host.", "ssh: "])
+@pytest.mark.parametrize("is_raised", [True, False])
+def test_why_a_host_cannot_be_reached_is_one_sentence_before_the_next_step(is_raised: bool, end: str) -> None:
+    why = f"Make sure this host can be reached over {end}"
+    with pytest.raises(e.Unreachable, match=r"over ssh(: No route to host)?\. Run the task again"):
+        Reading(AnsibleConnectionFailure(why) if is_raised else {"unreachable": True, "msg": why}).run_with_options(TASK_VARS)
+
+
 def test_another_error_of_ansible_is_none_of_the_host() -> None:
     with pytest.raises(AnsibleError, match="Incorrect sudo password"):
         Reading(AnsibleError("Incorrect sudo password")).run_with_options(TASK_VARS)
