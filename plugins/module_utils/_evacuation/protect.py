@@ -243,7 +243,8 @@ def _leave_in_folders(folders: t.Sequence[str], host_id: str) -> t.Tuple[t.Dict[
     for group in groups:
         left, why = answers[group[0]] or ({}, dict.fromkeys(group, _NO_ANSWER))
         nonces.update(left)
-        problems.update(why)
+        # Reasons are parts of sentences.
+        problems.update({folder: text.rstrip(".") for folder, text in why.items()})
     return nonces, problems
 
 

@@ -126,7 +126,7 @@ def test_check_mode_writes_no_storage_token_and_no_host_id(images: pathlib.Path,
 def test_a_missing_folder_is_reported_and_the_others_get_a_token(fleet: FakeFleet, images: pathlib.Path, tmp_path: pathlib.Path) -> None:
     fleet.guest("db1", OTHER, disks=(domain_states.Disk("vda", "file", str(tmp_path / "gone" / "db1")),))
     answer = protect.leave_own_tokens(LOCAL_URI, NOTHING)
-    assert (list(answer["folders"]), list(answer["unwritable"])) == ([str(images)], [str(tmp_path / "gone")])
+    assert (list(answer["folders"]), answer["unwritable"]) == ([str(images)], {str(tmp_path / "gone"): f"There is no folder {tmp_path}/gone"})
 
 
 def test_a_folder_that_does_not_answer_is_waited_for_twice_for_all_peers(fleet: FakeFleet, monkeypatch: pytest.MonkeyPatch) -> None:
