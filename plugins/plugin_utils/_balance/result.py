@@ -14,7 +14,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass impo
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts
 
-from .._drain.result import NOT_STARTED, judge_move
+from .._drain.result import judge_move
 from .._drain.saved_plan import DrainPlan
 from .._drain.tables import DomainOutcome
 from .._drain.verify_request import DomainsResult, HostTasks
@@ -76,4 +76,4 @@ def _list_problems(plan: DrainPlan, tasks: Sequence[DomainsResult]) -> Iterator[
 def _judge_source(source: str, plan: DrainPlan, tasks: Sequence[DomainsResult], facts: Mapping[str, HostFacts]) -> list[DomainOutcome]:
     records = {record.domain.uuid: record for one in tasks for record in one.migrations or ()}
     reasons = {uuid: why for one in tasks for uuid, why in one.reasons.items()}
-    return [judge_move(move, facts, records.get(move.uuid), reasons.get(move.uuid, NOT_STARTED)) for move in plan.moves if move.source == source]
+    return [judge_move(move, facts, records.get(move.uuid), reasons.get(move.uuid)) for move in plan.moves if move.source == source]

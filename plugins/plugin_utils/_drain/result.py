@@ -134,11 +134,14 @@ def _judge_moves(
     """
     if check_mode:
         return [_left_behind(move, whys[move.uuid], "refused") for move in share.moves if move.uuid in whys]
-    return [judge_move(move, facts, records.get(move.uuid), whys.get(move.uuid, NOT_STARTED)) for move in share.moves]
+    return [judge_move(move, facts, records.get(move.uuid), whys.get(move.uuid)) for move in share.moves]
 
 
-def judge_move(move: PlannedMove, facts: Mapping[str, HostFacts], record: t.Optional[MoveRecord], why: str) -> DomainOutcome:
-    """Return the result of a move: moved if its record says so and both hosts agree."""
+def judge_move(move: PlannedMove, facts: Mapping[str, HostFacts], record: t.Optional[MoveRecord], why: t.Optional[str]) -> DomainOutcome:
+    """Return the result of a move: moved if its record says so and both hosts agree.
+
+    :arg why: what the task says about a move that failed, with the next step.
+    """
     destination = (record.destination.host if record else None) or move.destination
     outcome = DomainOutcome(
         name=move.name,
@@ -151,7 +154,8 @@ def judge_move(move: PlannedMove, facts: Mapping[str, HostFacts], record: t.Opti
         downtime_ms=record.result.downtime_ms if record else None,
     )
     problem = _find_disagreement(move, destination, facts, record)
-    return replace(outcome, error=f"{problem} {_record_text(record) if record else why}".strip()) if problem else replace(outcome, status=COMPLETED)
+    reason = why or (_record_text(record) if record else NOT_STARTED)
+    return replace(outcome, error=f"{problem} {reason}".strip()) if problem else replace(outcome, status=COMPLETED)
 
 
 # The statuses of a move of which nothing was done.

@@ -89,6 +89,13 @@ def test_a_refused_move_has_the_reason_of_the_refusal() -> None:
     assert [entry.error for entry in result.failed] == ["It is still running (booted) on kvm1. Its disk vda is not on shared storage."]
 
 
+def test_a_move_that_failed_has_the_next_step_of_its_task() -> None:
+    whys = {WEB["uuid"]: "Domain web1 was not moved from kvm1 to kvm2: cancelled (timeout). It runs on the source. Try auto_converge."}
+    outcomes = [done("web1", "cancelled", "timeout", "It runs on the source."), done("db1")]
+    result = build_host_result("kvm1", PLAN, after(WEB, at_kvm2=(DB,)), outcomes, [], refusals=whys)
+    assert [(entry.status, entry.error) for entry in result.failed] == [("cancelled", f"It is still running (booted) on kvm1. {whys[WEB['uuid']]}")]
+
+
 def test_check_mode_counts_refused_moves_as_failed() -> None:
     whys = {WEB["uuid"]: "Its disk vda is not on shared storage."}
     result = build_host_result("kvm1", PLAN, {"kvm1": host_facts("kvm1", WEB, DB)}, [], [], refusals=whys, check_mode=True)
