@@ -10,12 +10,13 @@ from __future__ import annotations
 import math
 import typing as t
 
-from .._model.record_parts import PredictedMove
+from .._model.record_parts import PredictedMove, Progress
 from .._model.records import MoveRecord
 from .._model.statuses import BEFORE_JOB
 from .prediction import SETUP_SECONDS
 
-# What a guest writes while it is sent prolongs its move by at most this factor: nearer to the rate of the link, the quotient means nothing.
+# What a guest writes while it is sent prolongs its move by at most this factor: nearer to the rate of the link, the quotient means nothing. Above that rate,
+# the policy of the move ends it, by a throttle, a longer pause or a timeout.
 _MOST_GROWTH = 4.0
 
 
@@ -41,8 +42,14 @@ def _left_bytes(record: MoveRecord) -> float:
     """Return what a move still has to send; of one that has not begun what was predicted, else the size of its memory and disks."""
     progress = record.progress
     if progress.memory_total_bytes:
-        left = float(progress.memory_remaining_bytes + progress.disk_remaining_bytes)
-        net = progress.bandwidth_bytes - progress.dirty_rate_bytes
-        return left * min(_MOST_GROWTH, progress.bandwidth_bytes / net) if net > 0 and progress.bandwidth_bytes else left
+        return (progress.memory_remaining_bytes + progress.disk_remaining_bytes) * _find_growth(progress)
     predicted = record.predicted
     return float(predicted.bytes if isinstance(predicted, PredictedMove) else record.memory_bytes + sum(record.copied_bytes))
+
+
+def _find_growth(progress: Progress) -> float:
+    """Return the factor by which a move lasts longer because its guest writes while it is sent."""
+    if not progress.bandwidth_bytes:
+        return 1.0
+    net = progress.bandwidth_bytes - progress.dirty_rate_bytes
+    return min(_MOST_GROWTH, progress.bandwidth_bytes / net) if net > 0 else _MOST_GROWTH
