@@ -11,15 +11,17 @@ import difflib
 import typing as t
 from collections.abc import Collection, Iterable
 
-# Below this ratio, the end of a name is taken for a variable of the user's own.
-_SIMILAR = 0.7
+from .options import SIMILAR_NAME
 
 
 def find_mistyped(names: Iterable[str], role: str, options: Collection[str]) -> list[str]:
-    """Return a sentence on each variable that begins with the name of the role, is none of its options, and has nearly the name of one."""
+    """Return a sentence on each variable that begins with the name of the role, is none of its options, and has nearly the name of one.
+
+    All others are taken for variables of the user's own.
+    """
     ends = {option.removeprefix(f"{role}_"): option for option in options}
     unknown = sorted(name for name in names if name.startswith(f"{role}_") and name not in options)
-    meant = {name: difflib.get_close_matches(name.removeprefix(f"{role}_"), ends, 1, _SIMILAR) for name in unknown}
+    meant = {name: difflib.get_close_matches(name.removeprefix(f"{role}_"), ends, 1, SIMILAR_NAME) for name in unknown}
     return [f"{name} is not an option of the role {role} and has no effect. Is {ends[found[0]]} meant?" for name, found in meant.items() if found]
 
 

@@ -12,6 +12,7 @@ the path of the option. No error shows a value, because it may be secret.
 from __future__ import annotations
 
 import contextlib
+import difflib
 import math
 import re
 import ssl
@@ -26,6 +27,8 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
 
 MAX_DEPTH = 64
+# Below this ratio, a name is not taken for a mistyped option.
+SIMILAR_NAME = 0.7
 # Larger than any useful option, and safe for all arithmetic.
 _MAX_NUMBER = 2**63 - 1
 _NEXT_STEP = "Correct the task. Nothing was changed."
@@ -33,7 +36,7 @@ _MODE = re.compile(r"0?[0-7]{3}")
 
 
 def check_options(given: JsonObject, spec: Spec) -> None:
-    """Raise L(InvalidArgument), with the option's path, for a value that does not have its option's type. Ansible reports missing and unknown options."""
+    """Raise L(InvalidArgument), with the option's path, for an unknown option and a value without its option's type. Ansible reports missing ones."""
     _check_members(given, spec, "", 0)
 
 
@@ -98,10 +101,16 @@ def _check_members(given: JsonObject, spec: Mapping[str, Option], path: str, dep
         if name in spec:
             _note_name(name, where, found)
             _check_value(value, spec[name], where, depth + 1)
-        elif path and spec:
-            raise InvalidArgument(f"There is no option '{where}'.", f"Valid names there are: {', '.join(spec)}. Nothing was changed.")
+        elif spec:
+            raise InvalidArgument(f"There is no option '{where}'.", f"{_suggest_option(key, spec)} Nothing was changed.")
         else:
             _check_plain(value, where, depth + 1)
+
+
+def _suggest_option(key: str, spec: Mapping[str, Option]) -> str:
+    public = [name for name in spec if not name.startswith("_")]
+    meant = difflib.get_close_matches(key, public, 1, SIMILAR_NAME)
+    return f"Is {meant[0]} meant?" if meant else f"Valid names there are: {', '.join(public)}."
 
 
 def _check_value(value: Json, option: Option, path: str, depth: int) -> None:
