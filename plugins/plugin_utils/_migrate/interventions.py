@@ -101,8 +101,10 @@ class Intervention:
         is_known = meant.looked.domain is not None or meant.named is not None
         if self.request.missing_ok and is_known:
             return {"changed": False, "migrations": []}
-        shown: Result = {"migrations": []} if is_known else {}
-        raise NotFound(str(meant.looked.absence), None, **shown)
+        if is_known:
+            raise NotFound(str(meant.looked.absence), migrations=[])
+        message = f"There is no domain {self.request.label} on {self.source.name}."
+        raise NotFound(message, "Check the name and the host (virsh list --all). Nothing was changed.")
 
     def _settle(self, ledger: Ledger, holder: Stored) -> Result:
         """Abort a move by settling its record. Raises L(InvalidState) if it was too late, L(Internal) if its result cannot be proved."""

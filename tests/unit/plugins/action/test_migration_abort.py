@@ -110,7 +110,7 @@ def test_an_abort_without_a_move_is_no_change_with_missing_ok(desk: Desk, check:
 
 
 def test_an_unknown_domain_is_not_found_even_with_missing_ok(desk: Desk) -> None:
-    with pytest.raises(e.NotFound):
+    with pytest.raises(e.NotFound, match=r"There is no domain nobody on kvm1\. Check the name and the host"):
         desk.abort(name="nobody", missing_ok=True)
 
 
