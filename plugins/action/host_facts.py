@@ -4,7 +4,8 @@
 """The control half of C(host_facts): gives the module the URIs of the hosts to which it probes the link, and adds the time at which it received the facts.
 
 A loop over C(delegate_to) takes one host after the other. If its items name the hosts of the loop, the first item asks them all, side by side, and the others
-return what their hosts have answered.
+return what their hosts have answered. In such a loop, a host that cannot be reached has failed: for an item that is unreachable, Ansible prints the results of
+all items on one line.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import itertools
 import urllib.parse
 
-from ansible.errors import AnsibleError
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action.normal import ActionModule as NormalAction
 from ansible.utils.display import Display
 
@@ -37,11 +38,23 @@ class ActionModule(KeptModuleAction, NormalAction):
 
     # The hosts to which the link is probed, by URI: a task that is tried again has their URIs already.
     _names: dict[str, str] = {}
+    # Whether the task is one of those loops. A task that is tried again has no C(_work) any more.
+    _is_item = False
 
     def run(self, tmp: str | None = None, task_vars: Result | None = None) -> Result:
         """Run the module, also in the background; an immediate result gets a timestamp."""
-        if answer := self._take_answer(task_vars or {}):
-            return answer
+        self._is_item = self._is_item or "_work" in self._task.args
+        if not self._is_item:
+            return self._ask_host(tmp, task_vars)
+        try:
+            answer = self._take_answer(task_vars or {}) or self._ask_host(tmp, task_vars)
+        except AnsibleConnectionFailure as error:
+            return {"failed": True, "changed": False, "msg": str(error)}
+        if answer.pop("unreachable", False):
+            answer["failed"] = True
+        return answer
+
+    def _ask_host(self, tmp: str | None, task_vars: Result | None) -> Result:
         try:
             self._names = {**self._names, **self._resolve_links(task_vars or {})}
         except KvmfleetError as error:
