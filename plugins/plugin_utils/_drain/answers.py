@@ -74,8 +74,8 @@ class HostQuery(TaskResult):
 def read_answers(queries: Iterable[HostQuery]) -> dict[str, JsonObject | None]:
     """Return C(kvmfleet_host) of each host that a loop of C(host_facts) has queried; None for a host that did not answer.
 
-    Ansible keeps no facts at all of a loop in which a host has failed, so that the results are needed. A host on which domains were still arriving at the end of
-    the wait has failed, but has answered.
+    Ansible keeps no facts of a loop in which a host has failed, so that the results are needed. A host on which domains were still arriving at the end of the
+    wait has failed, but has answered.
     """
     return {str(query.item): query.facts for query in queries if not query.skipped}
 

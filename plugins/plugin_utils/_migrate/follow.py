@@ -43,7 +43,8 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.source
 # From the beginning of a poll to the next one. A poll waits on the host for news, and may therefore last longer.
 POLL_SECONDS = 0.2
 UNREACHABLE_SECONDS = 120.0
-
+# A shorter silence of the source is not worth a line.
+SHOWN_SILENCE_SECONDS = 5.0
 
 ShowRecord = t.Callable[[MoveRecord, str | None], None]
 T = t.TypeVar("T")
@@ -108,7 +109,9 @@ class Follower:
             began_at = time.monotonic()
             news = self._collect_news([mirrors[uuid].record for uuid in sorted(open_moves)])
             states = self._poll_states({uuid: watchers[uuid] for uuid in sorted(open_moves)}, news)
-            if states is not None:
+            if states is None:
+                self._show_silence([mirrors[uuid].record for uuid in sorted(open_moves)])
+            else:
                 open_moves -= {uuid for uuid in sorted(open_moves) if self._is_done(uuid, states.get(uuid), mirrors[uuid], watchers, orphans, lost)}
             if open_moves:
                 self._check_deadline([mirrors[uuid].record for uuid in sorted(open_moves)])
@@ -177,12 +180,18 @@ class Follower:
             if time.monotonic() - self._silent_since > UNREACHABLE_SECONDS:
                 raise Unreachable(
                     f"{self._source.name} has not answered for {UNREACHABLE_SECONDS:.0f} s while {len(watchers)} moves were in flight. "
-                    f"They are watched on that host and end by their own limits. {error.message}",
-                    "Run the same task again when the host can be reached: it follows what is in flight and settles what has ended.",
+                    f"If it runs, they are watched there and end by their own limits. {error.message}",
+                    "Run the same task again when the host can be reached: it follows what is in flight and settles what has ended. If the host is dead: "
+                    f"kvmfleet.migration.evacuate -e source={self._source.name}",
                 ) from error
             return None
         self._silent_since = None
         return states
+
+    def _show_silence(self, records: Sequence[MoveRecord]) -> None:
+        seconds = 0.0 if self._silent_since is None else time.monotonic() - self._silent_since
+        for record in records if seconds >= SHOWN_SILENCE_SECONDS else ():
+            self._show(record, f"{self._source.name} has not answered for {seconds:.0f} s")
 
     def wait_for_answer(self, query: t.Callable[[], T]) -> T:
         """Return what the query of the source returns once the source answers. Raises L(Unreachable) if it stays silent."""

@@ -155,6 +155,18 @@ def test_a_source_that_stays_silent_is_unreachable(monkeypatch: pytest.MonkeyPat
         Followed(Unreachable("the cause"), domains="ab")
 
 
+def test_a_source_that_is_silent_for_long_is_named_on_the_progress_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = FakeClock()
+    monkeypatch.setattr(follow, "time", types.SimpleNamespace(monotonic=clock, sleep=clock.sleep))
+    lines: list[tuple[str, str | None]] = []
+    source = ListedSource(*[Unreachable("x")] * 3, {"a": state(s.COMPLETED)})
+    follower = Follower(
+        t.cast(t.Any, source), NOBODY_WAITS, "run", lambda record, waits_for: lines.append((record.status, waits_for)), lambda _s: clock.sleep(4)
+    )
+    follower.follow_moves(t.cast(t.Any, {"a": ListeningMirror("r-a")}), {"a": WATCHER}, {})
+    assert lines == [(s.QUEUED, "kvm1 has not answered for 8 s"), (s.COMPLETED, None)]
+
+
 def test_only_polls_without_an_answer_count_as_silence(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before the first poll, and between two of them, the hosts are surveyed, records are written, or the ledger is waited for."""
     clock = FakeClock()

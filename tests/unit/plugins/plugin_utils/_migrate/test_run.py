@@ -574,7 +574,7 @@ def test_a_source_that_stays_silent_leaves_the_move_to_its_watcher(control: Cont
     control.source.silent_polls = 5
     job = run_one_move(control)
     assert isinstance(job.error, e.Unreachable)
-    assert "watched on that host" in str(job.error)
+    assert "If it runs, they are watched there" in str(job.error)
     assert len(control.unsettled()) == 1
 
 
