@@ -26,6 +26,7 @@ from ..request import DiskImage, Request
 from .base import PASS, Finding, Rule, names_text
 
 _PATH_KINDS = ("file", "dir", "block")
+_DEVICE_KIND = "block"
 _FILE_KIND, _NETWORK_KIND, _VOLUME_KIND = "file", "network", "volume"
 
 
@@ -132,7 +133,7 @@ def _judge_present(image: DiskImage, request: Request, host: HostState, fleet: F
         return PASS
     if image.shared is not True:
         return Finding(warnings=(f"{_name(image)} exists on {host.name}, but is not proved to be the same one: {_doubt_text(image)}.",))
-    found = find_store(host.hardware, image.source)
+    found = _find_store(image, host)
     if found is None or (image.store and found.identity == image.store):
         return PASS
     if found.mount.is_local and not _may_be_linked(image, host, fleet.source_of(request)):
@@ -153,7 +154,7 @@ def _doubt_text(image: DiskImage) -> str:
 def _judge_by_store(image: DiskImage, request: Request, host: HostState, fleet: Fleet) -> Finding:
     if image.disk.optional:
         return PASS
-    found = find_store(host.hardware, _path_on(image, host))
+    found = _find_store(image, host)
     if found is not None and image.store and found.identity == image.store:
         return PASS
     is_other = found is not None and (bool(image.store) or (image.shared is True and found.mount.is_local))
@@ -177,6 +178,11 @@ def _may_be_linked(image: DiskImage, host: HostState, source: HostState | None) 
     if image.store:
         return at_source.identity != image.store and has_store(host.hardware, image.store)
     return at_source.mount.is_local and has_shared_mount(host.hardware)
+
+
+def _find_store(image: DiskImage, host: HostState) -> Store | None:
+    """Return the mount of the image; None if it is not known, and for a device: its node shows nothing about its data."""
+    return None if image.kind == _DEVICE_KIND else find_store(host.hardware, _path_on(image, host))
 
 
 def _path_on(image: DiskImage, host: HostState) -> str:

@@ -193,10 +193,18 @@ def test_an_image_that_cannot_be_compared_is_a_warning(disk: dict[str, t.Any], m
     assert "exists on kvm2 is not known" in finding.warnings[0]
 
 
-def test_a_block_device_is_not_compared_with_mounts() -> None:
-    finding = judge_disk(f.disk("vda", None, kind="block", source="/dev/disk/by-id/wwn-0x5000", store="wwn:0x5000"), mounts=[LOCAL_MOUNT])
+DEVICE_MOUNT = {"path": "/dev", "kind": "devtmpfs", "store": None, "capacity_bytes": MIB, "available_bytes": MIB}
+
+
+@pytest.mark.parametrize("shared", [None, True])
+def test_a_block_device_is_not_compared_with_mounts(shared: bool | None) -> None:
+    """Its node is on a file system of the host alone. Hosts of a SAN may have no file system that others share."""
+    disk, mounts = f.disk("vda", shared, kind="block", source="/dev/disk/by-id/wwn-0x5000", store="wwn:0x5000"), [LOCAL_MOUNT, DEVICE_MOUNT]
+    finding = judge_with("storage", request(disks=[disk]), host(mounts=mounts), host("kvm1", mounts=mounts))
     assert finding.reason is None
     assert finding.warnings
+    found = judge_with("storage", request(disks=[disk]), host(mounts=mounts, paths={disk["source"]: True}), host("kvm1", mounts=mounts))
+    assert (found.reason, bool(found.warnings)) == (None, not shared)
 
 
 VOLUME = f.disk("vda", kind="volume", source="images/vda.qcow2")
