@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import os
+import re
 import typing as t
 
 # Prefix of a name in /dev/disk/by-id to the prefix of the identity; earlier entries are preferred.
@@ -21,6 +22,8 @@ _BY_ID = (
 )
 # Parts of names in /dev/disk/by-path that show a device on a network.
 _OF_A_NETWORK = ("-iscsi-", "-fc-")
+# Names that each host assigns in the order in which it finds its devices.
+_NUMBERED_BY_HOST = re.compile(r"(sd[a-z]+|dm-|rbd|mapper/mpath[a-z]+(p|-part|_part)?)[0-9]*(p[0-9]+)?")
 
 Answer = t.Tuple[t.Optional[bool], t.Optional[str]]
 
@@ -36,15 +39,17 @@ class BlockDevices:
         self._folders: t.Dict[str, t.Dict[str, t.List[str]]] = {}
 
     def identify_device(self, path: str) -> Answer:
-        """Return whether other hosts are known to see the device (true, else null: the opposite is never proved), and its identity or null."""
+        """Return whether other hosts are known to see the device under that name (true, else null: the opposite is never proved), and its identity or null."""
         device = os.path.realpath(path)
+        may_be_other = bool(_NUMBERED_BY_HOST.fullmatch(os.path.relpath(path, self._root)))
         for folder, prefix, shared in (("rbd", "rbd:", True), ("drbd/by-res", "drbd:", None)):
             names = self._names_of(folder, device)
             if names:
-                return shared, prefix + names[0]
+                return None if may_be_other else shared, prefix + names[0]
         store = _identify_by_id(self._names_of("disk/by-id", device))
         is_remote = any(part in name for name in self._names_of("disk/by-path", device) for part in _OF_A_NETWORK)
-        return (True if is_remote or (store or "").startswith("mpath:") else None), store
+        is_shared = is_remote or (store or "").startswith("mpath:")
+        return (True if is_shared and not may_be_other else None), store
 
     def _names_of(self, folder: str, device: str) -> t.List[str]:
         if folder not in self._folders:

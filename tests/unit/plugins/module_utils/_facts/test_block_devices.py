@@ -22,6 +22,9 @@ def devices(tmp_path: pathlib.Path) -> pathlib.Path:
         "disk/by-id/dm-uuid-mpath-360014": "dm-1",
         "disk/by-id/wwn-0x60014": "dm-1",
         "disk/by-id/dm-uuid-LVM-abc": "dm-2",
+        "mapper/vm1": "dm-1",
+        "mapper/mpatha": "dm-1",
+        "mapper/mpatha-part1": "dm-1",
         "rbd/pool/image": "rbd0",
         "drbd/by-res/r0/0": "drbd0",
     }
@@ -39,10 +42,11 @@ def devices(tmp_path: pathlib.Path) -> pathlib.Path:
     [
         ("sda", None, "wwn:0x5000c5"),
         ("disk/by-id/ata-ST4000", None, "wwn:0x5000c5"),
-        ("sdb", True, "wwn:0x6001405"),
-        ("dm-1", True, "mpath:360014"),
+        ("disk/by-id/scsi-36001405", True, "wwn:0x6001405"),
+        ("disk/by-path/ip-10.0.0.9:3260-iscsi-iqn.2026-01.org.example:a-lun-1", True, "wwn:0x6001405"),
+        ("mapper/vm1", True, "mpath:360014"),
         ("dm-2", None, "lvm:abc"),
-        ("rbd0", True, "rbd:pool/image"),
+        ("rbd/pool/image", True, "rbd:pool/image"),
         ("drbd0", None, "drbd:r0/0"),
         ("vda", None, None),
         ("gone", None, None),
@@ -50,3 +54,12 @@ def devices(tmp_path: pathlib.Path) -> pathlib.Path:
 )
 def test_a_device_is_identified_by_a_host_independent_name(devices: pathlib.Path, device: str, shared: bool, store: str) -> None:
     assert BlockDevices(str(devices)).identify_device(str(devices / device)) == (shared, store)
+
+
+@pytest.mark.parametrize(
+    ("device", "store"),
+    [("sdb", "wwn:0x6001405"), ("dm-1", "mpath:360014"), ("mapper/mpatha", "mpath:360014"), ("mapper/mpatha-part1", "mpath:360014"), ("rbd0", "rbd:pool/image")],
+)
+def test_a_name_that_each_host_assigns_itself_proves_nothing_about_others(devices: pathlib.Path, device: str, store: str) -> None:
+    """Another host may have another device of the same SAN under that name: the guest would write to it."""
+    assert BlockDevices(str(devices)).identify_device(str(devices / device)) == (None, store)
