@@ -297,7 +297,7 @@ class _PeerHost:
             found = next((finding for finding in findings if finding.verdict == wanted), None)
             if found is not None:
                 return found
-        return Finding(SEPARATE) if findings else Finding(UNPROVED, f"the other host has no folder {folders[0]}")
+        return Finding(SEPARATE) if findings else Finding(UNPROVED, f"the other host has no folder {folders[0]} that libvirt can open")
 
     def _compare_folder(self, path: str, folder: str) -> t.Optional[Finding]:
         try:

@@ -272,7 +272,9 @@ class LibvirtFolder:
 
 @contextlib.contextmanager
 def open_folder(connection: libvirt.virConnect, path: str, uri: str) -> t.Iterator[LibvirtFolder]:
-    """Open the folder. The pool is afterwards in the state that it had before. Raises L(NotFound) if it cannot be opened."""
+    """Open the folder. The pool is afterwards in the state that it had before. Raises L(NotFound) if it cannot be opened, or has devices instead of files."""
+    if has_devices(path):
+        raise NotFound(f"{path} is a folder of devices.")
     try:
         pool = _SharedPool(connection, path, uri)
     except libvirt_binding().libvirtError as error:
@@ -285,6 +287,13 @@ def open_folder(connection: libvirt.virConnect, path: str, uri: str) -> t.Iterat
     finally:
         with libvirt_errors(f"stop the pool of {path} on {uri}"):
             pool.close()
+
+
+def has_devices(path: str) -> bool:
+    """Whether a folder has devices instead of files."""
+    # A pool of the folder /dev would open each device, and the watchdog of the host resets the host after that.
+    inside = f"{clean_path(path)}/"
+    return inside.startswith("/dev/") and not inside.startswith("/dev/shm/")  # noqa: S108 - nothing is written there
 
 
 def make_folder(connection: libvirt.virConnect, path: str, uri: str, permissions: Permissions) -> None:

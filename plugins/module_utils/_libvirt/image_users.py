@@ -19,7 +19,7 @@ from .._model.definition_files import Pools, locate_volume, source_of
 from .._model.errors import NotFound
 from .._model.libvirt_formats import clean_path, parse_libvirt_xml
 from .connection import libvirt_errors
-from .folders import LibvirtFolder
+from .folders import LibvirtFolder, has_devices
 from .hardware import list_pools
 from .values import Volume
 
@@ -82,11 +82,6 @@ def _read_source(source: ElementTree.Element, pools: Pools) -> _Source:
     return _Source(clean_path(path)) if path else _Source("", volume)
 
 
-def _is_device(path: str) -> bool:
-    # A pool of the folder /dev would open each device, and the watchdog of the host resets the host after that.
-    return path.startswith("/dev/") and not path.startswith("/dev/shm/")  # noqa: S108 - nothing is written there
-
-
 class _HostFiles:
     """Finds files of the host; each folder is opened and read once."""
 
@@ -97,9 +92,9 @@ class _HostFiles:
 
     def find_file(self, path: str) -> t.Optional[Volume]:
         """Return the file as it is now; null if it does not exist, or is not a file of a folder."""
-        if not path.startswith("/") or _is_device(path):
-            return None
         folder_path, name = os.path.split(path)
+        if not path.startswith("/") or has_devices(folder_path):
+            return None
         if folder_path not in self._folders:
             self._folders[folder_path] = self._read_folder(folder_path)
         folder = self._folders[folder_path]

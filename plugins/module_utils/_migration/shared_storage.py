@@ -145,7 +145,7 @@ class _ComparedFolders:
         try:
             folder = self._stack.enter_context(self._host.open_folder(folder_path))
         except NotFound:
-            return None, Finding(UNPROVED, f"the destination has no folder {folder_path}")
+            return None, Finding(UNPROVED, f"the destination has no folder {folder_path} that libvirt can open")
         return folder, compare_folders(path, folder)
 
 

@@ -173,6 +173,17 @@ def test_a_pool_that_would_mount_a_file_system_is_never_started(kind: str) -> No
     assert driver.active == []
 
 
+@pytest.mark.parametrize("path", ["/dev", "//dev/", "/dev/vg0"])
+def test_a_folder_of_devices_is_never_opened(path: str) -> None:
+    """A definition may call a device a file. libvirt would open all that is beside it, and the watchdog would reset the host."""
+    driver = Driver()
+    with pytest.raises(NotFound, match="folder of devices"), folders.open_folder(driver, path, "qemu+tcp://kvm2/system"):
+        pass
+    assert driver.pools == []
+    with folders.open_folder(driver, "/dev/shm", "qemu+tcp://kvm2/system") as there:  # noqa: S108 - no file is written
+        assert there.list_names() == ["a.qcow2"]
+
+
 def test_an_error_of_the_folder_is_raised_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     driver = Driver()
 
