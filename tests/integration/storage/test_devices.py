@@ -113,6 +113,19 @@ def test_a_different_block_device_at_the_same_path_is_unsafe(lab: Lab, control: 
     assert lab.places(name) == {1: "running"}
 
 
+@pytest.mark.long
+def test_a_device_of_a_san_moves_without_protect(lab: Lab, control: Control, guest: Make, device: str, identify: Identify) -> None:
+    name = guest("web", "--mib", "64", "--storage", "nbd")
+    path = f"{UDEV}/by-id/dm-uuid-mpath-360014"
+    for number in HOSTS:
+        identify(number, "unused")
+        lab.on(number, "ln", "-s", device, path)
+    lab.virsh(1, "attach-disk", name, path, "vdb", "--sourcetype", "block", "--subdriver", "raw", "--persistent")
+    (moved,) = control.play(1, [("live_migrate", {"name": name, "destination": lab.host(2), "transport": "tcp"})], facts=True)
+    assert not moved.get("failed"), moved
+    assert lab.places(name) == {2: "running"}
+
+
 def boot_with(lab: Lab, name: str, firmware: str) -> None:
     """Start a guest anew with these elements of C(os)."""
     lab.virsh(1, "destroy", name)
