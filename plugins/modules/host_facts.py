@@ -216,7 +216,7 @@ ansible_facts:
           type: dict
           sample: {model: EPYC, vendor: AMD, features: [aes, avx, avx2], microcode: 16777317}
         pools:
-          description: Storage pools of libvirt.
+          description: Storage pools of libvirt. C(volumes) has the paths of the volumes of an active pool of the type iscsi, scsi or mpath, by their names.
           type: list
           elements: dict
           sample:

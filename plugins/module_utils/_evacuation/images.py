@@ -26,7 +26,7 @@ from .._facts.mounts import Mount, identify_store, innermost_mount, read_mounts
 from .._facts.storage_queries import StorageQueries
 from .._files import replace_file
 from .._model.codec import ABSENT, decode, encode
-from .._model.definition_files import Pools, source_of
+from .._model.definition_files import POOLS_OF_UNITS, Pools, source_of
 from .._model.errors import KvmfleetError, NotFound, NotSupported
 from .._model.facts import UNTOLD_KINDS
 from .._model.requests import DiskNeed
@@ -141,11 +141,14 @@ class ImageLocator:
 
 
 def locate_saved_volume(volume: str, pools: Pools) -> t.Tuple[str, str]:
-    """Return kind and path of C(pool/volume) as the ledger keeps them: those of its file or device in the pool, without a path if the pool is not known."""
+    """Return kind and path of C(pool/volume) as the ledger keeps them: those of its file or device in the pool, without a path if that is not known."""
     name, _slash, file = volume.partition("/")
     pool = next((pool for pool in pools if pool.name == name), None)
     if pool is None:
         return VOLUME, ""
+    if pool.type in POOLS_OF_UNITS:
+        device = (pool.volumes or {}).get(file, "")
+        return ("block", device) if device else (VOLUME, "")
     folder = pool.path or ""
     if not folder.startswith("/"):
         return "network", volume

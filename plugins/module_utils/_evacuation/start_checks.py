@@ -84,7 +84,7 @@ def _explain_other_volume(disk: SavedDisk, volume: str, pools: Pools) -> str:
     kind, path = locate_saved_volume(volume, pools)
     if (kind, os.path.normpath(path)) == (disk.kind, os.path.normpath(disk.path)):
         return ""
-    found = f"the {kind} {path} on this host" if path else "in a pool that this host does not have"
+    found = f"the {kind} {path} on this host" if path else "in a pool that this host does not have, or that is not active"
     return f"the volume {volume}, which is {found}, not the {disk.kind} {disk.path} that was proved"
 
 

@@ -189,6 +189,9 @@ def _prove_storage(
         return (None, None, None) if list_own_servers(source) else (True, _network_store(source, where), None)
     if kind == "volume":
         kind, where = locate_volume(where, pools)
+        if kind == _BLOCK:
+            # Another host may have another device in the pool of that name.
+            return None, _locate_path(kind, where, stores)[1], None
     if kind == "network":
         return True, None, None
     is_file = stores is not None and where.startswith("/") and kind in ("file", "dir")

@@ -14,6 +14,8 @@ import typing as t
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
+from .._model.codec import ABSENT
+from .._model.definition_files import POOLS_OF_UNITS
 from .._model.errors import Conflict, KvmfleetError
 from .._model.facts import CpuFacts, GuestPlatform, HardwareFacts, HostDevice, HugepagePool, LibvirtNetwork, NumaCell, Platform, StoragePool, Surroundings
 from .._model.fleet_cpus import CpuFeatures
@@ -250,13 +252,16 @@ def list_pools(connection: libvirt.virConnect) -> t.List[StoragePool]:
 def _describe_pool(pool: libvirt.virStoragePool) -> StoragePool:
     state, capacity, _allocation, available = pool.info()
     root = parse_libvirt_xml(pool.XMLDesc(0), "a storage pool")
+    kind, is_active = root.get("type", ""), state in _POOL_RUNNING
+    volumes = pool.listAllVolumes(0) if is_active and kind in POOLS_OF_UNITS else None
     return StoragePool(
         name=pool.name(),
-        type=root.get("type", ""),
-        active=state in _POOL_RUNNING,
+        type=kind,
+        active=is_active,
         path=root.findtext("target/path"),
         capacity_bytes=capacity,
         available_bytes=available,
+        volumes=ABSENT if volumes is None else dict(_read_each(volumes, lambda volume: (volume.name(), volume.path()))),
     )
 
 

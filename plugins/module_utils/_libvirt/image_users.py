@@ -77,7 +77,7 @@ def _read_source(source: ElementTree.Element, pools: Pools) -> _Source:
         return _Source(next((clean_path(source.attrib[key]) for key in ("file", "dev", "dir") if key in source.attrib), ""))
     volume = source_of(source)
     kind, path = locate_volume(volume, pools)
-    if kind == "network":
+    if kind == "network" or (kind == "block" and not path):
         return _Source("")
     return _Source(clean_path(path)) if path else _Source("", volume)
 

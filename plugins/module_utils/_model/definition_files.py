@@ -25,6 +25,9 @@ Pools = t.Sequence[StoragePool]
 _FILE_POOLS = ("dir", "fs", "netfs")
 _BLOCK_POOLS = ("logical", "disk", "iscsi", "scsi", "mpath", "zfs")
 
+# Pools that name a volume by its address (C(unit:0:0:1)) or number (C(dm-3)), and not as the device in their folder.
+POOLS_OF_UNITS = ("iscsi", "scsi", "mpath")
+
 # Protocols of storage that any of its servers gives access to.
 _CLUSTERS = ("rbd", "gluster", "sheepdog", "vitastor")
 
@@ -81,6 +84,8 @@ def locate_volume(where: str, pools: Pools) -> t.Tuple[str, str]:
         return "", ""
     if pool.type not in _FILE_POOLS + _BLOCK_POOLS:
         return "network", ""
+    if pool.type in POOLS_OF_UNITS:
+        return "block", (pool.volumes or {}).get(volume, "")
     return "file" if pool.type in _FILE_POOLS else "block", f"{pool.path}/{volume}" if pool.path else ""
 
 

@@ -101,6 +101,7 @@ class StoragePool:
     """A storage pool.
 
     :arg type: as libvirt names kinds of pools.
+    :arg volumes: name to path, of an active pool whose volumes have other names than their devices.
     """
 
     name: str
@@ -109,6 +110,7 @@ class StoragePool:
     path: Maybe[str] = ABSENT
     capacity_bytes: Maybe[int] = ABSENT
     available_bytes: Maybe[int] = ABSENT
+    volumes: t.Union[t.Mapping[str, str], Absent] = ABSENT
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
 

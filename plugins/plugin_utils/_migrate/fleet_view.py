@@ -166,7 +166,8 @@ class FleetView:
         if not domain.unproved_devices:
             return {}
         storage = SeenStorage.from_ledger(self.ledger, self.source_facts().host)
-        return {host: find_seen_devices(domain.unproved_devices, storage, self.candidate_facts(host, uri).host) for host, uri in uris.items()}
+        pools, found = self.source_facts().pools or (), {host: self.candidate_facts(host, uri) for host, uri in uris.items()}
+        return {host: find_seen_devices(domain.unproved_devices, storage, facts.host, pools, facts.pools or ()) for host, facts in found.items()}
 
     def own_facts(self) -> HostFacts | None:
         """Return the fresh facts of the host on which the task runs, or None."""

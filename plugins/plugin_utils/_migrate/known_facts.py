@@ -14,6 +14,7 @@ from ansible.errors import AnsibleError
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, JsonObject, Maybe, ShapeError
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.definition_files import Pools, locate_volume
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import PARTS, PLATFORM_CPUS, DomainFacts, HostFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import PROFILE
@@ -148,13 +149,27 @@ class SeenStorage:
         return cls(entries, source, list_sights_of(ledger, entries, own.host_id if own else None))
 
 
-def find_seen_devices(devices: Sequence[UnprovedDevice], known: SeenStorage, destination: HostRef) -> tuple[str, ...]:
-    """Return the paths of these devices of the source that the destination also has, with the same path and the current identity."""
+def find_seen_devices(
+    devices: Sequence[UnprovedDevice], known: SeenStorage, destination: HostRef, pools: Pools = (), pools_there: Pools = ()
+) -> tuple[str, ...]:
+    """Return the paths of these devices of the source that the destination also has, with the same path and the current identity.
+
+    :arg pools: of the source, in which a device may be a volume (C(pool/volume)); C(pools_there) those of the destination.
+    """
     own, peer = _find_entry(known.entries, known.source), _find_entry(known.entries, destination)
     if own is None or peer is None or not own.host_id:
         return ()
     reported, sees = own.devices or {}, known.sights.get(str(peer.host_id), {})
-    return tuple(device.path for device in devices if device.store and reported.get(device.path) == sees.get(device.path) == device.store)
+    paths = {device.path: _find_common_path(device.path, pools, pools_there) for device in devices}
+    return tuple(device.path for device in devices if device.store and reported.get(paths[device.path]) == sees.get(paths[device.path]) == device.store)
+
+
+def _find_common_path(device: str, pools: Pools, pools_there: Pools) -> str:
+    """Return the path of a device; empty for a volume that has none, or another one at the destination."""
+    if device.startswith("/"):
+        return device
+    path = locate_volume(device, pools)[1]
+    return path if path == locate_volume(device, pools_there)[1] else ""
 
 
 def _find_entry(entries: Iterable[HostEntry], host: HostRef) -> HostEntry | None:

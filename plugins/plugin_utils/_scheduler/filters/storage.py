@@ -204,6 +204,10 @@ def _judge_by_pool(image: DiskImage, request: Request, host: HostState, fleet: F
     if own and (kind != locate_volume(image.source, (own,))[0] or (kind == _NETWORK_KIND and own.type != pool.type)):
         types = f"of the type {own.type} on its host and of the type {pool.type} on {host.name}"
         return Finding(f"{_name(image)} is in the pool {name}, which is {types}.")
+    if kind == _DEVICE_KIND and own and source and (there := _path_on(image, host)) != (here := _path_on(image, source)):
+        return Finding(f"{_name(image)} is {here or 'a device that is not known'} on its host and {there or 'not there'} on {host.name}.")
+    if image.source in host.seen_devices:
+        return PASS
     finding = _judge_by_store(image, request, host, fleet) if kind == _FILE_KIND and image.shared is True else None
     if finding is not None and not finding.warnings:
         return finding

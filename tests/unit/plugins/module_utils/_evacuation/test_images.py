@@ -24,6 +24,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_do
 
 NFS = Mount("/srv/nfs", "nfs4", "/", "nas:/export")
 POOLS = [StoragePool("images", "dir", path="/srv/pool"), StoragePool("vg0", "logical", path="/dev/vg0"), StoragePool("ceph", "rbd", path=None)]
+SAN = StoragePool("san", "iscsi", path="/dev/disk/by-path", volumes={"web1": "/dev/disk/by-path/lun-1"})
 
 
 def asked(source: str, kind: str = "file", **differing: t.Any) -> DiskNeed:
@@ -32,7 +33,7 @@ def asked(source: str, kind: str = "file", **differing: t.Any) -> DiskNeed:
 
 def disk_of(one: DiskNeed, live: str = "", mounts: t.Sequence[Mount] = ()) -> SavedDisk:
     root = ElementTree.fromstring(live) if live else None
-    return ImageLocator([Mount("/", "ext4"), NFS, *mounts]).locate_disks([one], POOLS, root)[0]
+    return ImageLocator([Mount("/", "ext4"), NFS, *mounts]).locate_disks([one], [*POOLS, SAN], root)[0]
 
 
 def test_a_saved_disk_has_the_folder_and_mount_of_its_image() -> None:
@@ -83,14 +84,17 @@ def test_a_linked_image_has_both_folders_and_one_in_a_linked_folder_only_its_own
 
 
 def test_a_volume_is_located_by_its_pool() -> None:
-    located = {name: disk_of(asked(f"{name}/web1", "volume")) for name in ("images", "vg0", "ceph", "unknown")}
+    located = {name: disk_of(asked(f"{name}/web1", "volume")) for name in ("images", "vg0", "ceph", "san", "unknown")}
     assert {name: (disk.kind, disk.path) for name, disk in located.items()} == {
         "images": ("file", "/srv/pool/web1"),
         "vg0": ("block", "/dev/vg0/web1"),
         "ceph": ("network", "ceph/web1"),
+        "san": ("block", "/dev/disk/by-path/lun-1"),
         "unknown": ("volume", ""),
     }
     assert located["images"].folders == ("/srv/pool",)
+    gone = disk_of(asked("san/web2", "volume"))
+    assert (gone.kind, gone.path) == ("volume", "")
 
 
 def test_only_backing_files_of_a_running_domain_count() -> None:

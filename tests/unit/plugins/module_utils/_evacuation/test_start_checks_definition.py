@@ -73,7 +73,7 @@ def test_a_volume_that_is_another_file_on_this_host_is_refused(there: list[Stora
 
 
 def test_a_volume_in_a_pool_that_this_host_does_not_have_is_refused() -> None:
-    with pytest.raises(Unsafe, match="which is in a pool that this host does not have, not the file"):
+    with pytest.raises(Unsafe, match="which is in a pool that this host does not have, or that is not active, not the file"):
         check_definition(order(VOLUME, VOLUME_SOURCE), [EMULATOR], list)
 
 

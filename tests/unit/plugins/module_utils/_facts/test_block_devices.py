@@ -58,7 +58,13 @@ def test_a_device_is_identified_by_a_host_independent_name(devices: pathlib.Path
 
 @pytest.mark.parametrize(
     ("device", "store"),
-    [("sdb", "wwn:0x6001405"), ("dm-1", "mpath:360014"), ("mapper/mpatha", "mpath:360014"), ("mapper/mpatha-part1", "mpath:360014"), ("rbd0", "rbd:pool/image")],
+    [
+        ("sdb", "wwn:0x6001405"),
+        ("dm-1", "mpath:360014"),
+        ("mapper/mpatha", "mpath:360014"),
+        ("mapper/mpatha-part1", "mpath:360014"),
+        ("rbd0", "rbd:pool/image"),
+    ],
 )
 def test_a_name_that_each_host_assigns_itself_proves_nothing_about_others(devices: pathlib.Path, device: str, store: str) -> None:
     """Another host may have another device of the same SAN under that name: the guest would write to it."""

@@ -18,6 +18,7 @@ POOLS = [
     StoragePool("default", "dir", path="/srv/pool"),
     StoragePool("vg0", "logical", path="/dev/vg0"),
     StoragePool("ceph", "rbd", path=None),
+    StoragePool("san", "iscsi", path="/dev/disk/by-path", volumes={"unit:0:0:1": "/dev/disk/by-path/lun-1"}),
 ]
 
 HEADERS = {
@@ -118,6 +119,8 @@ def test_volumes_are_classified_by_their_pool() -> None:
     assert describe_proof(disk("volume", "<source pool='default' volume='a.qcow2'/>")) == ("default/a.qcow2", False, None, 10)
     assert describe_proof(disk("volume", "<source pool='vg0' volume='lv1'/>")) == ("vg0/lv1", None, "wwn:/dev/vg0/lv1", None)
     assert describe_proof(disk("volume", "<source pool='ceph' volume='img'/>"))[1] is True
+    assert describe_proof(disk("volume", "<source pool='san' volume='unit:0:0:1'/>")) == ("san/unit:0:0:1", None, "wwn:/dev/disk/by-path/lun-1", None)
+    assert describe_proof(disk("volume", "<source pool='san' volume='unit:0:0:2'/>")) == ("san/unit:0:0:2", None, None, None)
     assert describe_proof(disk("volume", "<source pool='elsewhere' volume='x'/>")) == ("elsewhere/x", None, None, None)
 
 

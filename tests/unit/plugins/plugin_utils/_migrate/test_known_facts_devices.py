@@ -11,6 +11,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import StoragePool
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import UnprovedDevice
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.known_facts import SeenStorage, find_seen_devices
@@ -55,6 +56,17 @@ def test_a_device_with_the_same_identity_on_both_hosts_is_proved() -> None:
 )
 def test_a_device_with_a_missing_or_different_identity_is_not_proved(device: dict[str, t.Any], entries: list[dict[str, t.Any]]) -> None:
     assert seen(device, *entries) == ()
+
+
+def test_a_volume_is_proved_by_the_device_that_the_pools_of_both_hosts_have() -> None:
+    volume = decode(UnprovedDevice, {"target": "vda", "path": "vms/web", "store": STORE})
+    own, other = StoragePool("vms", "logical", path="/dev/vg0"), StoragePool("vms", "logical", path="/dev/vg1")
+    hosts = [host_entry(SOURCE), host_entry(PEER)]
+    known = SeenStorage(hosts, HERE, {str(one.host_id): one.seen_of("id1") for one in hosts})
+    assert find_seen_devices([volume], known, THERE, [own], [own]) == ("vms/web",)
+    for there in ([other], []):
+        assert find_seen_devices([volume], known, THERE, [own], there) == ()
+    assert find_seen_devices([volume], known, THERE) == ()
 
 
 def test_a_move_with_a_block_device_is_refused_without_the_proof_of_protect(control: Control, monkeypatch: pytest.MonkeyPatch) -> None:

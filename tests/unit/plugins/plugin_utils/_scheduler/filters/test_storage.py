@@ -262,6 +262,32 @@ def test_a_volume_without_a_store_that_can_be_compared_is_a_warning(own: list[di
     assert "The pool images of the image images/vda.qcow2 of disk vda exists on kvm2, but is not proved to be the same one." in finding.warnings
 
 
+def lun_pool(**volumes: str) -> list[dict[str, t.Any]]:
+    return [{"name": "images", "type": "iscsi", "active": True, "path": "/dev/disk/by-path", "volumes": volumes}]
+
+
+@pytest.mark.parametrize(
+    ("own", "there", "words"),
+    [
+        (lun_pool(lun1="/dev/x"), lun_pool(lun1="/dev/x"), None),
+        (lun_pool(lun1="/dev/x"), lun_pool(lun1="/dev/y"), "is /dev/x on its host and /dev/y on kvm2."),
+        (lun_pool(lun1="/dev/x"), lun_pool(lun2="/dev/x"), "is /dev/x on its host and not there on kvm2."),
+        (pool("logical", "/dev/vg0"), pool("logical", "/dev/vg1"), "is /dev/vg0/lun1 on its host and /dev/vg1/lun1 on kvm2."),
+    ],
+)
+def test_a_volume_that_is_another_device_is_refused(own: list[dict[str, t.Any]], there: list[dict[str, t.Any]], words: str | None) -> None:
+    """Each host may have another target in the pool of that name."""
+    reason = judge_volume(own, there, source="images/lun1", store=None).reason
+    assert reason is None if words is None else words in str(reason)
+    assert judge_volume(own, there, unsafe=True, source="images/lun1", store=None) == Finding()
+
+
+def test_a_volume_that_protect_found_on_both_hosts_passes_without_a_warning() -> None:
+    pools = pool("logical", "/dev/vg0")
+    there = dataclasses.replace(host(pools=pools), seen_devices=frozenset(["images/vda.qcow2"]))
+    assert judge_with("storage", request(disks=[{**VOLUME, "shared": None}]), there, host("kvm1", pools=pools)) == Finding()
+
+
 @pytest.mark.parametrize("kind", ["nvme", "vhostuser", "vhostvdpa"])
 def test_a_disk_of_a_kind_that_cannot_be_proved_is_a_warning(kind: str) -> None:
     disk = f.disk("vda", None, kind=kind, source="pci:0000:01:00.0/1")
