@@ -265,7 +265,7 @@ def _required_devices(image: Image) -> t.Dict[str, t.Optional[str]]:
 
 def _explain_new_backing(disk: SavedDisk, storage: StorageQueries) -> str:
     """Return the backing files that the image has now and did not have when it was saved: they are not proved."""
-    if disk.kind != _FILE or not disk.format or disk.format == RAW:
+    if disk.kind not in (_FILE, _BLOCK) or not disk.format or disk.format == RAW:
         return ""
     known = {*(disk.backing or ()), *(disk.backing_devices or ())}
     files = storage.ask(disk.path, lambda: _list_backing_files(disk.path))

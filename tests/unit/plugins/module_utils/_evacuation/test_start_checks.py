@@ -58,6 +58,18 @@ def test_an_image_with_another_backing_file_than_saved_is_unseen(tmp_path: pathl
     assert find_unproved_disks([disk(tmp_path, format=None)], given) == {}
 
 
+def test_an_image_on_a_device_with_another_backing_file_than_saved_is_unseen(
+    tmp_path: pathlib.Path, given: HostTokens, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ImageLocator, "find_device_identity", lambda _locator, path: f"lvm:{path}")
+    device, bases = str(tmp_path / "web"), {"/dev/vg0/base": "lvm:/dev/vg0/base"}
+    saved = disk(tmp_path, kind="block", format="qcow2", path=device, folders=(), wwn=f"lvm:{device}", backing=(), backing_devices=bases)
+    overlay(tmp_path / "web", "/dev/vg0/base")
+    assert find_unproved_disks([saved], given) == {}
+    overlay(tmp_path / "web", "/dev/vg0/other")
+    assert "/dev/vg0/other now, which was not proved" in find_unproved_disks([saved], given)["vda"]
+
+
 def write_at(path: pathlib.Path, second: int, backing: pathlib.Path | None = None) -> None:
     """Write an image, built on another one or plain, with that time of its last write."""
     if backing:
