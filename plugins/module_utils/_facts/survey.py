@@ -79,6 +79,7 @@ SAMPLED_BEFORE_SECONDS = 60
 _COMPARED_MODES = ("custom", "host-model")
 _PATH_KINDS = ("file", "dir", "block")
 _FILE_KINDS = ("file", "dir")
+_DEVICE_KIND = "block"
 
 
 def survey_hosts(
@@ -323,7 +324,7 @@ def _is_unshared(disk: domain_states.Disk, is_shared: t.Callable[[str], bool]) -
 
 
 def unproved_devices(disks: t.Iterable[domain_states.Disk], request: t.Optional[DomainRequest]) -> t.List[UnprovedDevice]:
-    """Return each device, volume or served image that a domain writes to and that other hosts are not known to see.
+    """Return each device, volume or served image that a domain writes to, and each device that its disks are built on, that other hosts are not known to see.
 
     Libvirt assumes that everything but a file is shared. An image of the network is, unless its own host serves it.
     """
@@ -331,14 +332,16 @@ def unproved_devices(disks: t.Iterable[domain_states.Disk], request: t.Optional[
     written = [disk for disk in disks if disk.kind not in _FILE_KINDS and disk.source and not disk.readonly]
     found = [(disk, known.get(disk.target, DiskNeed(disk.target))) for disk in written]
     unproved = [(disk, need) for disk, need in found if (need.shared is None if disk.kind == "network" else need.shared is not True)]
-    return [UnprovedDevice(disk.target, need.source or disk.source, need.store or None) for disk, need in unproved]
+    own = [UnprovedDevice(disk.target, need.source or disk.source, need.store or None) for disk, need in unproved]
+    below = [(disk.target, file) for disk in (request.disks if request else None) or () for file in disk.files or ()]
+    return own + [UnprovedDevice(target, file.source, file.store or None) for target, file in below if file.kind == _DEVICE_KIND and file.shared is not True]
 
 
 def unshared_files(request: DomainRequest, is_shared: t.Callable[[str], bool]) -> t.List[UnsharedFile]:
-    """Return the backing files of disks that other hosts are not known to see."""
+    """Return the backing files of disks that other hosts are not known to see, without devices (L(unproved_devices))."""
     found = []
     for disk in request.disks or ():
-        files = [file for file in disk.files or () if not _is_file_shared(file, is_shared)]
+        files = [file for file in disk.files or () if file.kind != _DEVICE_KIND and not _is_file_shared(file, is_shared)]
         found += [UnsharedFile(disk.target, file.role, file.source, None) for file in files]
         if disk.files_problem:
             found.append(UnsharedFile(disk.target, None, None, disk.files_problem))

@@ -71,7 +71,7 @@ class CpuVerdict:
 
 @dataclass(frozen=True)
 class UnprovedDevice:
-    """A device or volume that the domain writes to, and that other hosts are not known to see.
+    """A device or volume that the domain writes to, or that a disk is built on, and that other hosts are not known to see.
 
     :arg store: the identity of the device, the same on every host that has it; null if it has none.
     """

@@ -203,11 +203,9 @@ def test_backing_files_that_are_not_shared_are_listed() -> None:
         {"target": "vdc"},
     ]
     found = unshared_files(request_with(disks), lambda path: path.startswith("/nfs/"))
-    assert [(one.target, one.path, one.why) for one in found] == [
-        ("vda", "/srv/base", None),
-        ("vdb", "/dev/vg0/base", None),
-        ("vdb", None, "it cannot be read"),
-    ]
+    assert [(one.target, one.path, one.why) for one in found] == [("vda", "/srv/base", None), ("vdb", None, "it cannot be read")]
+    # What protect has seen proves it.
+    assert unproved_devices([], request_with(disks)) == [UnprovedDevice("vdb", "/dev/vg0/base", "lvm:x")]
 
 
 def test_a_survey_leaves_no_connection_to_a_destination_and_changes_nothing(fleet: FakeFleet) -> None:
