@@ -127,9 +127,13 @@ def _declared_format(node: Element) -> t.Optional[str]:
 
 
 def _file_from_node(role: str, node: Element, pools: Pools) -> ImageFile:
-    kind, path = locate_source(node.get("type", ""), node.find("source"), pools)
+    source = node.find("source")
+    kind, path = locate_source(node.get("type", ""), source, pools)
     if not kind:
         raise Unreadable("one of its backing files is in a storage pool that is not known")
+    own = list_own_servers(source) if source is not None else []
+    if own:
+        raise Unreadable(f"one of its backing files is served by its own host ({own[0]})")
     return ImageFile(role, kind, path if kind != NETWORK else "")
 
 

@@ -20,6 +20,8 @@ import subprocess
 import typing as t
 
 from .._dataclass import dataclass
+from .._model.definition_files import CLUSTERS
+from .._model.libvirt_formats import is_loopback
 
 RAW = "raw"
 FILE, NETWORK, UNKNOWN = "file", "network", "unknown"
@@ -39,6 +41,7 @@ _END, _BACKING_FORMAT, _DATA_FILE = 0, 0xE2792ACA, 0x44415441
 _UNREAD = {b"QED\0": "qed", b"KDMV": "vmdk", b"COWD": "vmdk", b"vhdx": "vhdx", b"conecti": "vpc"}
 _OF_A_NETWORK = ("nbd", "rbd", "iscsi", "gluster", "ssh", "http", "https", "ftp", "ftps", "nfs", "sheepdog", "vxhs", "tftp")
 _OF_A_HOST = ("file", "host_device", "host_cdrom")
+_SERVER = re.compile(r"(?://)?(?:[^@/]*@)?(\[[^\]]*\]|[^:/?]*)")
 _PROTOCOL = re.compile(r"([A-Za-z0-9_+.-]+):")
 _AS_OWNER_SECONDS = 5.0
 
@@ -188,13 +191,21 @@ def locate_name(name: str, path: str) -> Named:
     protocol = _PROTOCOL.match(name.partition("/")[0] + ("/" if "/" in name else ""))
     if protocol is None:
         return Named(FILE, _resolve_path(name, path))
-    return _of_protocol(protocol[1].partition("+")[0], name[protocol.end() :], path)
+    return _of_protocol(protocol[1], name[protocol.end() :], path)
 
 
-def _of_protocol(protocol: str, name: str, path: str) -> Named:
+def _of_protocol(scheme: str, name: str, path: str) -> Named:
+    protocol, _plus, transport = scheme.partition("+")
     if protocol in _OF_A_HOST:
         return Named(FILE, _resolve_path(name, path))
-    return Named(NETWORK if protocol in _OF_A_NETWORK else UNKNOWN)
+    server = _SERVER.match(name)
+    return _on_server(protocol, transport == "unix" or name.startswith("unix:"), server[1] if server else "")
+
+
+def _on_server(protocol: str, is_socket: bool, server: str) -> Named:
+    """Return where an image of the network is: unknown if its own host serves it, because another host has another one under that name, or none."""
+    is_own = protocol not in CLUSTERS and (is_socket or is_loopback(server))
+    return Named(NETWORK if protocol in _OF_A_NETWORK and not is_own else UNKNOWN)
 
 
 def _resolve_path(name: str, path: str) -> str:
@@ -220,5 +231,7 @@ def _locate_in_json(text: str, path: str) -> Named:
         return Named(UNKNOWN)
     driver, filename = described.get("driver", "file"), described.get("filename")
     if not isinstance(filename, str) or driver not in _OF_A_HOST:
-        return Named(NETWORK if driver in _OF_A_NETWORK else UNKNOWN)
+        server = described.get("server")
+        address = server if isinstance(server, dict) else {key[len("server.") :]: value for key, value in described.items() if key.startswith("server.")}
+        return _on_server(str(driver), address.get("type") == "unix", str(address.get("host", "")))
     return Named(FILE, _resolve_path(filename, path))

@@ -29,7 +29,7 @@ _BLOCK_POOLS = ("logical", "disk", "iscsi", "scsi", "mpath", "zfs")
 POOLS_OF_UNITS = ("iscsi", "scsi", "mpath")
 
 # Protocols of storage that any of its servers gives access to.
-_CLUSTERS = ("rbd", "gluster", "sheepdog", "vitastor")
+CLUSTERS = ("rbd", "gluster", "sheepdog", "vitastor")
 
 
 def source_of(source: t.Optional[Element]) -> str:
@@ -64,7 +64,7 @@ def list_own_servers(source: Element) -> t.List[str]:
 
     For a cluster, they are one of many ways to reach it.
     """
-    if source.get("protocol") in (None, *_CLUSTERS):
+    if source.get("protocol") in (None, *CLUSTERS):
         return []
     servers = [(host.get("socket", ""), host.get("name", "")) for host in source.findall("host")]
     return [socket or name for socket, name in servers if socket or is_loopback(name)]

@@ -206,3 +206,10 @@ def test_an_unreadable_header_is_reported() -> None:
         assert source in found["files_problem"]
     assert "only on its own host" in describe_disk(disk("file", "<source file='/nfs/top'/>"), local=False)["files_problem"]
     assert describe_disk(disk("file", "<source file='/srv/sealed'/>", "<backingStore/>"))["files_problem"] is None
+
+
+def test_a_base_that_its_own_host_serves_is_not_known_to_others() -> None:
+    for server, shared in (("<host name='nas'/>", True), ("<host transport='unix' socket='/run/nbd.sock'/>", False)):
+        base = f"<backingStore type='network'><format type='raw'/><source protocol='nbd' name='x'>{server}</source><backingStore/></backingStore>"
+        found = describe_disk(disk("file", "<source file='/nfs/top'/>", base))
+        assert (len(found["files"]), "served by its own host" in (found["files_problem"] or "")) == (int(shared), not shared)
