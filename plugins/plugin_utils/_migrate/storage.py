@@ -237,8 +237,8 @@ def _check_devices(request: MoveRequest, domain: SurveyedDomain, source: str, ho
         raise Unsafe(
             f"Domain {request.label} on {source} uses a device that {host} is not known to see ({named}). "
             f"What {host} has under that name may be another device.",
-            f"If both hosts have the device, run the playbook protect for {source} and {host}: it proves that by the device's identity (WWN, LVM). Or set "
-            "unsafe: true if both certainly see the same bytes. Otherwise put the disk on shared storage. Nothing was moved.",
+            f"If both hosts have the device under that name, run the playbook protect for {source} and {host}: it proves that by the device's identity (WWN, "
+            "LVM). Or set unsafe: true if both certainly see the same bytes. Otherwise put the disk on shared storage. Nothing was moved.",
         )
 
 
