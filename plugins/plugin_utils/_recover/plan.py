@@ -187,7 +187,8 @@ def _plan_starts(request: RecoverRequest, ledger: Ledger | None) -> tuple[StartP
             noted_on=request.noted_on,
         )
         own = next((entry for entry in entries if entry.name == request.name), None)
-        found = find_recorded(request.host, request.facts, domains, request.boot_id, make_arrivals(ledger, own))
+        is_protected = bool(own and own.protected)
+        found = find_recorded(request.host, request.facts, domains, request.boot_id, make_arrivals(ledger), is_protected)
         # A noted domain that the host has lost is named as well: it keeps no note.
         recorded = [one for one in found if not one.is_defined or one.uuid not in {domain.uuid for domain in noted}]
         verdicts = sort_starts([one.as_noted for one in recorded if one.is_defined], inputs)

@@ -21,7 +21,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.referenc
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import RAN, EarlierState
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import COMPLETED, DONE, EVACUATION
 
-from .._ledger.documents import DomainEntry, HostEntry
+from .._ledger.documents import DomainEntry
 from .._ledger.ledger import Ledger
 from .release import NotedDomain
 from .starts import AS_RECORDED, Facts
@@ -34,20 +34,31 @@ class RecordedDomain:
 
     :arg before: its state then.
     :arg is_defined: whether the host still has its definition.
+    :arg is_saved: whether the ledger has its definition.
+    :arg is_certain: false for one that came to a host that nobody protects. If it was stopped there, nothing has saved that.
     """
 
     uuid: str
     name: str
     before: EarlierState
     is_defined: bool
+    is_saved: bool = True
+    is_certain: bool = True
 
     @property
     def as_noted(self) -> NotedDomain:
         """The domain as one that is to be started."""
         return NotedDomain(self.uuid, self.name, ("recorded",))
 
-    def describe(self, what: str) -> DomainVerdict:
+    def describe(self, what: str, host: str) -> DomainVerdict:
         """Return the entry of a result: the earlier state, and this."""
+        if not self.is_certain:
+            return DomainVerdict(
+                self.uuid,
+                self.name,
+                f"It was {self.before.state} when it came to {host} ({self.before.at}), and is off. {host} is not protected, "
+                f"so the ledger does not show whether somebody has stopped it since. {what}",
+            )
         at = f" (saved at {self.before.at})" if self.before.at else ""
         return DomainVerdict(self.uuid, self.name, f"It was {self.before.state} before the host went down{at}, and is off. {what}")
 
@@ -55,7 +66,9 @@ class RecordedDomain:
 FindArrival = Callable[[DomainEntry, HostRef], t.Optional[EarlierState]]
 
 
-def find_recorded(host: str, facts: Facts, domains: Iterable[DomainEntry], boot_id: t.Optional[str], find_arrival: FindArrival) -> list[RecordedDomain]:
+def find_recorded(
+    host: str, facts: Facts, domains: Iterable[DomainEntry], boot_id: t.Optional[str], find_arrival: FindArrival, is_protected: bool = True
+) -> list[RecordedDomain]:
     """Return the domains of the host that ran before it went down, according to the ledger, and that are off.
 
     Omitted are domains that are active, that were stopped since the boot, and those without definition here that another host may have, or that were
@@ -63,6 +76,7 @@ def find_recorded(host: str, facts: Facts, domains: Iterable[DomainEntry], boot_
 
     :arg boot_id: the present boot of the host; null if it is not known.
     :arg find_arrival: returns the state in which a domain came to the host after it was saved on another one.
+    :arg is_protected: whether the host is.
     """
     host_facts = facts[host]
     if host_facts is None:
@@ -83,16 +97,14 @@ def find_recorded(host: str, facts: Facts, domains: Iterable[DomainEntry], boot_
         is_saved_here = bool(saved and saved.host and saved.host.is_same(own_ref))
         before = saved.state_before(boot_id) if saved and is_saved_here else find_arrival(entry, own_ref)
         if before:
-            result.append(RecordedDomain(entry.uuid, str((found.name if found else entry.name) or entry.uuid), before, found is not None))
+            name = str((found.name if found else entry.name) or entry.uuid)
+            result.append(RecordedDomain(entry.uuid, name, before, found is not None, bool(saved and saved.definition), is_protected or is_saved_here))
     return result
 
 
-def make_arrivals(ledger: Ledger | None, own: HostEntry | None) -> FindArrival:
-    """Return a function that reads from the ledger in which state a domain came to a host.
-
-    It finds nothing for a host that is not protected: nothing would ever have saved that such a domain was stopped there.
-    """
-    if ledger is None or own is None or not own.protected:
+def make_arrivals(ledger: Ledger | None) -> FindArrival:
+    """Return a function that reads from the ledger in which state a domain came to a host."""
+    if ledger is None:
         return lambda _entry, _host: None
     done = sorted(ledger.list_records(types=[EVACUATION], statuses=[DONE]), key=lambda record: record.generation)
     newest = {record.domain.uuid.lower(): record for record in done}
@@ -119,21 +131,27 @@ def state_after_move(record: MoveRecord) -> str:
 def with_recorded(plan: StartPlan, verdicts: StartPlan, recorded: Iterable[RecordedDomain], host: str, mode: str) -> StartPlan:
     """Return the plan with the domains that ran before the host went down: they are started, or listed with how to start them.
 
+    A domain of which this is not certain is never started.
+
     :arg verdicts: the decisions about those of them that are defined. One that is elsewhere now is omitted.
     """
     by_uuid = {domain.uuid: domain for domain in recorded}
-    gone = [domain.describe(_undefined_text(domain, host)) for domain in by_uuid.values() if not domain.is_defined]
-    if mode == AS_RECORDED:
-        start = [replace(one, paused=True) if by_uuid[one.uuid].before.state == domain_states.PAUSED else one for one in verdicts.start]
-        return StartPlan((*plan.start, *start), plan.forget, (*plan.refuse, *verdicts.refuse), tuple(gone))
-    how = f"To start it, recover {host} again with recover_host_start=as_recorded, or run kvmfleet.migration.domain_start there."
-    off = [by_uuid[one.uuid].describe(how) for one in verdicts.start]
-    off += [by_uuid[one.uuid].describe(f"It cannot be started now: {one.reason}") for one in verdicts.refuse]
-    return replace(plan, stayed_off=tuple(sorted([*off, *gone], key=lambda one: (str(one.name), one.uuid))))
+    to_act = {uuid for uuid, domain in by_uuid.items() if domain.is_certain and mode == AS_RECORDED}
+    start = [replace(one, paused=True) if by_uuid[one.uuid].before.state == domain_states.PAUSED else one for one in verdicts.start if one.uuid in to_act]
+    refuse = [one for one in verdicts.refuse if one.uuid in to_act]
+    off = [domain.describe(_undefined_text(domain, host), host) for domain in by_uuid.values() if not domain.is_defined]
+    off += [by_uuid[one.uuid].describe(_start_text(by_uuid[one.uuid], host), host) for one in verdicts.start if one.uuid not in to_act]
+    off += [by_uuid[one.uuid].describe(f"It cannot be started now: {one.reason}", host) for one in verdicts.refuse if one.uuid not in to_act]
+    stayed_off = tuple(sorted(off, key=lambda one: (str(one.name), one.uuid)))
+    return StartPlan((*plan.start, *start), plan.forget, (*plan.refuse, *refuse), stayed_off)
+
+
+def _start_text(domain: RecordedDomain, host: str) -> str:
+    if domain.is_certain:
+        return f"To start it, recover {host} again with recover_host_start=as_recorded, or run kvmfleet.migration.domain_start there."
+    return f"If it is to run, run kvmfleet.migration.domain_start there. Then protect {host}."
 
 
 def _undefined_text(domain: RecordedDomain, host: str) -> str:
-    return (
-        f"{host} has no definition of it any more, so recover cannot start it. If it ran nowhere else, define it there from its document in the ledger "
-        f"(domains/{domain.uuid}.json, protected.definition), and start it."
-    )
+    origin = f"its document in the ledger (domains/{domain.uuid}.json, protected.definition)" if domain.is_saved else "a backup (the ledger does not have it)"
+    return f"{host} has no definition of it any more, so recover cannot start it. If it ran nowhere else, define it there from {origin}, and start it."

@@ -93,6 +93,19 @@ def test_a_guest_that_moved_here_after_it_was_saved_is_named(lab: Lab, operator:
 
 
 @pytest.mark.long
+def test_a_guest_that_moved_to_a_host_nobody_protects_is_named_and_never_started(lab: Lab, operator: Operator, guest: Make) -> None:
+    moved = guest("moved")
+    for host in (1, 2, 3):
+        operator.task(host, "host", {"state": "enabled"})
+    operator.drain(1)
+    (place,) = lab.places(moved)
+    operator.power_cycle(place)
+    run, own = operator.recover(place, recover_host_start="as_recorded")
+    assert (run.code, names(own["stayed_off"]), own["started"], lab.places(moved)) == (0, [moved], [], {place: "shut off"}), run.text
+    assert f"{lab.host(place)} is not protected, so the ledger does not show whether somebody has stopped it since." in own["stayed_off"][0]["reason"]
+
+
+@pytest.mark.long
 def test_an_unknown_value_is_refused_before_anything_is_done(lab: Lab, operator: Operator, guest: Make) -> None:
     auto = guest("auto", "--autostart")
     operator.protect()

@@ -29,7 +29,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.record
     with_recorded,
 )
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.task_results import DomainVerdict, StartPlan
-from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import domain_entry, host_entry
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import domain_entry
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._recover.builders import document, domain, end, facts, record, uid
 
 Body = dict[str, t.Any]
@@ -130,8 +130,7 @@ def test_the_latest_of_two_evacuations_counts_although_the_clock_of_its_control_
             stored = ledger.update_record(stored, stored.record.advance(status, "ann"))
     document_of_web1 = ledger.read_domain(uid("web1"))
     assert document_of_web1
-    own = host_entry({"name": "kvm1", "protected": {"at": "2026-11-21T01:00:00.000Z"}})
-    found = make_arrivals(ledger, own)(document_of_web1.domain, end("kvm1"))
+    found = make_arrivals(ledger)(document_of_web1.domain, end("kvm1"))
     assert found
     assert found.state == "running"
     tombstones = read_inputs(ledger, None, lambda _peer: {}).tombstones[uid("web1")]
@@ -145,8 +144,7 @@ def test_a_domain_that_was_evacuated_to_the_host_ran_there_if_it_was_to_run(tmp_
     stored = ledger.open_record(dataclasses.replace(made, wanted_state=wanted))
     for status in (s.PRE_MIGRATING, s.DONE):
         stored = ledger.update_record(stored, stored.record.advance(status, "ann"))
-    own = host_entry({"name": "kvm1", "protected": {"at": "2026-11-21T01:00:00.000Z"}})
-    found = make_arrivals(ledger, own)(domain_entry(document("web1", "kvm1")), end("kvm1"))
+    found = make_arrivals(ledger)(domain_entry(document("web1", "kvm1")), end("kvm1"))
     assert (found.state if found else None) == state
 
 
@@ -159,11 +157,36 @@ NOTHING = StartPlan((), (), (), ())
 
 @pytest.mark.parametrize("mode", ["autostart", "none", "as_recorded"])
 def test_a_domain_that_the_host_has_lost_is_named_and_never_started(mode: str) -> None:
-    (lost,) = find(here=[])
+    (lost,) = find(here=[], definition="<domain/>")
     plan = with_recorded(NOTHING, NOTHING, [lost], "kvm1", mode)
     assert (plan.start, plan.refuse) == ((), ())
     words = f"define it there from its document in the ledger (domains/{uid('web1')}.json, protected.definition), and start it."
     assert f"kvm1 has no definition of it any more, so recover cannot start it. If it ran nowhere else, {words}" in plan.stayed_off[0].reason
+
+
+def test_a_lost_domain_that_was_never_saved_is_not_said_to_be_in_the_ledger() -> None:
+    lost = RecordedDomain(uid("web1"), "web1", EarlierState("running"), is_defined=False, is_saved=False)
+    (named,) = with_recorded(NOTHING, NOTHING, [lost], "kvm1", "autostart").stayed_off
+    assert named.reason.endswith("define it there from a backup (the ledger does not have it), and start it.")
+
+
+@pytest.mark.parametrize("mode", ["autostart", "none", "as_recorded"])
+@pytest.mark.parametrize(
+    ("verdicts", "words"),
+    [
+        (StartPlan((verdict("yes"),), (), (), ()), "If it is to run, run kvmfleet.migration.domain_start there. Then protect kvm1."),
+        (StartPlan((), (), (verdict("It may run on kvm3."),), ()), "It cannot be started now: It may run on kvm3."),
+    ],
+)
+def test_a_domain_that_came_to_an_unprotected_host_is_named_and_never_started(mode: str, verdicts: StartPlan, words: str) -> None:
+    """Its owner may have stopped it there years ago."""
+    came = RecordedDomain(uid("web1"), "web1", EarlierState("running", "2026-11-21T01:00:00.000Z"), is_defined=True, is_certain=False)
+    plan = with_recorded(NOTHING, verdicts, [came], "kvm1", mode)
+    assert (plan.start, plan.refuse) == ((), ())
+    assert plan.stayed_off[0].reason == (
+        "It was running when it came to kvm1 (2026-11-21T01:00:00.000Z), and is off. kvm1 is not protected, "
+        f"so the ledger does not show whether somebody has stopped it since. {words}"
+    )
 
 
 @pytest.mark.parametrize(("mode", "started"), [("autostart", 0), ("none", 0), ("as_recorded", 1)])
