@@ -142,6 +142,7 @@ class ActionModule(FleetAction):
         if name == target_host and options["state"] is not None:
             check_one_name(before, name, settings.fleet())
         after, result = self._change_state(ledger, found, identity, options, describe_actor(task_vars), is_drained=drain is not None)
+        warnings += _warn_of_leftovers(ledger, after)
         if drain:
             cordon = Cordon.from_entries(before, after) if after else None
             own: Result = {"settings": encode(variables), "check_mode": bool(self._task.check_mode)}
@@ -309,6 +310,22 @@ def _check_not_evacuated(ledger: Ledger, identity: HostIdentity, wanted: HostSta
         why = "; ".join(f"{describe_record(record)} is '{record.status}'" for record in found)
         outcome = f"{identity.name} was not enabled" if wanted.state == ENABLED else f"The state of {identity.name} was not changed"
         raise Unsafe(f"{outcome}: it was evacuated during its recovery: {why}.", "Run recover again; it cleans the host up first.")
+
+
+def _warn_of_leftovers(ledger: Ledger | None, entry: HostEntry | None) -> list[str]:
+    """Return a warning if the host accepts domains although evacuations from it are open."""
+    if ledger is None or entry is None or entry.state != ENABLED:
+        return []
+    identity = HostIdentity(entry.name, entry.host_id, entry.host_uuid, entry.machine_id or None)
+    found = find_withholding(ledger.list_records(statuses=sorted(UNSETTLED | TOMBSTONE)), identity)
+    if not found:
+        return []
+    names = ", ".join(dict.fromkeys(str(record.domain.name) for record in found))
+    text = (
+        f"{entry.name} accepts domains again, but it may still have old copies of domains that were evacuated from it ({names}). They must not be started. "
+        f"To clean them up, recover the host (kvmfleet.migration.recover -e target={entry.name})."
+    )
+    return [text]
 
 
 def _wanted_status(options: HostOptions, before: HostStatus, is_drained: bool) -> HostStatus | None:

@@ -20,7 +20,8 @@ description:
 options:
   state:
     description:
-      - V(enabled) lets the host accept domains again.
+      - V(enabled) lets the host accept domains again. If evacuations from it are open, a warning names their domains, of which it may still have old copies.
+        The role P(kvmfleet.migration.recover_host#role) cleans them up.
       - V(maintenance) is the state of a host that is being drained or worked on.
       - V(fenced) is the state of a host that was cut off or switched off.
       - If the entry of the host was damaged, the task fails with C(conflict) unless O(reason) is given too, and the task runs on the host itself; then it

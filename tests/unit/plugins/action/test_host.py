@@ -177,6 +177,27 @@ def test_a_recovery_does_not_enable_a_host_that_was_evacuated_since_its_cleanup(
     assert fleet.task(state="enabled", _work={"recovered": True})["host"]["state"] == "enabled"
 
 
+@pytest.mark.parametrize("check_mode", [False, True])
+def test_a_person_who_enables_a_host_is_warned_of_old_copies_of_its_evacuated_domains(fleet: Fleet, check_mode: bool) -> None:
+    """The record is a tombstone, which forbids nothing but the release of the host."""
+    fleet.task(state="fenced", reason="It was off")
+    ledger = FileLedger(str(fleet.folder))
+    stored = ledger.open_record(new_record(s.EVACUATION, DomainRef(UUID, "web1"), HostRef("kvm1", ID, None), HostRef("kvm2", OTHER, None), {}, "test"))
+    for step in (s.PRE_MIGRATING, s.DONE):
+        stored = ledger.update_record(stored, stored.record.advance(step, "test"))
+    fleet.check_mode = check_mode
+    for target_host in ("kvm1", "localhost"):
+        result = fleet.task(target_host, name="kvm1", state="enabled")
+        assert result["host"]["state"] == "enabled"
+        (warning,) = result["warnings"]
+        assert "it may still have old copies of domains that were evacuated from it (web1). They must not be started." in warning
+        assert "(kvmfleet.migration.recover -e target=kvm1)" in warning
+    assert "warnings" not in fleet.task(state="maintenance")
+    fleet.check_mode = False
+    ledger.update_record(stored, stored.record.advance(s.COMPLETED, "test"))
+    assert "warnings" not in fleet.task(state="enabled")
+
+
 def test_a_host_that_is_not_enabled_after_its_recovery_does_not_stay_fenced(fleet: Fleet) -> None:
     """It is on. The silence of a fenced host counts as that of a host without power."""
     back = {"state": "maintenance", "reason": "It is back", "_work": {"recovered": True}}
