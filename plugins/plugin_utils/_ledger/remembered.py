@@ -244,7 +244,7 @@ def _next_step(one: RememberedMove) -> str:
         choice, kept = f"completed}} (or failed, where it is still on {source})", ""
     return (
         f"Find out where domain {one.domain.name} is (virsh list --all), then settle the record by kvmfleet.migration.host on {one.remembered_by}: "
-        f"settle: {{id: {one.id}, status: {choice}, and a reason. Until then it is neither moved nor started{kept}."
+        f"settle: {{id: {one.id}, status: {choice}, and a reason. Until then, a task that sees this record neither moves nor starts the domain{kept}."
     )
 
 
