@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
 
 from ansible.utils.display import Display
@@ -40,7 +41,8 @@ class ActionModule(FleetAction):
         settings = self.settings(task_vars)
         requests = read_cold_requests(options, settings, source.name)
         location = settings.ledger(source.name, options["ledger"])
-        with open_or_imagine(*location, check=self._task.check_mode) as opened:
+        check, allow_new = self._task.check_mode, functools.partial(self.check_unprotected, options["uri"], task_vars)
+        with open_or_imagine(*location, check=check, allow_new=allow_new) as opened:
             ledger = self.attach_notifier(opened, settings, source.name, location)
             lines = ProgressLines(lambda line: Display().display(f"[{source.name}] {line}"))
             silent = self._task.no_log or options["progress"] == "none"

@@ -125,7 +125,8 @@ class ActionModule(FleetAction):
         if decision:
             return self._write_decision(decision, name, target_host, options, task_vars)
         settings = self.settings(task_vars)
-        ledger = open_if_any(*settings.ledger(target_host, options["ledger"]), create=options["state"] is not None and not self._task.check_mode)
+        location = settings.ledger(target_host, options["ledger"])
+        ledger = open_if_any(*location)
         drain = PreparationRequest.from_work(target_host, work["drain"]) if work.get("drain") else None
         # Before the host is put into maintenance: an invalid variable or policy changes nothing.
         variables = _check_drain(drain, settings) if drain else None
@@ -136,6 +137,8 @@ class ActionModule(FleetAction):
             identity, found = _identify_by_facts(ledger, name, facts) or self._identify_host(ledger, name, options, task_vars, warnings)
         else:
             identity, found = HostIdentity(name, None, None, None), find_entry_by_name(ledger, name)
+        if ledger is None and options["state"] is not None and not self._task.check_mode:
+            ledger = open_ledger(*location)
         if ledger:
             warnings += list_uuid_notes(found.host if found else None, identity, list_entries(ledger))
         before = found.host if found else None

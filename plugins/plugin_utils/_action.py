@@ -22,7 +22,7 @@ from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure, AnsibleE
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import Spec
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.eta import estimate_rest
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject, decode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import (
     Internal,
     InvalidArgument,
@@ -34,8 +34,10 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
     printable_text,
 )
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import IdentityAnswer
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses import FINAL
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._kept_modules import COLLECTION, KeptModuleAction
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import check_own_ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger, describe_process
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.notices import Notices, open_notices
@@ -115,6 +117,11 @@ class FleetAction(KeptModuleAction):
             self._notices, self._notice_warnings = open_notices(settings, host, ledger, lambda: open_ledger(*location, create=False))
             ledger.witness = self._notices or ledger.witness
         return ledger
+
+    def check_unprotected(self, uri: str, task_vars: Result) -> None:
+        """Raise L(Conflict) if the host was protected, so that the ledger of its fleet is missing or elsewhere: an empty one would hide that."""
+        answer = decode(IdentityAnswer, self.run_phase("read", {}, uri, task_vars, module="host"))
+        check_own_ledger(self.target_host(task_vars), answer.identity.ledger_id, None)
 
     def settings(self, task_vars: Result) -> TaskSettings:
         """Return the collection's variables as this task sees them."""

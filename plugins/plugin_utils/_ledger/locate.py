@@ -114,9 +114,15 @@ def open_if_any(location: t.Optional[str] = None, etcd: Json = None, *, create: 
 
 
 @contextlib.contextmanager
-def open_or_imagine(location: t.Optional[str] = None, etcd: Json = None, *, check: bool) -> t.Iterator[Ledger]:
-    """Return the ledger as L(open_ledger) does. In check mode an empty one, which is removed afterwards, stands in for one that is missing."""
-    ledger = open_if_any(location, etcd, create=not check)
+def open_or_imagine(location: t.Optional[str] = None, etcd: Json = None, *, check: bool, allow_new: t.Callable[[], None]) -> t.Iterator[Ledger]:
+    """Return the ledger as L(open_ledger) does. In check mode an empty one, which is removed afterwards, stands in for one that is missing.
+
+    :arg allow_new: raises an error if a ledger that is missing must not be created.
+    """
+    ledger = open_if_any(location, etcd)
+    if ledger is None:
+        allow_new()
+        ledger = None if check else open_ledger(location, etcd)
     if ledger:
         yield ledger
         return

@@ -132,6 +132,17 @@ def test_check_mode_refuses_a_host_for_which_the_task_would_create_another_ledge
 DRAIN: dict[str, t.Any] = {"play": ["kvm1"], "candidates": ["kvm2"], "just_asked": True}
 
 
+def test_a_task_that_is_refused_creates_no_ledger(fleet: Fleet) -> None:
+    """An empty one would hide that the right one was moved away, and be in its way when it is moved back."""
+    fleet.host.host_id, fleet.host.ledger_id = ID, UUID
+    for args in ({"state": "enabled"}, {"state": "maintenance", "_work": {"drain": DRAIN}}):
+        with pytest.raises(Conflict, match="there is no ledger where this task looks for it"):
+            fleet.task(**args)
+    with pytest.raises(NotFound):
+        fleet.task("localhost", name="kvm1", state="fenced")
+    assert not fleet.folder.exists()
+
+
 def test_a_drain_uses_the_host_id_of_fresh_facts(fleet: Fleet) -> None:
     fleet.task(state="enabled")
     fleet.host.phases = []

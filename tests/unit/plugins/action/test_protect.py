@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from ansible_collections.kvmfleet.migration.plugins.action.protect import ActionModule
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.document_bytes import TooLarge
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.tests.schemas.check import check_document, find_errors
@@ -66,11 +66,20 @@ def task(tmp_path: pathlib.Path) -> Task:
 
 def test_a_task_runs_all_steps_and_returns_no_definition(task: Task) -> None:
     result = task.run()
-    assert task.phases == ["identify", "leave", "see", "save", "guard"]
+    # Whether the host belongs to another ledger is asked before this one is created.
+    assert task.phases == ["identify", "identify", "leave", "see", "save", "guard"]
     assert result["changed"]
     assert [entry["name"] for entry in result["saved"]] == ["web1"]
     assert "Read-only" in " ".join(result["notes"])
     assert SECRET not in json.dumps(result)
+
+
+def test_a_host_of_another_ledger_is_refused_before_a_ledger_is_created(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty ledger would hide that the right one was moved away, and be in its way when it is moved back."""
+    monkeypatch.setitem(ANSWERS, "identify", {"failed": True, "error_code": "conflict", "msg": "This host belongs to another ledger."})
+    with pytest.raises(Conflict, match="another ledger"):
+        task.run()
+    assert not task.folder.exists()
 
 
 def test_a_domain_that_the_ledger_refuses_is_a_warning(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,7 +105,7 @@ def test_the_result_of_the_role_fulfills_its_schema(task: Task) -> None:
 
 def test_only_the_answer_with_definitions_is_hidden_from_verbose_output(task: Task) -> None:
     task.run()
-    assert task.spoken == ["identify", "leave", "see", "guard"]
+    assert task.spoken == ["identify", "identify", "leave", "see", "guard"]
     assert task.context.no_log is False
 
 
@@ -134,7 +143,7 @@ def test_a_host_that_would_start_a_domain_of_another_host_is_granted_no_token(ta
 def test_unusable_fencing_fails_the_task_after_the_domains_are_saved(task: Task) -> None:
     task.variables["kvmfleet_fencing"] = {"agent": "fence_nobody_has", "options": {"password": SECRET}}
     result = task.run()
-    assert task.phases == ["identify", "leave", "see", "save", "guard"]
+    assert task.phases == ["identify", "identify", "leave", "see", "save", "guard"]
     assert (result["failed"], result["changed"], result["error_code"]) == (True, True, "invalid_argument")
     assert result["msg"].startswith("kvmfleet_fencing of kvm1: the agent fence_nobody_has is not on the control node")
     assert "The domains were saved nevertheless." in result["msg"]
