@@ -30,7 +30,7 @@ from .._maintenance.texts import run_line
 from .._observe import brake_folder
 from .._observe.brake import disarmed_lines
 from .._observe.checked_fleet import attention_line, check_line
-from .._observe.fleet_scan import FoundAct, find_seen_twice
+from .._observe.fleet_scan import FoundAct, find_seen_twice, name_hosts
 from .._observe.timeline import read_timeline
 from .._observe.unstarted import unstarted_lines, way_out
 from .content import HostAnswer, LedgerContent, MoveInFlight, StatusWork, read_move
@@ -167,6 +167,7 @@ class StatusReport:
         yield from self._unstarted_texts()
         yield from self._evacuated_texts()
         yield from self._held_texts()
+        yield from self._unaccounted_texts()
         yield from self._unlisted_texts()
         yield from self._token_texts()
         yield from self._content.run_findings
@@ -294,6 +295,21 @@ class StatusReport:
                 off = sorted(one.name or one.uuid for one in wanted if one.uuid not in self._active)
                 guests = f" {_names(off)} {'is' if len(off) == 1 else 'are'} not active." if off else ""
                 yield f"{host} was booted, and its boot guard holds its guests.{guests} To start them again: kvmfleet.migration.recover -e target={host}"
+
+    def _unaccounted_texts(self) -> Iterator[str]:
+        """Yield the saved domains that their only host does not report, and no other one. A transient domain just ends."""
+        reported = {seen.uuid for look in self._looks.values() for seen in look.domains}
+        known = reported | self._moved_domains() | {move.domain.uuid for move in self._lost}
+        # Those of a host whose boot is held are named already.
+        for host, _look in name_hosts(self._content.hosts, {name: look for name, look in self._looks.items() if not look.held}):
+            gone = [one for one in self._content.domains if one.is_protected and one.is_only_on(host) and one.uuid not in known]
+            names = sorted(one.name or one.uuid for one in gone if one.saved and one.saved.persistent is not False)
+            if names:
+                yield (
+                    f"{host.label} should have {_names(names)} according to the ledger, and does not report {'it' if len(names) == 1 else 'them'}; nor does"
+                    f" another host that answers. If that is intended, protect the host: kvmfleet.migration.protect -e target={host.label}. If not, find out"
+                    " what happened; the ledger has the definition that protect saved (docs/ledger.md)."
+                )
 
     def _discarded_texts(self, host: str, discarded: DiscardDecision, left: int) -> Iterator[str]:
         reason = str(discarded.reason or "no reason given").rstrip(".")

@@ -487,7 +487,7 @@ def test_a_host_in_service_whose_boot_is_held_is_a_finding(tmp_path: pathlib.Pat
     ]
     for released in (False, None):
         desk.look("kvm1", held=released)
-        assert desk.show_all()["attention"] == []
+        assert not [finding for finding in desk.show_all()["attention"] if "boot guard" in finding]
 
 
 @pytest.mark.parametrize("state", ["maintenance", "fenced"])

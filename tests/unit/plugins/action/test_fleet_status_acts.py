@@ -22,7 +22,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, KvmfleetError, Unreachable
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import new_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import HostProtection
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import HostProtection, MissingNote
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.action.test_fleet_status import EMPTY, FLEET, HOST_IDS, Desk, Result
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import domain_entry
@@ -156,7 +156,7 @@ def see_twice(desk: Desk, **answer: t.Any) -> None:
 def test_a_domain_that_two_hosts_report_as_active_is_a_finding(desk: Desk, uuid_text: str) -> None:
     desk.look("kvm1", web(uuid=uuid_text))
     desk.look("kvm2", web(uuid=uuid_text))
-    desk.look("kvm3", web(uuid=uuid_text, active=False, state="shut off"))
+    desk.look("kvm3", *(web(uuid=one, active=False, state="shut off") for one in {uuid_text, WEB}))
     seen = desk.show_all()
     assert (seen["attention"], seen["foreign_acts"]) == ([TWICE.replace(WEB, uuid_text)], [])
     assert seen["lines"][0].endswith("1 finding for a person.")
@@ -273,3 +273,40 @@ def test_work_of_another_form_is_refused_and_nothing_is_written(desk: Desk, work
     with pytest.raises(KvmfleetError):
         desk.show(_work={"answers": desk.answers, **work})
     assert acts(desk) == ()
+
+
+GONE = (
+    "kvm1 should have web1 according to the ledger, and does not report it; nor does another host that answers. If that is intended, protect the host: "
+    "kvmfleet.migration.protect -e target=kvm1. If not, find out what happened; the ledger has the definition that protect saved (docs/ledger.md)."
+)
+
+
+def test_a_domain_that_no_host_reports_any_more_is_a_finding_until_its_host_is_protected(desk: Desk) -> None:
+    assert GONE not in desk.show_all()["attention"]
+    desk.look("kvm1", held=True)
+    desk.look("kvm2")
+    assert GONE not in desk.show_all()["attention"]
+    desk.look("kvm1")
+    assert desk.show_all()["attention"] == [GONE]
+    document = desk.ledger.read_domain(WEB)
+    assert document is not None
+    note = MissingNote(at="2026-11-21T01:00:00.000Z", by="ann", host=KVM1)
+    desk.ledger.put_domain(dataclasses.replace(document.domain, missing=note), document.version)
+    assert desk.show_all()["attention"] == []
+
+
+def test_a_domain_that_is_reported_moved_or_transient_is_accounted_for(desk: Desk) -> None:
+    desk.look("kvm1")
+    for where, told in (("kvm1", OFF), ("kvm2", OFF)):
+        desk.look(where, told)
+        assert desk.show_all()["attention"] == []
+        desk.look(where)
+    document = desk.ledger.read_domain(WEB)
+    assert document is not None
+    transient = dataclasses.replace(document.domain, protected={**(document.domain.protected or {}), "persistent": False})
+    desk.ledger.put_domain(transient, document.version)
+    assert desk.show_all()["attention"] == []
+    desk.ledger.put_domain(document.domain, document.version + 1)
+    assert desk.show_all()["attention"] == [GONE]
+    desk.ledger.open_record(new_record(s.LIVE_MIGRATION, DomainRef(WEB, "web1"), KVM1, KVM2, {}, "ann"))
+    assert GONE not in desk.show_all()["attention"]
