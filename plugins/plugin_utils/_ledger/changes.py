@@ -335,6 +335,9 @@ def _domain_change(transaction: Transaction, record: MoveRecord, old: MoveRecord
     """Return the write of the domain's document that the transition requires, if any."""
     path = document_path(DOMAINS, record.domain.uuid.lower())
     present = transaction.read_document(path)
+    if present is None and not _says_where(record):
+        # The document was damaged. Another one would hide that, and have the domain on the source.
+        return []
     before = present.domain if present else make_domain(record, record.generation)
     entry = update_domain(before, record, old.status)
     if record.superseded_by and not old.superseded_by:
@@ -345,6 +348,12 @@ def _domain_change(transaction: Transaction, record: MoveRecord, old: MoveRecord
     if record.status not in s.CLOSED and _lasting_part(entry) == _lasting_part(before):
         return []
     return [DocumentWrite(path, present.version + 1 if present else 1, entry)]
+
+
+def _says_where(record: MoveRecord) -> bool:
+    """Whether the record says where its domain is, or may be; a newer one does for a closed record that it has superseded, or that was a tombstone."""
+    is_of_past = record.superseded_by or (record.type == s.EVACUATION and record.has_status(s.DONE))
+    return not (record.status in s.CLOSED and is_of_past)
 
 
 def _lasting_part(entry: DomainEntry) -> tuple[PossibleHosts, t.Optional[str], int, tuple[DomainRestart, ...]]:

@@ -143,6 +143,22 @@ def test_generations_continue_after_the_domain_document_was_damaged(store: Store
     assert ledger.read_domains()[1:] == ([], [])
 
 
+def test_a_damaged_domain_document_stays_damaged_if_a_record_is_closed_that_does_not_say_where_the_domain_is(
+    store: Store, ledger: Ledger, new_move: NewMove, advance_record: AdvanceRecord
+) -> None:
+    """The domain was evacuated, and can have moved since; its source, of which the record is closed, does not have it."""
+    done = advance_record(ledger, ledger.open_record(new_move(record_type=s.EVACUATION)), s.PRE_MIGRATING, s.DONE)
+    given_up = advance_record(ledger, ledger.open_record(new_move()), s.RUNNING)
+    given_up = ledger.update_record(given_up, given_up.record.supersede(done.record.record_id))
+    domains = [stored.record.domain.uuid for stored in (done, given_up)]
+    for domain in domains:
+        store.write(f"domains/{domain}.json", b"torn")
+    advance_record(ledger, done, s.COMPLETED)
+    advance_record(ledger, given_up, s.FAILED)
+    assert ledger.read_domains() == ([], sorted(domains), [])
+    assert [ledger.open_record(new_move(domain_uuid=domain)).record.generation for domain in domains] == [2, 2]
+
+
 def test_a_damaged_identity_is_not_replaced(store: Store, ledger: Ledger) -> None:
     store.write("ledger.json", b"")
     with pytest.raises(InvalidState, match=r"ledger\.json.* could not be read"):
