@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import pathlib
 import typing as t
@@ -84,3 +85,10 @@ def test_a_state_of_a_later_version_is_read(tmp_path: pathlib.Path) -> None:
     state = m.read_lease_state(str(path))
     assert state is not None
     assert state.count == 7
+
+
+def test_a_second_change_of_the_etcd_keeps_what_was_promised_in_the_first_one_until_that_cannot_arrive_any_more() -> None:
+    fleets = ((OWN,),)
+    second = dataclasses.replace(make_state(store="first").change_store("second", 100.0), fleets=fleets)
+    third = second.change_store("third", 200.0)
+    assert third.promises == (m.Promise("first", fleets, 100.0 + m.LATEST_SECONDS), m.Promise("second", fleets, 200.0 + m.LATEST_SECONDS))

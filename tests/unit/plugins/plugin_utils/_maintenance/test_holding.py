@@ -38,6 +38,17 @@ def test_a_process_of_another_control_node_or_container_cannot_be_judged(other: 
     assert is_alive(dataclasses.replace(identify_process(os.getpid(), "me", at().at), **t.cast("dict[str, t.Any]", other))) is None
 
 
+def test_without_a_known_container_no_process_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both processes have none then, and may be in two."""
+
+    def refuse(path: str) -> t.NoReturn:
+        raise PermissionError(path)
+
+    monkeypatch.setattr(os, "readlink", refuse)
+    found = identify_process(os.getpid(), "me", at().at)
+    assert (found.pid_namespace, is_alive(found)) == ("", None)
+
+
 def test_a_process_is_the_same_after_its_control_node_was_renamed() -> None:
     now = identify_process(os.getpid(), "me", at().at)
     before = dataclasses.replace(now, node="by-another-dhcp-server")
