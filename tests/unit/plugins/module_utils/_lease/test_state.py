@@ -92,3 +92,10 @@ def test_a_second_change_of_the_etcd_keeps_what_was_promised_in_the_first_one_un
     second = dataclasses.replace(make_state(store="first").change_store("second", 100.0), fleets=fleets)
     third = second.change_store("third", 200.0)
     assert third.promises == (m.Promise("first", fleets, 100.0 + m.LATEST_SECONDS), m.Promise("second", fleets, 200.0 + m.LATEST_SECONDS))
+
+
+@pytest.mark.parametrize("was_held", [True, False])
+def test_a_change_of_the_etcd_ends_a_lease_and_invents_none(was_held: bool) -> None:
+    """A host that never had a lease must not be reset for the want of one."""
+    changed = make_state(store="first", held_until=50.0 if was_held else 0.0).change_store("second", 10.0)
+    assert (changed.view.was_held, changed.view.is_held(10.0)) == (was_held, False)
