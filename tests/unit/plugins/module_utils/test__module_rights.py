@@ -12,8 +12,10 @@ import typing as t
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._boot_guard import phases as guard
+from ansible_collections.kvmfleet.migration.plugins.module_utils._cold import run as cold
 from ansible_collections.kvmfleet.migration.plugins.module_utils._domains import policy, shutting_down, starting
 from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation import cleanup, evacuate, protect
+from ansible_collections.kvmfleet.migration.plugins.module_utils._lease import phases as lease
 from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt import connection
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden
 from ansible_collections.kvmfleet.migration.plugins.module_utils._watcher import intervene, run, spare
@@ -23,12 +25,14 @@ LOCAL = "qemu:///system"
 UUID = "7b7e8cf2-6f4e-4d53-b1a7-0a7d2b1f0c01"
 PHASES = {
     "live_migrate": {"prepare": spare.prepare_moves, "start": run.start_moves},
+    "cold_migrate": {"carry_out": cold.carry_out_moves},
     "migration_abort": intervene.PHASES,
     "protect": protect.PHASES,
     "evacuate": evacuate.PHASES,
     "evacuation_cleanup": cleanup.PHASES,
     "boot_guard": guard.PHASES,
     "host": guard.DECISION_PHASES,
+    "host_lease": lease.PHASES,
 }
 NEEDING_ROOT = [(module, phase) for module, phases in PHASES.items() for phase in phases]
 PARAMS = {"name": "web1", "uuid": None, "uri": LOCAL, "wait_seconds": 5, "start_again": False, "bandwidth_mib": None}

@@ -13,12 +13,13 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import boot_moment
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, Unreachable
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, InvalidArgument, Unreachable
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.answers import (
     HostQuery,
     check_answered,
+    check_rights,
     collect_facts,
     fresh_hosts,
     is_settled,
@@ -100,6 +101,13 @@ def test_a_source_that_did_not_answer_is_unreachable_with_the_reason() -> None:
     check_answered(["kvm1"], {"kvm2": "no route"})
     with pytest.raises(Unreachable, match=r"kvm2 could not be queried for its domains: no route\. Nothing was moved\."):
         check_answered(["kvm1", "kvm2"], {"kvm2": "no route."})
+
+
+def test_a_host_that_was_not_queried_by_root_is_forbidden() -> None:
+    by_root, by_another = (read_facts({**facts("kvm1"), **more}) for more in ({}, {"unverified_reasons": {}}))
+    check_rights(["kvm1", "kvm2"], {"kvm1": by_root, "kvm2": None, "kvm3": by_another})
+    with pytest.raises(Forbidden, match="kvm2 was queried without root"):
+        check_rights(["kvm1", "kvm2"], {"kvm1": by_root, "kvm2": by_another})
 
 
 def test_facts_that_claim_a_domain_of_a_source_do_not_count() -> None:

@@ -239,6 +239,16 @@ def test_n_plus_one_that_no_longer_holds_is_drift() -> None:
     assert "N+1 no longer holds" in describe_drift({**wide, "kvm2": f.host("kvm2", 9000, domains=[other])}, plan)
 
 
+def test_n_plus_one_counts_a_domain_that_is_at_its_destination_already() -> None:
+    facts = fresh_facts()
+    find_domain(facts, "huge").update(active=False, state="shut off")
+    wide = {**facts, "kvm2": f.host("kvm2", 8000), "kvm3": f.host("kvm3", 8000)}
+    plan = plan_drain(wide, n_plus_one=True, **HOSTS)
+    assert plan["n_plus_one"]["holds"] is True
+    move_guest(wide, "db", next(move["destination"] for move in plan["moves"] if move["name"] == "db"))
+    assert apply_plan(plan, wide, **HOSTS) == plan
+
+
 def test_a_plan_of_other_hosts_is_refused() -> None:
     assert "made to drain kvm1, and not kvm2" in describe_drift(fresh_facts(), sources=["kvm2"], candidates=["kvm1"])
     assert "made to drain kvm1, and not kvm1, kvm2" in describe_drift(fresh_facts(), sources=["kvm2", "kvm1"])

@@ -12,6 +12,7 @@ import typing as t
 
 import pytest
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import boot_moment
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain import preparation
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.preparation import Arrival, HostPreparation, PreparationRequest, prepare_host
@@ -53,6 +54,20 @@ def test_candidates_with_incomplete_facts_are_asked_for_all_facts() -> None:
 @pytest.mark.parametrize("more", [{"just_asked": False}, {"measure": True}])
 def test_a_host_is_asked_unless_it_was_just_asked_for_this_drain(more: dict[str, bool]) -> None:
     assert survey(request(**more), known()).ask == ("kvm1",)
+
+
+def test_a_host_whose_dirty_rates_were_measured_is_not_asked_again() -> None:
+    measured = {**known(), "kvm1": with_receipt({**facts("kvm1"), "dirty_rate_seconds": 1})}
+    assert survey(request(measure=True), measured).ask == ()
+
+
+@pytest.mark.parametrize(("just_asked", "asked"), [(True, ()), (False, ("kvm3",))])
+def test_candidates_may_have_older_facts_only_if_these_were_gathered_for_this_drain(just_asked: bool, asked: tuple[str, ...]) -> None:
+    """Gathering the facts of a large fleet has taken longer than they are otherwise valid."""
+    now, many = boot_moment(), [f"kvm{number}" for number in range(3, 503)]
+    hosts = {host: with_receipt(facts(host)) for host in ("kvm1", *many)}
+    hosts["kvm3"]["received"] = {"boot_id": now.boot_id, "seconds": now.seconds - 100}
+    assert survey(request(candidates=tuple(many), just_asked=just_asked), hosts).ask_for_all == asked
 
 
 def test_a_host_with_a_running_move_and_a_candidate_with_an_ended_one_are_asked(ledger: FileLedger) -> None:

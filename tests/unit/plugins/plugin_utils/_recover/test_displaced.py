@@ -100,7 +100,7 @@ def test_an_origin_is_kept_until_the_domain_is_back(ledger: FileLedger) -> None:
     assert (predicted.changed, origin(ledger)) == (True, None)
     kept = keep_origins(ledger, host_entry(DRAINED), write=True)
     assert (kept.changed, [entry.name for entry in kept.displaced], origin(ledger)) == (True, ["web1"], "kvm1")
-    assert (kept.displaced[0].possible_hosts, kept.returned) == (("kvm2",), ())
+    assert (kept.displaced[0].possible_hosts, kept.displaced[0].remembered, kept.returned) == (("kvm2",), True, ())
     assert "secret" not in str(kept)
     assert not keep_origins(ledger, host_entry(DRAINED), write=True).changed
 

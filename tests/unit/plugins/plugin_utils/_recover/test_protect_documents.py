@@ -144,6 +144,13 @@ def test_an_unsettled_move_keeps_both_possible_hosts() -> None:
         assert (judgement.kind, document_of(judgement)["possible_hosts"]) == (protect_documents.SAVED, encode([KVM1, KVM2]))
 
 
+def test_an_inactive_definition_is_saved_on_the_source_of_an_unsettled_move_and_skipped_on_its_destination() -> None:
+    record, off = move(KVM1, KVM2, s.SCHEDULED, s.QUEUED), reported_domain(active=False, state="shut off")
+    saved = judge(off, inputs_with(document(KVM1), record))
+    assert (saved.kind, document_of(saved)["possible_hosts"]) == (protect_documents.SAVED, [encode(KVM1)])
+    assert judge(off, inputs_with(document(KVM1), record), KVM2).kind == protect_documents.SKIPPED
+
+
 @pytest.mark.parametrize(
     "record",
     [
