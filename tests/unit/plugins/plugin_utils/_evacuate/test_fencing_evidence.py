@@ -12,8 +12,12 @@ import pytest
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.evidence import Evidence
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.evidence import PowerOffEvidence
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fence_config import AgentOption, FenceDevice, FencingConfig
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fencing import EVIDENCE_KEYS, check_evidence, is_fresh, person_evidence
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.source import Source
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import host_entry
 
 NOW = datetime.datetime(2026, 11, 21, 3, 0, 0, tzinfo=datetime.UTC)
 BY = "root@control pid 4711"
@@ -180,3 +184,19 @@ def test_force_down_without_a_valid_reason_is_refused(given: t.Any) -> None:
 def test_invalid_unicode_in_force_down_is_replaced() -> None:
     evidence = person_evidence({"by": "Ann\udcff", "reason": "pulled \ud800 both cords"}, "kvm1", "id-1", BY)
     assert (evidence.by, evidence.reason) == ("Ann?", "pulled ? both cords")
+
+
+@pytest.mark.parametrize(
+    ("where", "is_off"),
+    [
+        (HostRef("kvm1", "id-1", "uuid-1"), True),
+        (HostRef("kvm1", None, None), True),
+        (HostRef("renamed since", None, "uuid-1"), True),
+        (HostRef("kvm2", None, "uuid-2"), False),
+        (HostRef("kvm2", "id-2", "uuid-1"), False),
+    ],
+)
+def test_evidence_is_about_one_host_also_in_a_record_that_is_older_than_the_id_of_its_host(where: HostRef, is_off: bool) -> None:
+    entries = [host_entry({"name": f"kvm{number}", "host_id": f"id-{number}", "host_uuid": f"uuid-{number}"}) for number in (2, 1)]
+    proofs = PowerOffEvidence(t.cast("t.Any", None), Source(entries[1]), entries, BY, given=[check()])
+    assert (proofs.has_proof_of(where), len(proofs.list_proofs_of(where))) == (is_off, int(is_off))
