@@ -86,6 +86,36 @@ def test_more_peers_than_fit_into_one_renewal_are_tried_in_turn(monkeypatch: pyt
     assert {peer.name for peer in relays} <= set(asked)
 
 
+def test_a_way_through_a_peer_is_used_for_a_while_before_the_direct_one_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    renewer = m.Renewer(make_config(fleet=(make_config().fleet[0], LeasePeer(PEER, "kvm2", ("192.0.2.1",), 1, True))))
+    asked: t.List[str] = []
+
+    def put(way: m.Way, _value: bytes) -> int:
+        asked.append(way.name)
+        if way.name == m.DIRECT:
+            raise NotAcknowledged("cut off")
+        return 7
+
+    monkeypatch.setattr(m.Way, "put", put)
+    for _turn in range(22):
+        renewer.renew(describe)
+    assert asked == [m.DIRECT, *["kvm2"] * 21, m.DIRECT, "kvm2"]
+
+
+@pytest.mark.parametrize(("failures", "why"), [(2, ""), (3, "slow")])
+def test_a_slow_login_does_not_refuse_a_configuration(monkeypatch: pytest.MonkeyPatch, failures: int, why: str) -> None:
+    left = iter(["slow"] * failures)
+
+    def try_put(_way: m.Way) -> int:
+        for slow in left:
+            raise NotAcknowledged(slow)
+        return 7
+
+    monkeypatch.setattr(m.Way, "try_put", try_put)
+    explained = m.explain_no_renewal(make_config())
+    assert (bool(explained), explained.endswith(why)) == (bool(why), True)
+
+
 def test_a_configuration_is_tried_without_a_renewal(cluster: Cluster, config: LeaseConfig) -> None:
     m.Renewer(config).renew(describe)
     before = read_key(cluster, KEY)
