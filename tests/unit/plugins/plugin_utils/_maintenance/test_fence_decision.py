@@ -16,7 +16,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model import m
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import records
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Unsafe
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidState, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.maintenance_runs import HostStep, MaintenanceRun
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import new_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
@@ -25,6 +25,8 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.fe
     FENCE,
     FINISH,
     WAIT,
+    KnownGuests,
+    check_fence,
     check_guests_at_boot,
     decide_fence,
     list_placed,
@@ -80,6 +82,30 @@ def test_a_host_that_may_have_started_guests_at_its_boot_is_not_fenced(starts_gu
         check_guests_at_boot(step, entry, boot_id)
 
 
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({}, None),
+        ({"boot_id": ABSENT}, "has not recorded that it is safe to reboot"),
+        ({"step": m.VERIFY}, "has not recorded that it is safe to reboot"),
+        (None, "has not recorded that it is safe to reboot"),
+    ],
+)
+@pytest.mark.parametrize("state", [s.MAINTENANCE, s.ENABLED])
+def test_only_a_host_in_maintenance_whose_boot_was_recorded_before_its_reboot_is_fenced(changes: dict[str, t.Any] | None, why: str | None, state: str) -> None:
+    """No step of another kind states that no guest ran, whatever it has recorded."""
+    run = passed(night("kvm1"), "kvm1", until=m.REBOOT)
+    host, step = run.hosts[0], dataclasses.replace(HostStep(m.REBOOT, LONG_AGO, None, "boot-1"), **changes or {})
+    run = run.replace_host(dataclasses.replace(host, steps=(step,) if changes is not None else ()))
+    entry = host_entry({"name": "kvm1", "state": state})
+    why = why or (None if state == s.MAINTENANCE else "it is enabled in the ledger")
+    if why:
+        with pytest.raises((InvalidState, Unsafe), match=why):
+            check_fence(run, entry, KnownGuests((), (), {}))
+    else:
+        assert check_fence(run, entry, KnownGuests((), (), {})) == step
+
+
 def run_drained_at(moment: str) -> MaintenanceRun:
     run = passed(night("kvm1"), "kvm1", until=m.DRAIN)
     host = run.hosts[0]
@@ -117,6 +143,15 @@ def test_a_domain_is_placed_on_the_host_if_it_is_on_no_other_one_and_not_missing
         ledger.put_domain(domain_entry({"uuid": UUID[:-1] + str(number), "name": f"web{number}", "possible_hosts": hosts, **more}), None)
     own = host_entry({"name": "kvm1", "host_id": None, "host_uuid": "libvirt kvm1", "state": "maintenance"})
     assert list_placed(ledger, own) == {UUID[:-1] + "0": "web0"}
+
+
+def test_without_a_drain_each_guest_that_has_arrived_may_be_on_the_host(tmp_path: pathlib.Path) -> None:
+    ledger = FileLedger(str(tmp_path / "ledger"), create=True)
+    places = [HostRef(end, None, None) for end in ("kvm2", "kvm1")]
+    stored = ledger.open_record(new_record(s.LIVE_MIGRATION, DomainRef(UUID, "web1"), *places, {}, "ann"))
+    for status in (s.SCHEDULED, s.QUEUED, s.PREPARING, s.RUNNING, s.COMPLETED):
+        stored = ledger.update_record(stored, stored.record.advance(status, "ann"))
+    assert [record.domain.name for record in read_moves(ledger, night("kvm1"), "kvm1")] == ["web1"]
 
 
 @pytest.mark.parametrize(("ends", "counts"), [((s.COMPLETED,), False), ((s.FAILED,), True)])
