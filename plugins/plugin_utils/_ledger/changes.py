@@ -250,9 +250,15 @@ def update_domain(entry: DomainEntry, record: MoveRecord, old_status: t.Optional
     last = record.id if record.status in s.CLOSED else entry.last_record or None
     if _is_restart(record, old_status):
         entry = replace(entry, restarts=(*(entry.restarts or ()), DomainRestart(record.updated_at, record.source))[-MAX_RESTARTS:])
-    if hosts != entry.possible_hosts:
+    if hosts != entry.possible_hosts or (old_status is None and _has_seen_missing(entry, record)):
         entry = replace(entry, missing=ABSENT)
     return replace(entry, name=record.domain.name or entry.name, possible_hosts=hosts, last_record=last, updated_at=record.updated_at)
+
+
+def _has_seen_missing(entry: DomainEntry, record: MoveRecord) -> bool:
+    """Whether the domain was noted as missing from the host on which this new move has found it."""
+    note = entry.missing or None
+    return note is not None and record.type in s.MOVE_TYPES and note.host.is_same(record.source)
 
 
 # The restarts that the document of a domain keeps.

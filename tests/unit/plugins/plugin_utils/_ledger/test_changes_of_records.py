@@ -18,7 +18,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Internal, InvalidArgument, InvalidState, NotFound
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Stored
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import DomainEntry, MissingNote, Stored
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.stores import Store
 
@@ -174,6 +174,23 @@ def test_a_tombstone_does_not_lock_its_domain_or_change_possible_hosts(ledger: L
     advance_record(ledger, ledger.open_record(new_move(domain_uuid=domain, source=evacuated.record.destination, destination=kvm3)), *MOVED)
     advance_record(ledger, evacuated, s.COMPLETED)
     assert hosts_of(ledger, domain) == ["kvm3"]
+
+
+@pytest.mark.parametrize(
+    ("record_type", "source", "is_missing"), [(s.LIVE_MIGRATION, "kvm1", False), (s.LIVE_MIGRATION, "kvm2", True), (s.EVACUATION, "kvm1", True)]
+)
+def test_a_move_from_the_host_that_a_domain_was_missing_from_has_seen_it_there(
+    ledger: Ledger, new_move: NewMove, advance_record: AdvanceRecord, record_type: str, source: str, is_missing: bool
+) -> None:
+    """If the move fails and the host dies, the domain is evacuated with the others."""
+    domain, kvm1 = str(uuid.uuid4()), HostRef("kvm1", None, None)
+    note = MissingNote("2026-11-24T01:00:00.000Z", "ann@control", kvm1)
+    ledger.put_domain(DomainEntry(domain, "web1", (kvm1,), missing=note), None)
+    ends = {"source": HostRef(source, None, None), "destination": HostRef("kvm3", None, None)}
+    ledger.open_record(new_move(domain_uuid=domain, record_type=record_type, **ends))
+    document = ledger.read_domain(domain)
+    assert document is not None
+    assert document.domain.is_missing is is_missing
 
 
 @pytest.mark.parametrize("statuses", [(), (s.PRE_MIGRATING,), (s.PRE_MIGRATING, s.ERROR)])
