@@ -155,6 +155,22 @@ def test_a_host_that_renews_is_alive(changes: dict[str, t.Any], why: str) -> Non
     assert why in verdict.why
 
 
+def test_the_wait_begins_when_the_first_lease_of_the_host_is_read() -> None:
+    """Readings before that do not show that it was silent: it has renewed its lease since."""
+    etcd = Etcd()
+    own = etcd.leases.pop(DEAD)
+    etcd.readings.clear()
+    etcd.read(0.0)
+    etcd.pass_time(30, ONE, TWO)
+    etcd.leases[DEAD] = own
+    etcd.pass_time(38, ONE, TWO)
+    verdict = etcd.judge()
+    assert isinstance(verdict, Waiting)
+    assert verdict.seconds == pytest.approx(31 + 0.1 + WAIT - 38)
+    etcd.pass_time(70, ONE, TWO)
+    assert isinstance(etcd.judge(), Proven)
+
+
 def test_without_a_majority_that_holds_leases_there_is_no_proof() -> None:
     """The host asks the others, and goes on if they have no leases either."""
     etcd = Etcd()
