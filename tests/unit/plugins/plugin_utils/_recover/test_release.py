@@ -21,6 +21,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.releas
     CleanedHost,
     GuardAnswer,
     GuardState,
+    Obstacles,
     RecordSummary,
     find_forgotten,
     find_keeping_out,
@@ -85,6 +86,14 @@ def test_what_the_ledger_lost_of_other_hosts_is_no_obstacle() -> None:
     assert find_forgotten([away, to, other], KVM1) == [away, to]
 
 
+def test_a_record_that_the_ledger_lost_is_an_obstacle_like_one_that_it_has() -> None:
+    kept = evacuation(s.ERROR, reason=s.REASON_OPERATOR)
+    lost = RememberedMove("r1", 1, s.EVACUATION, s.DONE, DomainRef(uid("web2"), "web2"), end("kvm1"), end("kvm2"), "ledger")
+    found = Obstacles.from_records([kept], [lost], KVM1)
+    for listed in (found.withheld_by, found.open_records):
+        assert [(one.id, one.status, one.reason) for one in listed] == [(kept.id, s.ERROR, s.REASON_OPERATOR), ("r1", s.DONE, None)]
+
+
 def summary(record_id: str, name: str = "web") -> RecordSummary:
     return RecordSummary(record_id, s.EVACUATION, s.DONE, None, DomainRef(name, name), "kvm1", "kvm2")
 
@@ -141,8 +150,8 @@ def test_a_boot_guard_that_has_held_the_boot_counts_without_its_files(guard: Gua
 
 
 def test_check_mode_ignores_records_that_the_cleanup_would_complete() -> None:
-    done = {"cleaned": [{"record": "r1", "superseded": ["r0"]}], "superseded": [{"record": "r2"}]}
-    records = [summary(f"r{number}") for number in range(4)]
+    done = {"cleaned": [{"record": "r1", "superseded": ["r0"]}, {"record": "r4"}], "superseded": [{"record": "r2"}]}
+    records = [summary(f"r{number}") for number in range(5)]
     assert cleaned(check_mode=True, **done).without_predicted(records) == [summary("r3")]
     assert cleaned(**done).without_predicted(records) == records
 
