@@ -145,13 +145,20 @@ def _double_run_alarm(reported: SavedDomain, inputs: ProtectInputs, protected_ho
     if record is not None and not _may_be_active(record, protected_host):
         return f"{what}{describe_record(record)} is unsettled ('{record.status}') and assigns it to another host. It was not saved. {_STOP_ONE_COPY}"
     document = inputs.documents.get(reported.uuid)
-    if record is None and tombstones and document is not None and not document.domain.includes_host(protected_host):
+    is_elsewhere = not document.domain.includes_host(protected_host) if document else _is_outdated(tombstones, protected_host)
+    if record is None and tombstones and is_elsewhere:
         # Each host that the domain was evacuated from, and that is not cleaned, may have an outdated copy.
-        if _was_seen_inactive(document.domain) and not any(one.source.may_be(protected_host) for one in tombstones):
+        if document and _was_seen_inactive(document.domain) and not any(one.source.may_be(protected_host) for one in tombstones):
             return ""
         started = tombstones[-1].destination.host
         return f"{what}{describe_record(tombstones[-1])} is 'done': it was started on {started} and may run twice. It was not saved. {_STOP_ONE_COPY}"
     return ""
+
+
+def _is_outdated(tombstones: Sequence[MoveRecord], protected_host: HostRef) -> bool:
+    """Whether what a host has of a domain without a document is left over from its evacuation: the document was damaged, and may not be replaced from there."""
+    is_source = any(one.source.may_be(protected_host) for one in tombstones)
+    return is_source and not tombstones[-1].destination.is_same(protected_host)
 
 
 def _with_possible_host(entry: DomainEntry, protected_host: HostRef) -> t.Optional[DomainEntry]:
@@ -184,6 +191,8 @@ def _find_possible_hosts(
     if reported.uuid in inputs.unsettled:
         record = inputs.unsettled[reported.uuid]
         return (known or (protected_host,)) if reported.active or record.source.is_same(protected_host) else None
+    if before is None and _is_outdated(inputs.tombstones.get(reported.uuid, ()), protected_host):
+        return None
     # The host is authoritative for its running domains, whatever was done outside the ledger.
     if reported.active or before is None or not known:
         return (protected_host,)
@@ -194,7 +203,8 @@ def _elsewhere_text(reported: SavedDomain, inputs: ProtectInputs, protected_host
     record = inputs.unsettled.get(reported.uuid)
     if record is not None:
         return f"{describe_record(record)} is under way"
-    names = ", ".join(str(host.host) for host in (before.possible_hosts if before else ()))
+    hosts = before.possible_hosts if before else [one.destination for one in inputs.tombstones.get(reported.uuid, ())[-1:]]
+    names = ", ".join(str(host.host) for host in hosts)
     return (
         f"according to the ledger it is on {names}, and the inactive definition on {protected_host.host} may be left over. Before you remove it, verify that"
         f" {names} has the domain: after a restore of the ledger it may be the only definition. Started here, it would be recorded on this host"

@@ -223,6 +223,19 @@ def test_the_copy_on_each_host_that_a_domain_was_evacuated_from_is_outdated() ->
     assert {host.host: judge(reported_domain(), inputs, host).kind for host in (KVM1, KVM2)} == dict.fromkeys(("kvm1", "kvm2"), protect_documents.CONFLICT)
 
 
+def test_a_copy_that_was_evacuated_is_outdated_although_the_document_of_the_domain_was_damaged() -> None:
+    inputs = ProtectInputs({}, {}, {DOMAIN: [evacuation(KVM1, KVM2, s.PRE_MIGRATING, s.DONE)]})
+    alarm = judge(reported_domain(), inputs)
+    assert (alarm.kind, alarm.entry, "it was started on kvm2 and may run twice" in alarm.why) == (protect_documents.CONFLICT, None, True)
+    left = judge(reported_domain(active=False, state="shut off"), inputs)
+    assert (left.kind, "it is on kvm2, and the inactive definition on kvm1 may be left over" in left.why) == (protect_documents.SKIPPED, True)
+    # The host that has the domain replaces the document.
+    for host in (KVM2, KVM3):
+        for told in (reported_domain(), reported_domain(active=False, state="shut off")):
+            found = judge(told, inputs, host)
+            assert (found.kind, document_of(found)["possible_hosts"]) == (protect_documents.SAVED, [encode(host)])
+
+
 def test_a_domain_is_missing_if_only_the_ledger_places_it_on_the_host() -> None:
     assert [found.domain.uuid for found in protect_documents.find_missing(inputs_with(document(KVM1)), KVM1, set())] == [DOMAIN]
     assert protect_documents.find_missing(inputs_with(document(KVM1)), KVM1, {DOMAIN}) == []
