@@ -22,9 +22,11 @@ from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._mai
 def test_a_process_is_alive_until_it_ends() -> None:
     with subprocess.Popen(["sleep", "60"]) as child:
         found = identify_process(child.pid, "me", at().at)
-        assert is_alive(found) is True
+        alive = is_alive(found)
         child.kill()
-        child.wait()
+        # Its parent has not waited for it yet: it is a zombie.
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        assert (alive, is_alive(found)) == (True, False)
     assert is_alive(found) is False
 
 
