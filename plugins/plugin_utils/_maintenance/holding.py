@@ -29,12 +29,26 @@ def identify_process(pid: int, by: str, at: str) -> RunHolder:
 
 def read_start_time(pid: int) -> t.Optional[int]:
     """Return when a process began, in ticks since the boot; None if it does not exist, or is a zombie."""
+    fields = _read_stat(pid)
+    return None if not fields or fields[0] in ("Z", "X") else int(fields[_START_TIME_INDEX])
+
+
+def _read_stat(pid: int) -> list[str]:
+    """Return the fields of a process after its name; none if it does not exist, or is hidden."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as stream:
-            fields = stream.read().rpartition(")")[2].split()
+            return stream.read().rpartition(")")[2].split()
     except OSError:
-        return None
-    return None if fields[0] in ("Z", "X") else int(fields[_START_TIME_INDEX])
+        return []
+
+
+def _is_hidden(pid: int) -> bool:
+    """Whether the process exists, but is of another user, and C(/proc) is mounted with C(hidepid)."""
+    try:
+        os.kill(pid, 0)
+    except OSError as error:
+        return isinstance(error, PermissionError) and not _read_stat(pid)
+    return False
 
 
 def _pid_namespace() -> str:
@@ -45,11 +59,11 @@ def _pid_namespace() -> str:
 
 
 def is_alive(holder: RunHolder) -> t.Optional[bool]:
-    """Whether the process still runs; None if this cannot be known here, as for another control node or another container."""
+    """Whether the process still runs; None if this cannot be known here, as for another control node, another container or a hidden process."""
     here = (boot_moment().boot_id, _pid_namespace())
     if not all(here) or here != (holder.boot_id, holder.pid_namespace):
         return None
-    return read_start_time(holder.pid) == holder.started
+    return None if _is_hidden(holder.pid) else read_start_time(holder.pid) == holder.started
 
 
 def check_take_over(run: MaintenanceRun, holder: RunHolder, alive: t.Optional[bool], is_confirmed: bool) -> None:

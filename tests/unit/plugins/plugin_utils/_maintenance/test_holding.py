@@ -51,6 +51,19 @@ def test_without_a_known_container_no_process_is_judged(monkeypatch: pytest.Monk
     assert (found.pid_namespace, is_alive(found)) == ("", None)
 
 
+def test_a_process_of_another_user_that_proc_hides_cannot_be_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control node mounts /proc with hidepid: the files of a process of another user do not exist."""
+
+    def refuse(pid: int, number: int) -> t.NoReturn:
+        raise PermissionError(pid, number)
+
+    with subprocess.Popen(["true"]) as child:
+        ended = identify_process(child.pid, "me", at().at)
+    assert is_alive(ended) is False
+    monkeypatch.setattr(os, "kill", refuse)
+    assert is_alive(ended) is None
+
+
 def test_a_process_is_the_same_after_its_control_node_was_renamed() -> None:
     now = identify_process(os.getpid(), "me", at().at)
     before = dataclasses.replace(now, node="by-another-dhcp-server")
