@@ -55,8 +55,9 @@ def test_a_host_known_by_its_libvirt_uuid_is_rekeyed_to_its_host_id(ledger: Ledg
     first = ledger.put_host(host(host_id=None, state="maintenance"), None)
     assert first.body["host_key"] == HOST_UUID
     assert ledger.read_host(HOST_UUID) == first
+    first = ledger.put_host(host(host_id=None, state="maintenance", reason="fan"), first.version)
     moved = ledger.put_host(host_entry({**first.body, "host_id": HOST_ID}), first.version)
-    assert (moved.body["host_key"], moved.version) == (HOST_ID, 2)
+    assert (moved.body["host_key"], moved.version) == (HOST_ID, 3)
     assert ledger.list_hosts() == [moved]
     assert ledger.read_host(HOST_UUID) is None
 
