@@ -62,6 +62,12 @@ def test_a_host_known_by_its_libvirt_uuid_is_rekeyed_to_its_host_id(ledger: Ledg
     assert ledger.read_host(HOST_UUID) is None
 
 
+def test_the_change_that_gives_a_host_its_id_can_also_enable_it_and_keeps_its_decisions_once(ledger: Ledger) -> None:
+    first = ledger.put_host(host(host_id=None, state="maintenance", decisions=[{"decision": "revoke_token"}]), None)
+    enabled = ledger.put_host(host_entry({**first.body, "host_id": HOST_ID, "state": "enabled"}), first.version).host
+    assert (enabled.state, enabled.decisions) == ("enabled", ({"decision": "revoke_token"},))
+
+
 def test_a_known_host_is_not_added_twice(ledger: Ledger) -> None:
     ledger.put_host(host(), None)
     with pytest.raises(Conflict, match=f"is known as 'kvm3' \\({HOST_ID}\\)"):
