@@ -160,6 +160,14 @@ def test_the_end_of_an_earlier_move_is_not_that_of_an_order_that_comes_again(pai
     assert (answer.record.id, answer.record.status, pair.places()) == (pair.record.id, s.COMPLETED, {"kvm2": ds.SHUTOFF})
 
 
+def test_a_repeated_order_finishes_the_move_of_a_process_that_was_killed(pair: Pair) -> None:
+    journal.ColdJournal(pair.record, Watcher(4711, 1, "r"), False, str(pair.folder / "run")).begin()
+    begin_first(pair)
+    answer = carry_out(pair, status=s.RUNNING)
+    assert answer.record is not None
+    assert (answer.record.status, answer.error_code, pair.places()) == (s.COMPLETED, None, {"kvm2": ds.SHUTOFF})
+
+
 def test_an_order_of_another_generation_does_not_wait_for_longer(pair: Pair) -> None:
     settling = Ownership(UUID, str(pair.folder / "run"))
     settling.take_over(pair.record.record_id, pair.record.generation)
