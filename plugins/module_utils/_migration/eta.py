@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 import typing as t
 
-from .._model.record_parts import PredictedMove, Progress
+from .._model.record_parts import PredictedMove
 from .._model.records import MoveRecord
-from .._model.statuses import BEFORE_JOB
+from .._model.statuses import BEFORE_JOB, RUNNING_POST_COPY
 from .prediction import SETUP_SECONDS
 
 # What a guest writes while it is sent prolongs its move by at most this factor: nearer to the rate of the link, the quotient means nothing. Above that rate,
@@ -42,14 +42,16 @@ def _left_bytes(record: MoveRecord) -> float:
     """Return what a move still has to send; of one that has not begun what was predicted, else the size of its memory and disks."""
     progress = record.progress
     if progress.memory_total_bytes:
-        return (progress.memory_remaining_bytes + progress.disk_remaining_bytes) * _find_growth(progress)
+        return (progress.memory_remaining_bytes + progress.disk_remaining_bytes) * _find_growth(record)
     predicted = record.predicted
     return float(predicted.bytes if isinstance(predicted, PredictedMove) else record.memory_bytes + sum(record.copied_bytes))
 
 
-def _find_growth(progress: Progress) -> float:
+def _find_growth(record: MoveRecord) -> float:
     """Return the factor by which a move lasts longer because its guest writes while it is sent."""
-    if not progress.bandwidth_bytes:
+    progress = record.progress
+    # In post-copy, the guest writes at the destination; the rate is the last one before.
+    if not progress.bandwidth_bytes or record.status == RUNNING_POST_COPY:
         return 1.0
     net = progress.bandwidth_bytes - progress.dirty_rate_bytes
     return min(_MOST_GROWTH, progress.bandwidth_bytes / net) if net > 0 else _MOST_GROWTH

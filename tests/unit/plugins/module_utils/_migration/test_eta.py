@@ -49,6 +49,11 @@ def test_what_a_guest_writes_meanwhile_is_sent_too() -> None:
     assert estimate_rest([sending(100, 20, 40)]) == 20, "what is faster than the link prolongs a move no less than what is nearly as fast"
 
 
+def test_what_a_guest_writes_after_the_switch_to_post_copy_is_not_sent() -> None:
+    """QEMU still reports how fast it wrote before."""
+    assert estimate_rest([dataclasses.replace(sending(100, 20, 40), status=s.RUNNING_POST_COPY)]) == 5
+
+
 def test_the_rest_is_unknown_while_nothing_is_sent() -> None:
     assert estimate_rest([queued(512), queued(512)]) is None
     assert estimate_rest([sending(100, 0)]) is None
