@@ -25,6 +25,9 @@ def devices(tmp_path: pathlib.Path) -> pathlib.Path:
         "mapper/vm1": "dm-1",
         "mapper/mpatha": "dm-1",
         "mapper/mpatha-part1": "dm-1",
+        "disk/by-id/dm-name-mpatha": "dm-1",
+        "disk/by-id/dm-name-mpatha-part1": "dm-1",
+        "disk/by-id/dm-name-vm1": "dm-1",
         "rbd/pool/image": "rbd0",
         "drbd/by-res/r0/0": "drbd0",
     }
@@ -45,6 +48,8 @@ def devices(tmp_path: pathlib.Path) -> pathlib.Path:
         ("disk/by-id/scsi-36001405", True, "wwn:0x6001405"),
         ("disk/by-path/ip-10.0.0.9:3260-iscsi-iqn.2026-01.org.example:a-lun-1", True, "wwn:0x6001405"),
         ("mapper/vm1", True, "mpath:360014"),
+        ("disk/by-id/dm-name-vm1", True, "mpath:360014"),
+        ("disk/by-id/dm-uuid-mpath-360014", True, "mpath:360014"),
         ("dm-2", None, "lvm:abc"),
         ("rbd/pool/image", True, "rbd:pool/image"),
         ("drbd0", None, "drbd:r0/0"),
@@ -63,6 +68,8 @@ def test_a_device_is_identified_by_a_host_independent_name(devices: pathlib.Path
         ("dm-1", "mpath:360014"),
         ("mapper/mpatha", "mpath:360014"),
         ("mapper/mpatha-part1", "mpath:360014"),
+        ("disk/by-id/dm-name-mpatha", "mpath:360014"),
+        ("disk/by-id/dm-name-mpatha-part1", "mpath:360014"),
         ("rbd0", "rbd:pool/image"),
     ],
 )
