@@ -22,8 +22,8 @@ _BY_ID = (
 )
 # Parts of names in /dev/disk/by-path that show a device on a network.
 _OF_A_NETWORK = ("-iscsi-", "-fc-")
-# Names that each host assigns in the order in which it finds its devices.
-_NUMBERED_BY_HOST = re.compile(r"(sd[a-z]+|dm-|rbd|(mapper/|disk/by-id/dm-name-)mpath[a-z]+(p|-part|_part)?)[0-9]*(p[0-9]+)?")
+# Names that each host assigns in the order in which it finds its devices. Longer names with mpath are those of a person (alias in multipath.conf).
+_NUMBERED_BY_HOST = re.compile(r"(sd[a-z]+|dm-|rbd|(mapper/|disk/by-id/dm-name-)mpath[a-z]{1,3}(p|-part|_part)?)[0-9]*(p[0-9]+)?")
 
 Answer = t.Tuple[t.Optional[bool], t.Optional[str]]
 
