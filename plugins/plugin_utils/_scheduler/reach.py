@@ -18,7 +18,8 @@ from dataclasses import replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, JsonObject, encode
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts, LibvirtNetwork
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.definition_files import POOLS_OF_UNITS
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import HostFacts, LibvirtNetwork, StoragePool
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import CpuVerdict
 
 from .._ledger.documents import pause_collector
@@ -136,7 +137,7 @@ def _as_sentence(text: str) -> str:
 def requirement_key(request: Request, fleet: Fleet) -> str:
     """Return a text that is the same for guests that every host treats alike, as far as the host and not its other guests decide.
 
-    Images in one folder are alike, but devices are not.
+    Images in one folder or pool are alike, but devices are not, and neither are volumes that only libvirt finds.
     """
     needs: JsonObject = {key: value for key, value in encode(request.needs).items() if key not in _NOT_OF_HOSTS}
     images = [_image_key(image, request, fleet) for image in request.images]
@@ -155,7 +156,8 @@ def _image_key(image: DiskImage, request: Request, fleet: Fleet) -> list[t.Any]:
     source = fleet.source_of(request)
     found = find_store(source.hardware, find_image_path(source.hardware, image.kind, image.source)) if source and image.shared else None
     pool = (source.hardware.pools or {}).get(image.source.partition("/")[0]) if source and image.kind == _VOLUME_KIND else None
-    place = image.source if image.kind == _DEVICE_KIND else posixpath.dirname(image.source)
+    volume = find_image_path(source.hardware, image.kind, image.source) if source and pool and pool.type in POOLS_OF_UNITS else None
+    place = image.source if image.kind == _DEVICE_KIND or volume is not None else posixpath.dirname(image.source)
     is_linked = found is not None and (found.identity != image.store if image.store else found.mount.is_local)
     optional, problem = image.disk.optional, image.disk.files_problem
     return [
@@ -167,7 +169,7 @@ def _image_key(image: DiskImage, request: Request, fleet: Fleet) -> list[t.Any]:
         optional,
         problem,
         is_linked,
-        pool and pool.type,
+        pool and [pool.type, pool.path or None, volume],
     ]
 
 
@@ -177,13 +179,15 @@ def _host_keys(requests: Sequence[Request], fleet: Fleet) -> dict[str, str]:
     filters = {network.network_filter for request in requests for network in request.networks if network.network_filter}
     has_devices = any(request.devices for request in requests)
     secrets = {name for request in requests for name in request.needs.secrets or ()}
-    return {name: json.dumps(_host_key(state, names | filters, secrets, has_devices), sort_keys=True, default=str) for name, state in fleet.states.items()}
+    volumes = {image.source for request in requests for image in request.images if image.kind == _VOLUME_KIND}
+    keys = {name: _host_key(state, names | filters, secrets, volumes, has_devices) for name, state in fleet.states.items()}
+    return {name: json.dumps(key, sort_keys=True, default=str) for name, key in keys.items()}
 
 
 _KEYS_OF_HOSTS = ("versions", "cpus", "cpu_ids", "platforms", "host_cpu", "traits", "missing_traits", "unverified_reasons")
 
 
-def _host_key(state: HostState, networks: set[str], secrets: set[str], has_devices: bool) -> list[t.Any]:
+def _host_key(state: HostState, networks: set[str], secrets: set[str], volumes: set[str], has_devices: bool) -> list[t.Any]:
     facts, settings = state.hardware.facts, state.settings
     return [
         *(
@@ -194,7 +198,7 @@ def _host_key(state: HostState, networks: set[str], secrets: set[str], has_devic
         [(cell.id, cell.total_mib, encode(cell.pages or ())) for cell in facts.numa_cells or ()],
         encode(facts.firmware_files or None),
         [(mount.path, mount.kind, mount.store) for mount in facts.mounts or ()],
-        [(pool.name, pool.type, pool.active, pool.path) for pool in facts.pools or ()],
+        [(pool.name, pool.type, pool.active, pool.path, _select_volumes(pool, volumes)) for pool in facts.pools or ()],
         _network_key(facts, networks.union(state.resource_maps.networks.values(), state.resource_maps.bridges.values())),
         encode(facts.devices or None) if has_devices else [],
         sorted(secrets.intersection(facts.secrets)) if isinstance(facts.secrets, tuple) else None,
@@ -204,6 +208,10 @@ def _host_key(state: HostState, networks: set[str], secrets: set[str], has_devic
         [facts.mounts is None, facts.pools is None, facts.devices is None],
         encode(state.resource_maps) if state.resource_maps else None,
     ]
+
+
+def _select_volumes(pool: StoragePool, wanted: set[str]) -> dict[str, str]:
+    return {volume: path for volume, path in (pool.volumes or {}).items() if f"{pool.name}/{volume}" in wanted}
 
 
 def _network_parts(network: LibvirtNetwork) -> tuple[t.Any, ...]:

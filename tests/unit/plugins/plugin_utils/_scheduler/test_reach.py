@@ -138,6 +138,20 @@ def test_guests_of_pools_of_different_types_are_judged_apart() -> None:
     assert {tuple(names(reach)): reach.hosts for reach in reach_of(*hosts)} == {("web1",): ("kvm1",), ("web2",): ("kvm2",)}
 
 
+def test_volumes_that_are_devices_divide_guests_and_hosts() -> None:
+    """A pool of that name may have another device on each host, or none."""
+
+    def with_pool(name: str, volumes: dict[str, str], *guests: str, kind: str = "iscsi", path: str = "/dev/disk/by-path") -> HostState:
+        domains = [f.domain(guest, disks=[f.disk("vda", None, kind="volume", source=f"san/{guest}", store=None)]) for guest in guests]
+        return host(name, *domains, pools=[{"name": "san", "type": kind, "active": True, "path": path, "volumes": volumes}])
+
+    both = {"web1": "/dev/x", "web2": "/dev/y"}
+    reaches = reach_of(with_pool("kvm1", both, "web1", "web2"), with_pool("kvm2", {"web1": "/dev/x"}), with_pool("kvm3", {**both, "web1": "/dev/z"}))
+    assert {names(reach)[0]: reach.hosts for reach in reaches} == {"web1": ("kvm1", "kvm2"), "web2": ("kvm1", "kvm3")}
+    groups = [with_pool(f"kvm{number}", {}, f"web{number}", kind="logical", path=f"/dev/vg{number % 2}") for number in (1, 2, 3)]
+    assert [(names(reach), reach.hosts) for reach in reach_of(*groups)] == [(["web1", "web3"], ("kvm1", "kvm3")), (["web2"], ("kvm2",))]
+
+
 def test_what_else_runs_on_a_host_does_not_matter() -> None:
     full = host("kvm2", f.domain("db1", 8192, group={"name": "set", "policy": "anti-affinity"}), entry={"name": "kvm2", "state": "maintenance"})
     reach = {tuple(names(one)): one for one in reach_of(host("kvm1", f.domain("web1", group={"name": "set", "policy": "anti-affinity"})), full)}
