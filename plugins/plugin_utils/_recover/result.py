@@ -82,7 +82,7 @@ def _counts_text(own: HostRecovery) -> str:
 
 
 def _return_text(own: HostRecovery) -> str:
-    held = "Its boot is released" if own.released else "It was NOT released: automatic starts stay held"
+    held = "Its boot is released" if own.released else "It was NOT released: its boot guard, if it has one, still holds automatic starts"
     return f"{held}, and it {'accepts domains again' if own.enabled else 'does NOT accept domains'}."
 
 
