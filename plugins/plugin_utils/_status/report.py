@@ -300,10 +300,11 @@ class StatusReport:
         """Yield the saved domains that their only host does not report, and no other one. A transient domain just ends."""
         reported = {seen.uuid for look in self._looks.values() for seen in look.domains}
         known = reported | self._moved_domains() | {move.domain.uuid for move in self._lost}
+        # Most are reported: few are left to be compared with each host.
+        gone = [one for one in self._content.domains if one.uuid not in known and one.is_protected and one.saved and one.saved.persistent is not False]
         # Those of a host whose boot is held are named already.
         for host, _look in name_hosts(self._content.hosts, {name: look for name, look in self._looks.items() if not look.held}):
-            gone = [one for one in self._content.domains if one.is_protected and one.is_only_on(host) and one.uuid not in known]
-            names = sorted(one.name or one.uuid for one in gone if one.saved and one.saved.persistent is not False)
+            names = sorted(one.name or one.uuid for one in gone if one.is_only_on(host))
             if names:
                 yield (
                     f"{host.label} should have {_names(names)} according to the ledger, and does not report {'it' if len(names) == 1 else 'them'}; nor does"
