@@ -277,7 +277,7 @@ class DomainSaver:
     def _note_missing(self, missing: Sequence[Document], known: ProtectInputs, answer: SaveAnswer, outcome: ProtectOutcome) -> None:
         """Note in the ledger that the host does not have these domains."""
         # A host that has lost all its domains at once may rather have been asked for those of another libvirt.
-        may_note = bool(answer.present_uuids) or len(missing) == 1
+        may_note = bool(answer.present_uuids) or sum(not document.domain.is_missing for document in missing) == 1
         for document in missing:
             entry = document.domain
             noted = note_missing(entry, known, self.protected_host, self.by, answer.boot_id) if may_note and not entry.is_missing else None

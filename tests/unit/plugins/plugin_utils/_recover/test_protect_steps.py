@@ -435,6 +435,15 @@ def test_a_host_that_suddenly_reports_no_domain_at_all_proves_nothing(ledger: Fi
     assert (steps.save_domains().is_changed, read_entry(ledger).is_missing) == (True, True)
 
 
+def test_the_last_domain_of_a_host_that_has_lost_others_before_is_noted(ledger: FileLedger, host: Host, steps: ProtectSteps) -> None:
+    host.domains = [reported_domain(), reported_domain(OTHER, "db1")]
+    all_of(steps)
+    for left in ([reported_domain()], []):
+        host.domains = left
+        assert steps.save_domains().is_changed
+    assert read_entry(ledger).is_missing
+
+
 def test_a_domain_that_another_host_may_have_too_is_left_to_that_host(ledger: FileLedger, host: Host, steps: ProtectSteps) -> None:
     """Otherwise nothing could be decided about it if the other host is lost."""
     all_of(steps)
