@@ -303,14 +303,10 @@ class StatusReport:
         # Most are reported: few are left to be compared with each host.
         gone = [one for one in self._content.domains if one.uuid not in known and one.is_protected and one.saved and one.saved.persistent is not False]
         # Those of a host whose boot is held are named already.
-        for host, _look in name_hosts(self._content.hosts, {name: look for name, look in self._looks.items() if not look.held}):
+        for host, look in name_hosts(self._content.hosts, {name: look for name, look in self._looks.items() if not look.held}):
             names = sorted(one.name or one.uuid for one in gone if one.is_only_on(host))
             if names:
-                yield (
-                    f"{host.label} should have {_names(names)} according to the ledger, and does not report {'it' if len(names) == 1 else 'them'}; nor does"
-                    f" another host that answers. If that is intended, protect the host: kvmfleet.migration.protect -e target={host.label}. If not, find out"
-                    " what happened; the ledger has the definition that protect saved (docs/ledger.md)."
-                )
+                yield _unaccounted_text(host.label, names, has_others=bool(look.domains))
 
     def _discarded_texts(self, host: str, discarded: DiscardDecision, left: int) -> Iterator[str]:
         reason = str(discarded.reason or "no reason given").rstrip(".")
@@ -459,6 +455,24 @@ def _section(title: str, lines: Sequence[str]) -> list[str]:
 def _shortened(lines: Sequence[str]) -> list[str]:
     more = [f"and {len(lines) - MOST_NAMES} more"] if len(lines) > MOST_NAMES else []
     return [*lines[:MOST_NAMES], *more]
+
+
+def _unaccounted_text(host: str, names: Sequence[str], has_others: bool) -> str:
+    """Return the text about domains of a host that nothing reports.
+
+    :arg has_others: whether the host reports any domain. L(DomainSaver) does not believe a host that has lost several and reports none.
+    """
+    them, protect = "it" if len(names) == 1 else "them", f"protect the host: kvmfleet.migration.protect -e target={host}"
+    intended = f"If that is intended, {protect}."
+    if len(names) > 1 and not has_others:
+        intended = (
+            f"As {host} reports no domain at all, it may have been asked for those of another libvirt, and protect would not note this. If it is intended,"
+            f" define any domain there, and {protect}."
+        )
+    return (
+        f"{host} should have {_names(names)} according to the ledger, and does not report {them}; nor does another host that answers. {intended}"
+        " If not, find out what happened; the ledger has the definition that protect saved (docs/ledger.md)."
+    )
 
 
 def _names(names: Sequence[str]) -> str:

@@ -295,6 +295,17 @@ def test_a_domain_that_no_host_reports_any_more_is_a_finding_until_its_host_is_p
     assert desk.show_all()["attention"] == []
 
 
+def test_the_finding_about_a_host_that_has_lost_all_its_domains_says_that_protect_would_not_note_it(desk: Desk) -> None:
+    desk.domain("db1", "kvm1")
+    desk.look("kvm1")
+    (finding,) = desk.show_all()["attention"]
+    assert finding.startswith("kvm1 should have db1, web1 according to the ledger, and does not report them; nor does another host that answers. As kvm1")
+    assert "protect would not note this. If it is intended, define any domain there, and protect the host: kvmfleet.migration.protect" in finding
+    desk.look("kvm1", web(uuid="0d2c1b7e-5a7f-4c88-9b41-2f6f7a0e9d31", name="new1"))
+    (finding,) = desk.show_all()["attention"]
+    assert "nor does another host that answers. If that is intended, protect the host: " in finding
+
+
 def test_a_domain_that_is_reported_moved_or_transient_is_accounted_for(desk: Desk) -> None:
     desk.look("kvm1")
     for where, told in (("kvm1", OFF), ("kvm2", OFF)):
