@@ -145,7 +145,8 @@ class ActionModule(FleetAction):
         if name == target_host and options["state"] is not None:
             check_one_name(before, name, settings.fleet())
         after, result = self._change_state(ledger, found, identity, options, describe_actor(task_vars), is_drained=drain is not None)
-        warnings += _warn_of_leftovers(ledger, after)
+        if not work.get("recovered"):
+            warnings += _warn_of_leftovers(ledger, after)
         if drain:
             cordon = Cordon.from_entries(before, after) if after else None
             own: Result = {"settings": encode(variables), "check_mode": bool(self._task.check_mode)}
