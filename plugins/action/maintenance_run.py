@@ -26,9 +26,9 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fence
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fence_levels import PowerReply, query_host
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fencing import fence_host
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.power_cycle import switch_on
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import find_entry_by_name, list_entries
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import check_own_ledger, find_entry_by_name, list_entries
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_if_any
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_if_any, open_ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.query import to_plain
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.remembered import find_missing_records, remembered_by_fleet
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance import begin, texts, transitions
@@ -135,12 +135,22 @@ class ActionModule(FleetAction):
         settings, target_host = self.settings(task_vars), self.target_host(task_vars)
         location = settings.ledger(target_host, task.ledger)
         creates = task.state == spec.RUN_STARTED and not self._task.check_mode
-        ledger = open_if_any(*location, create=creates)
+        ledger = open_if_any(*location)
+        if ledger is None and creates:
+            _check_unprotected(task.hosts, settings)
+            ledger = open_ledger(*location)
         if ledger:
             self.attach_notifier(ledger, settings, target_host, location)
         work = _RunWork(task, ledger, settings, describe_actor(task_vars), bool(self._task.check_mode))
         result = work.act()
         return {**result, "warnings": ledger.problems} if ledger and ledger.problems else result
+
+
+def _check_unprotected(hosts: t.Sequence[str], settings: Settings) -> None:
+    """Raise L(Conflict) if a host was protected according to its facts: then an empty ledger would hide that the right one is missing."""
+    for host in hosts:
+        known = decode(HostFacts, {"ledger_id": (settings.facts(host) or {}).get("ledger_id")})
+        check_own_ledger(host, known.ledger_id, None)
 
 
 class _RunWork:

@@ -116,6 +116,15 @@ def test_a_whole_night(node: Node) -> None:
     assert node.task()["lines"] == ["no maintenance run"]
 
 
+def test_a_night_of_a_host_that_belongs_to_another_ledger_creates_none(node: Node) -> None:
+    """Its drain is refused. An empty ledger would hide that the right one was moved away, and be in its way when it is moved back."""
+    node.others = {"kvm2": {"ansible_facts": {"kvmfleet_host": {**f.host("kvm2"), "ledger_id": HOST_ID}}}}
+    node.refused(Conflict, "kvm2 was protected under the ledger .*, and there is no ledger where this task looks for it", "started", hosts=HOSTS, planned={})
+    assert not node.path.exists()
+    node.others = {"kvm2": {"ansible_facts": {"kvmfleet_host": {**f.host("kvm2"), "ledger_id": None}}}}
+    assert node.task("started", hosts=HOSTS, planned={})["changed"]
+
+
 def test_a_host_that_failed_in_an_open_night_is_not_checked_when_another_process_continues_it(node: Node) -> None:
     node.task("started", hosts=HOSTS, max_failures=1)
     node.task("next", hosts=["kvm1"])
