@@ -63,7 +63,15 @@ class RecordedDomain:
         return DomainVerdict(self.uuid, self.name, f"It was {self.before.state} before the host went down{at}, and is off. {what}")
 
 
-FindArrival = Callable[[DomainEntry, HostRef], t.Optional[EarlierState]]
+@dataclass(frozen=True)
+class Arrival:
+    """How a domain came to a host: its state, and whether it was persistent."""
+
+    before: EarlierState
+    is_persistent: bool
+
+
+FindArrival = Callable[[DomainEntry, HostRef], t.Optional[Arrival]]
 
 
 def find_recorded(
@@ -71,11 +79,11 @@ def find_recorded(
 ) -> list[RecordedDomain]:
     """Return the domains of the host that ran before it went down, according to the ledger, and that are off.
 
-    Omitted are domains that are active, that were stopped since the boot, and those without definition here that another host may have, or that were
-    missing before the host went down.
+    Omitted are domains that are active, that were stopped since the boot, and those without definition here that another host may have, that were missing
+    before the host went down, or that came as persistent ones to a host that is not protected: no boot loses these, and nothing notes who has deleted them.
 
     :arg boot_id: the present boot of the host; null if it is not known.
-    :arg find_arrival: returns the state in which a domain came to the host after it was saved on another one.
+    :arg find_arrival: returns how a domain came to the host after it was saved on another one.
     :arg is_protected: whether the host is.
     """
     host_facts = facts[host]
@@ -95,7 +103,10 @@ def find_recorded(
             continue
         saved = entry.saved
         is_saved_here = bool(saved and saved.host and saved.host.is_same(own_ref))
-        before = saved.state_before(boot_id) if saved and is_saved_here else find_arrival(entry, own_ref)
+        arrival = None if is_saved_here else find_arrival(entry, own_ref)
+        if found is None and arrival and arrival.is_persistent and not is_protected:
+            continue
+        before = saved.state_before(boot_id) if saved and is_saved_here else arrival and arrival.before
         if before:
             name = str((found.name if found else entry.name) or entry.uuid)
             result.append(RecordedDomain(entry.uuid, name, before, found is not None, bool(saved and saved.definition), is_protected or is_saved_here))
@@ -103,20 +114,20 @@ def find_recorded(
 
 
 def make_arrivals(ledger: Ledger | None) -> FindArrival:
-    """Return a function that reads from the ledger in which state a domain came to a host."""
+    """Return a function that reads from the ledger how a domain came to a host; null for one that did not run then."""
     if ledger is None:
         return lambda _entry, _host: None
     done = sorted(ledger.list_records(types=[EVACUATION], statuses=[DONE]), key=lambda record: record.generation)
     newest = {record.domain.uuid.lower(): record for record in done}
 
-    def find_arrival(entry: DomainEntry, host: HostRef) -> EarlierState | None:
+    def find_arrival(entry: DomainEntry, host: HostRef) -> Arrival | None:
         records = [newest[entry.uuid]] if entry.uuid in newest else []
         if entry.last_record:
             with contextlib.suppress(KvmfleetError):
                 records.append(ledger.read_record(entry.last_record).record)
         record = next((one for one in records if one.status in (COMPLETED, DONE) and one.destination.is_same(host)), None)
         state = (record.wanted_state or state_after_move(record)) if record else None
-        return EarlierState(state, record.updated_at) if record and state in RAN else None
+        return Arrival(EarlierState(state, record.updated_at), record.before.persistent is True) if record and state in RAN else None
 
     return find_arrival
 

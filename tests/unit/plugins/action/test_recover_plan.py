@@ -19,6 +19,7 @@ from ansible_collections.kvmfleet.migration.plugins.action.recover_plan import A
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, InvalidArgument, KvmfleetError, NotFound, Unsafe
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Before
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.document_bytes import encode_document
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.tests.simulator import facts as f
@@ -349,6 +350,19 @@ def test_a_guest_that_came_after_it_was_saved_ran_according_to_its_record(node: 
     ledger.put_host(host_entry({**found.body, "protected": None}), found.version)
     done = node.task("start", start="as_recorded", **work)
     assert (done["start"], "kvm1 is not protected" in done["stayed_off"][0]["reason"]) == ([], True)
+
+
+@pytest.mark.parametrize(("is_protected", "persistent", "is_named"), [(False, True, False), (False, False, True), (False, None, True), (True, True, True)])
+def test_a_persistent_guest_that_an_unprotected_host_has_not_any_more_was_deleted(
+    node: Node, is_protected: bool, persistent: bool | None, is_named: bool
+) -> None:
+    """No protect notes that, so every later recovery of the host would name it."""
+    ledger = node.ledger(protected={"at": "then"} if is_protected else None)
+    node.facts["kvm1"] = known("kvm1")
+    stored = ledger.open_record(record("web1", "kvm2", "kvm1", s.ACCEPTED))
+    ledger.update_record(stored, dataclasses.replace(stored.record, status=s.COMPLETED, before=Before(state="running", persistent=persistent)))
+    done = node.task("start", _work={"asked": [], "boot_id": "boot B"})
+    assert [entry["name"] for entry in done["stayed_off"]] == (["web1"] if is_named else [])
 
 
 @pytest.mark.parametrize(("wanted_state", "is_named"), [("running", True), ("shut off", False)])

@@ -132,7 +132,7 @@ def test_the_latest_of_two_evacuations_counts_although_the_clock_of_its_control_
     assert document_of_web1
     found = make_arrivals(ledger)(document_of_web1.domain, end("kvm1"))
     assert found
-    assert found.state == "running"
+    assert found.before.state == "running"
     tombstones = read_inputs(ledger, None, lambda _peer: {}).tombstones[uid("web1")]
     assert [one.destination.host for one in tombstones] == ["kvm2", "kvm1"]
 
@@ -145,7 +145,7 @@ def test_a_domain_that_was_evacuated_to_the_host_ran_there_if_it_was_to_run(tmp_
     for status in (s.PRE_MIGRATING, s.DONE):
         stored = ledger.update_record(stored, stored.record.advance(status, "ann"))
     found = make_arrivals(ledger)(domain_entry(document("web1", "kvm1")), end("kvm1"))
-    assert (found.state if found else None) == state
+    assert (found.before.state if found else None) == state
 
 
 def verdict(reason: str) -> DomainVerdict:
