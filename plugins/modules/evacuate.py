@@ -295,7 +295,7 @@ missing_records:
   description:
     - Moves and evacuations that the ledger lacks, but that this host remembers, or another host whose facts are known. The form is that of
       RV(kvmfleet.migration.protect#module:missing_records).
-    - Their domains are neither moved nor started until a person has settled them.
+    - A task that sees such a record neither moves nor starts its domain until a person has settled it.
   returned: success
   type: list
   elements: dict

@@ -406,7 +406,7 @@ missing_records:
   description:
     - Moves and evacuations that the ledger lacks, but that the source remembers, or another host of the task whose facts are recent. The form is that of
       RV(kvmfleet.migration.protect#module:missing_records).
-    - Their domains are neither moved nor started until a person has settled them.
+    - A task that sees such a record neither moves nor starts its domain until a person has settled it.
   returned: when the moves were looked at
   type: list
   elements: dict

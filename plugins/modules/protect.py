@@ -159,7 +159,7 @@ missing_records:
     - Moves and evacuations that this host remembers, and the ledger does not.
     - The ledger has none of them, or less than any crash can leave behind. It is therefore older than the host's memory, for example restored from an old
       backup.
-    - Their domains are neither moved nor started until a person has settled them with O(kvmfleet.migration.host#module:settle).
+    - A task that sees such a record neither moves nor starts its domain until a person has settled it with O(kvmfleet.migration.host#module:settle).
   returned: success
   type: list
   elements: dict
