@@ -298,13 +298,14 @@ class StatusReport:
 
     def _unaccounted_texts(self) -> Iterator[str]:
         """Yield the saved domains that their only host does not report, and no other one. A transient domain just ends."""
-        reported = {seen.uuid for look in self._looks.values() for seen in look.domains}
-        known = reported | self._moved_domains() | {move.domain.uuid for move in self._lost}
+        reported = {seen.uuid: seen.name for look in self._looks.values() for seen in look.domains}
+        names_seen, known = frozenset(reported.values()), reported.keys() | self._moved_domains() | {move.domain.uuid for move in self._lost}
         # Most are reported: few are left to be compared with each host.
         gone = [one for one in self._content.domains if one.uuid not in known and one.is_protected and one.saved and one.saved.persistent is not False]
         # Those of a host whose boot is held are named already.
         for host, look in name_hosts(self._content.hosts, {name: look for name, look in self._looks.items() if not look.held}):
-            names = sorted(one.name or one.uuid for one in gone if one.is_only_on(host))
+            # A domain that was created anew has the name of the old one.
+            names = sorted(f"{one.name} ({one.uuid})" if one.name in names_seen else one.name or one.uuid for one in gone if one.is_only_on(host))
             if names:
                 yield _unaccounted_text(host.label, names, has_others=bool(look.domains))
 

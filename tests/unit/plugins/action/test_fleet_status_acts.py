@@ -306,6 +306,12 @@ def test_the_finding_about_a_host_that_has_lost_all_its_domains_says_that_protec
     assert "nor does another host that answers. If that is intended, protect the host: " in finding
 
 
+def test_a_domain_that_was_created_anew_under_its_name_is_named_with_the_uuid_of_the_old_one(desk: Desk) -> None:
+    desk.look("kvm1", web(uuid="0d2c1b7e-5a7f-4c88-9b41-2f6f7a0e9d31"))
+    (finding,) = desk.show_all()["attention"]
+    assert finding.startswith(f"kvm1 should have web1 ({WEB}) according to the ledger, and does not report it")
+
+
 def test_a_domain_that_is_reported_moved_or_transient_is_accounted_for(desk: Desk) -> None:
     desk.look("kvm1")
     for where, told in (("kvm1", OFF), ("kvm2", OFF)):
