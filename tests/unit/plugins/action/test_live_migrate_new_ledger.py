@@ -31,14 +31,13 @@ class Task:
         self.ledger_id: str | None = None
         self.used: list[Ledger] = []
 
-        def note_ledger(ledger: Ledger) -> list[t.Any]:
-            self.used.append(ledger)
-            return list(ledger.list_records())
-
         def make_run(context: t.Any, *more: t.Any) -> types.SimpleNamespace:
             # What a run does and predicts is tested with the run.
-            act = lambda requests: note_ledger(context.ledger)  # noqa: E731
-            return types.SimpleNamespace(predict_moves=act, run_moves=act)
+            def note_ledger(requests: t.Any) -> list[t.Any]:
+                self.used.append(context.ledger)
+                return list(context.ledger.list_records())
+
+            return types.SimpleNamespace(predict_moves=note_ledger, run_moves=note_ledger)
 
         monkeypatch.setattr(module, run, make_run)
 
