@@ -346,7 +346,13 @@ def _wanted_status(options: HostOptions, before: HostStatus, is_drained: bool) -
 
 
 def _check_drain(request: PreparationRequest, settings: TaskSettings) -> HostVariables:
-    """Return the variables of the host. Raises L(InvalidArgument) for an invalid one, and for a policy that the drain cannot follow by its options."""
+    """Return the variables of the host.
+
+    Raises L(InvalidArgument) for an invalid one, for candidates that are not in the inventory, and for a policy that the drain cannot follow by its options.
+    """
+    unknown = [candidate for candidate in request.candidates if not settings.is_known(candidate)]
+    if unknown:
+        raise InvalidArgument(f"drain_host_candidates names hosts that are not in the inventory: {', '.join(unknown)}.", "Nothing was changed.")
     facts = settings.facts(request.host)
     # Facts that were gathered earlier may be older than a change of a policy; the plan has new ones.
     if facts and request.just_asked:

@@ -58,7 +58,7 @@ class Fleet:
         self.facts: dict[str, t.Any] = {}
         # Of the host of the task, and of others by name.
         self.variables: dict[str, t.Any] = {}
-        self.others: dict[str, dict[str, t.Any]] = {}
+        self.others: dict[str, dict[str, t.Any]] = {"kvm2": {}}
 
     def task(self, target_host: str = "kvm1", **args: t.Any) -> dict[str, t.Any]:
         action = ActionModule.__new__(ActionModule)
@@ -251,6 +251,13 @@ def test_a_policy_that_only_saves_memory_needs_a_folder_before_the_host_is_put_i
     else:
         fleet.task(state="maintenance", _work={"drain": {**DRAIN, **options}})
     assert [entry["state"] for entry in fleet.entries()] == ["enabled" if is_refused else "maintenance"]
+
+
+def test_a_mistyped_candidate_is_named_before_the_host_is_put_into_maintenance(fleet: Fleet) -> None:
+    fleet.task(state="enabled")
+    with pytest.raises(InvalidArgument, match="drain_host_candidates names hosts that are not in the inventory: kvm22, kvm33"):
+        fleet.task(state="maintenance", _work={"drain": {**DRAIN, "candidates": ["kvm22", "kvm2", "kvm33"]}})
+    assert [entry["state"] for entry in fleet.entries()] == ["enabled"]
 
 
 def test_a_default_of_the_host_that_only_saves_memory_needs_a_folder_too(fleet: Fleet) -> None:
