@@ -68,7 +68,8 @@ def select_hosts(states: Mapping[str, HostState], inputs: BalanceInputs, options
     if closed and not options.maintenance_allowed:
         raise Conflict(
             f"{names_text(closed)} {one_or_many(len(closed), 'is', 'are')} not in service ({states[closed[0]].state}).",
-            f"Wait until the maintenance has ended, or allow a balance beside it (maintenance_allowed). {NOTHING_PLANNED}",
+            "Wait until the maintenance has ended, or allow a balance beside it (maintenance_allowed, or balance_maintenance_allowed of the role). "
+            f"{NOTHING_PLANNED}",
         )
     chosen = {name: state for name, state in sorted(states.items()) if state.state == s.ENABLED and state.unanswered is None}
     if len(chosen) < _LEAST_HOSTS:
