@@ -14,7 +14,7 @@ import pytest
 from ansible_collections.kvmfleet.migration.tests.unit.playbooks.stage import Stage, build_collection
 
 
-@pytest.mark.parametrize("candidates", ["kvm2,kvm3", "kvm2, kvm3", ["kvm2", "kvm3"]])
+@pytest.mark.parametrize("candidates", ["kvm2,kvm3,", "kvm2, kvm3", ["kvm2", "kvm3"]])
 def test_a_drain_takes_its_candidates_as_text(tmp_path: pathlib.Path, candidates: str | list[str]) -> None:
     stage = Stage(build_collection(tmp_path / "collections", "host", "host_facts"), tmp_path)
     read = {"ledger": None, "arriving": [], "ask": ["kvm1"], "ask_for_all": [], "check_mode": False}
