@@ -61,6 +61,7 @@ class ListedDomain:
     :arg missing_since: since when it has been missing from its host.
     :arg reasons: why it is lost until its host returns.
     :arg reason: why it is not started.
+    :arg hosts: where it should be, of one that no host has.
     """
 
     uuid: str
@@ -71,6 +72,7 @@ class ListedDomain:
     wanted_state: Maybe[str] = ABSENT
     reasons: Maybe[tuple[str, ...]] = ABSENT
     reason: t.Union[str, Absent] = ABSENT
+    hosts: Maybe[tuple[t.Optional[str], ...]] = ABSENT
     extra: JsonObject = field(default_factory=dict)
 
 

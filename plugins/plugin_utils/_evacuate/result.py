@@ -240,8 +240,12 @@ def result_lines(result: Mapping[str, EvacuationResult], check_mode: bool) -> li
         lines += [f"FAILED {one.name}: {one.reason}" for one in own.failed]
         lines += [f"LOST UNTIL IT RETURNS {one.name}" for one in own.lost_until_return]
         lines += [f"NOT SELECTED {one.name}{f' (missing from its host since {one.missing_since})' if one.missing_since else ''}" for one in own.not_selected]
-        lines += [f"UNACCOUNTED FOR {one.name}" for one in own.unaccounted]
+        lines += [f"UNACCOUNTED FOR {one.name} ({one.uuid}): it should be on {_join_hosts(one)}, and no host that answers has it" for one in own.unaccounted]
     return [printable_line(line) for line in lines]
+
+
+def _join_hosts(domain: ListedDomain) -> str:
+    return " or ".join(str(host) for host in domain.hosts or ()) or "a host that is not known"
 
 
 def describe_problem(result: Mapping[str, EvacuationResult]) -> str:

@@ -100,11 +100,11 @@ def test_a_domain_whose_record_is_not_done_counts_as_not_started() -> None:
 
 
 def test_lost_until_return_is_a_problem_and_unaccounted_is_not(capsys: pytest.CaptureFixture[str]) -> None:
-    done = verify(DONE, lost_until_return=[named("local", reasons=["no disk"])], unaccounted=[named("odd")])
+    done = verify(DONE, lost_until_return=[named("local", reasons=["no disk"])], unaccounted=[named("odd", hosts=["kvm2"])])
     assert done["problem"] == "Of the domains that may have been on kvm1 these were not started: local."
     output = capsys.readouterr().out
     assert "LOST UNTIL IT RETURNS local" in output
-    assert "UNACCOUNTED FOR odd" in output
+    assert "UNACCOUNTED FOR odd (uuid of odd): it should be on kvm2, and no host that answers has it" in output
     assert verify(DONE, unaccounted=[named("odd")])["problem"] == ""
 
 
