@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import typing as t
 
@@ -28,7 +29,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fenci
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.power_cycle import switch_on
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import check_own_ledger, find_entry_by_name, list_entries
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_if_any, open_ledger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_if_any
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.query import to_plain
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.remembered import find_missing_records, remembered_by_fleet
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance import begin, texts, transitions
@@ -135,10 +136,7 @@ class ActionModule(FleetAction):
         settings, target_host = self.settings(task_vars), self.target_host(task_vars)
         location = settings.ledger(target_host, task.ledger)
         creates = task.state == spec.RUN_STARTED and not self._task.check_mode
-        ledger = open_if_any(*location)
-        if ledger is None and creates:
-            _check_unprotected(task.hosts, settings)
-            ledger = open_ledger(*location)
+        ledger = open_if_any(*location, create=creates, allow_new=functools.partial(_check_unprotected, task.hosts, settings))
         if ledger:
             self.attach_notifier(ledger, settings, target_host, location)
         work = _RunWork(task, ledger, settings, describe_actor(task_vars), bool(self._task.check_mode))

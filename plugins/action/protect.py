@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import Spec, protect_spec
@@ -18,7 +19,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.fence
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.reset_watch import check_watchdog
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import HostEntry
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_if_any, open_ledger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_if_any
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.remembered import missing_text, remembered_by_fleet
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.protect_domains import ProtectOutcome, list_notes
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.protect_steps import ProtectSteps
@@ -68,11 +69,9 @@ class ActionModule(FleetAction):
             raise InvalidArgument("clean_shutdown_token releases the boot guard, and guard is false.", "Set guard: true. Nothing was changed.")
         settings, target_host = self.settings(task_vars), self.target_host(task_vars)
         location = settings.ledger(target_host, task.ledger)
-        ledger = open_if_any(*location)
-        if ledger is None and not self._task.check_mode:
-            # A host that was protected refuses this. An empty ledger would hide that the right one is missing.
-            self._run_protect_phase("identify", {"ledger_id": None}, task.uri, task_vars)
-            ledger = open_ledger(*location)
+        # A host that was protected refuses an empty ledger, which would hide that the right one is missing.
+        allow_new = functools.partial(self._run_protect_phase, "identify", {"ledger_id": None}, task.uri, task_vars)
+        ledger = open_if_any(*location, create=not self._task.check_mode, allow_new=allow_new)
         only = (task.work.step or None) if task.work else None
         if ledger and only in (None, SAVE):
             ledger = self.attach_notifier(ledger, settings, target_host, location)

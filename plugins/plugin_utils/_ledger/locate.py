@@ -105,27 +105,33 @@ def _parse_location(location: t.Optional[str], option: str = "ledger") -> t.Unio
     return os.path.expanduser(location)
 
 
-def open_if_any(location: t.Optional[str] = None, etcd: Json = None, *, create: bool = False) -> t.Optional[Ledger]:
-    """Return the ledger as L(open_ledger) does, and None if it is missing and must not be created."""
+def open_if_any(
+    location: t.Optional[str] = None, etcd: Json = None, *, create: bool = False, allow_new: t.Optional[t.Callable[[], object]] = None
+) -> t.Optional[Ledger]:
+    """Return the ledger as L(open_ledger) does, and None if it is missing and must not be created.
+
+    :arg allow_new: raises an error if one that is missing must not be created; called only then.
+    """
     try:
-        return open_ledger(location, etcd, create=create)
+        return open_ledger(location, etcd, create=create and allow_new is None)
     except NotFound:
-        return None
+        if not create or allow_new is None:
+            return None
+    allow_new()
+    return open_ledger(location, etcd)
 
 
 @contextlib.contextmanager
-def open_or_imagine(location: t.Optional[str] = None, etcd: Json = None, *, check: bool, allow_new: t.Callable[[], None]) -> t.Iterator[Ledger]:
+def open_or_imagine(location: t.Optional[str] = None, etcd: Json = None, *, check: bool, allow_new: t.Callable[[], object]) -> t.Iterator[Ledger]:
     """Return the ledger as L(open_ledger) does. In check mode an empty one, which is removed afterwards, stands in for one that is missing.
 
-    :arg allow_new: raises an error if a ledger that is missing must not be created.
+    :arg allow_new: raises an error if one that is missing must not be created, nor imagined.
     """
-    ledger = open_if_any(location, etcd)
-    if ledger is None:
-        allow_new()
-        ledger = None if check else open_ledger(location, etcd)
+    ledger = open_if_any(location, etcd, create=not check, allow_new=allow_new)
     if ledger:
         yield ledger
         return
+    allow_new()
     with tempfile.TemporaryDirectory(prefix="kvmfleet-") as folder:
         yield FileLedger(folder)
 
