@@ -320,8 +320,7 @@ def _warn_of_leftovers(ledger: Ledger | None, entry: HostEntry | None) -> list[s
     """Return a warning if the host accepts domains although evacuations from it are open."""
     if ledger is None or entry is None or entry.state != ENABLED:
         return []
-    identity = HostIdentity(entry.name, entry.host_id, entry.host_uuid, entry.machine_id or None)
-    found = find_withholding(ledger.list_records(statuses=sorted(UNSETTLED | TOMBSTONE)), identity)
+    found = find_withholding(ledger.list_records(statuses=sorted(UNSETTLED | TOMBSTONE)), HostIdentity.from_entry(entry))
     if not found:
         return []
     names = ", ".join(dict.fromkeys(str(record.domain.name) for record in found))

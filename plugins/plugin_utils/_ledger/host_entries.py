@@ -92,6 +92,11 @@ class HostIdentity:
     host_uuid: t.Optional[str]
     machine_id: t.Optional[str]
 
+    @classmethod
+    def from_entry(cls, entry: HostEntry) -> HostIdentity:
+        """Return the identity that the host had when its entry was written."""
+        return cls(entry.name, entry.host_id, entry.host_uuid, entry.machine_id or None)
+
     @property
     def host_ref(self) -> HostRef:
         """The host, as records name it."""

@@ -220,7 +220,7 @@ class ProtectSteps:
         sees = {host_id: {**kept.get(host_id, {}), **seen.get(host_id, {})} for host_id in {**kept, **seen}}
         if not self.check and (sees != before or own.sees is not ABSENT):
             write_sights(self.ledger, str(own.host_id), sees)
-            self._update_entry(_identity_in(own), lambda entry: replace(entry, sees=ABSENT))
+            self._update_entry(HostIdentity.from_entry(own), lambda entry: replace(entry, sees=ABSENT))
         changed = sees != _without_forgotten(before, peers)
         notes = tuple(TOKENS_KEPT.format(host=peers[host_id].name, folders=", ".join(sorted(folders))) for host_id, folders in kept.items())
         return ReadResult(changed, {peer.name: tuple(sorted(sees[host_id])) for host_id, peer in peers.items() if host_id in sees}, notes)
@@ -327,7 +327,7 @@ class ProtectSteps:
     def list_shared_uuid_notes(self) -> list[str]:
         """Return a sentence if other hosts have this one's libvirt UUID. All hosts of the play have their entries by now."""
         own = self.find_entry()
-        return list_uuid_notes(None, _identity_in(own), list_entries(self.ledger)) if own else []
+        return list_uuid_notes(None, HostIdentity.from_entry(own), list_entries(self.ledger)) if own else []
 
     def find_entry(self) -> t.Optional[HostEntry]:
         """Return the host's entry, by its name."""
@@ -360,11 +360,7 @@ class ProtectSteps:
 
     def _change_entry(self, own: t.Optional[HostEntry], change: ChangeEntry) -> None:
         if not self.check and self.ledger is not None and own is not None:
-            self._update_entry(_identity_in(own), change)
-
-
-def _identity_in(entry: HostEntry) -> HostIdentity:
-    return HostIdentity(entry.name, entry.host_id, entry.host_uuid, entry.machine_id or None)
+            self._update_entry(HostIdentity.from_entry(own), change)
 
 
 def _has_changed(before: HostEntry, after: HostEntry) -> bool:
