@@ -7,11 +7,10 @@
 
 from __future__ import annotations
 
-import difflib
 import typing as t
 from collections.abc import Collection, Iterable
 
-from .options import SIMILAR_NAME
+from .options import find_similar
 
 
 def find_mistyped(names: Iterable[str], role: str, options: Collection[str]) -> list[str]:
@@ -21,8 +20,8 @@ def find_mistyped(names: Iterable[str], role: str, options: Collection[str]) -> 
     """
     ends = {option.removeprefix(f"{role}_"): option for option in options}
     unknown = sorted(name for name in names if name.startswith(f"{role}_") and name not in options)
-    meant = {name: difflib.get_close_matches(name.removeprefix(f"{role}_"), ends, 1, SIMILAR_NAME) for name in unknown}
-    return [f"{name} is not an option of the role {role} and has no effect. Is {ends[found[0]]} meant?" for name, found in meant.items() if found]
+    meant = {name: find_similar(name.removeprefix(f"{role}_"), ends) for name in unknown}
+    return [f"{name} is not an option of the role {role} and has no effect. Is {ends[found]} meant?" for name, found in meant.items() if found]
 
 
 def list_options(specs: t.Any) -> set[str]:

@@ -17,7 +17,7 @@ import math
 import re
 import ssl
 import typing as t
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.common.validation import check_type_bool, check_type_dict, check_type_list
@@ -28,7 +28,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 
 MAX_DEPTH = 64
 # Below this ratio, a name is not taken for a mistyped option.
-SIMILAR_NAME = 0.7
+_SIMILAR = 0.7
 # Larger than any useful option, and safe for all arithmetic.
 _MAX_NUMBER = 2**63 - 1
 _NEXT_STEP = "Correct the task. Nothing was changed."
@@ -109,8 +109,13 @@ def _check_members(given: JsonObject, spec: Mapping[str, Option], path: str, dep
 
 def _suggest_option(key: str, spec: Mapping[str, Option]) -> str:
     public = [name for name in spec if not name.startswith("_")]
-    meant = difflib.get_close_matches(key, public, 1, SIMILAR_NAME)
-    return f"Is {meant[0]} meant?" if meant else f"Valid names there are: {', '.join(public)}."
+    meant = find_similar(key, public)
+    return f"Is {meant} meant?" if meant else f"Valid names there are: {', '.join(public)}."
+
+
+def find_similar(name: str, names: Iterable[str]) -> str | None:
+    """Return the one of these names that a mistyped one most likely means; None if there is none like it."""
+    return next(iter(difflib.get_close_matches(name, list(names), 1, _SIMILAR)), None)
 
 
 def _check_value(value: Json, option: Option, path: str, depth: int) -> None:
