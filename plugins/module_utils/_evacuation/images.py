@@ -26,7 +26,7 @@ from .._facts.mounts import Mount, identify_store, innermost_mount, read_mounts
 from .._facts.storage_queries import StorageQueries
 from .._files import replace_file
 from .._model.codec import ABSENT, decode, encode
-from .._model.definition_files import POOLS_OF_UNITS, Pools, source_of
+from .._model.definition_files import POOLS_OF_UNITS, Pools, locate_volume, source_of
 from .._model.errors import KvmfleetError, NotFound, NotSupported
 from .._model.facts import UNTOLD_KINDS
 from .._model.requests import DiskNeed
@@ -147,7 +147,7 @@ def locate_saved_volume(volume: str, pools: Pools) -> t.Tuple[str, str]:
     if pool is None:
         return VOLUME, ""
     if pool.type in POOLS_OF_UNITS:
-        device = (pool.volumes or {}).get(file, "")
+        device = locate_volume(volume, pools)[1]
         return ("block", device) if device else (VOLUME, "")
     folder = pool.path or ""
     if not folder.startswith("/"):

@@ -190,7 +190,9 @@ class Follower:
 
     def _show_silence(self, records: Sequence[MoveRecord]) -> None:
         seconds = 0.0 if self._silent_since is None else time.monotonic() - self._silent_since
-        for record in records if seconds >= SHOWN_SILENCE_SECONDS else ():
+        if seconds < SHOWN_SILENCE_SECONDS:
+            return
+        for record in records:
             self._show(record, f"{self._source.name} has not answered for {seconds:.0f} s")
 
     def wait_for_answer(self, query: t.Callable[[], T]) -> T:
