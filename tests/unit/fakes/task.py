@@ -24,5 +24,5 @@ def task_vars(host: str, own: t.Optional[Variables] = None, others: t.Optional[t
     :arg own: the host's variables.
     :arg others: those of the other hosts of the inventory.
     """
-    hosts = FakeHostvars({host: {"inventory_hostname": host, **(own or {})}, **(others or {})})
+    hosts = FakeHostvars({name: {"inventory_hostname": name, **variables} for name, variables in {**(others or {}), host: own or {}}.items()})
     return {**hosts[host], "hostvars": hosts, "groups": {"all": list(hosts)}}
