@@ -20,8 +20,8 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ..document_bytes import TooLarge
 from .connection import Connection, Endpoint, EtcdAddress, EtcdOptions
 from .messages import (
+    CANCELLED,
     DEADLINE_EXCEEDED,
-    FAILED_PRECONDITION,
     NOT_FOUND,
     OUT_OF_RANGE,
     PERMISSION_DENIED,
@@ -46,6 +46,8 @@ from .quota import MAKE_ROOM
 _COMMON_NAME = b"CommonName of client"
 _WANTS_TLS = b"to an HTTPS server"
 _NO_USER = "user name is empty"
+_NO_USERS = "authentication is not enabled"
+_LEARNER = "not supported for learner"
 _OLD_REVISION = "revision of auth store is old"
 _NO_SPACE = "database space exceeded"
 _TOO_MANY = "too many requests"
@@ -55,7 +57,8 @@ _TOO_LARGE = ("request is too large", "larger than max")
 def classify_answer(answer: Message) -> t.Union[Refused, Unanswered]:
     """Return the meaning of an error answer: a refusal, or a retry with another member, or with the same one later."""
     code, text = t.cast("int", answer["code"]), str(answer.get("message") or answer.get("error") or "no reason given")
-    if code in (UNAVAILABLE, DEADLINE_EXCEEDED) or _TOO_MANY in text:
+    # A member cancels what it was asked when it is stopped. A learner answers no client.
+    if code in (CANCELLED, DEADLINE_EXCEEDED, UNAVAILABLE) or _TOO_MANY in text or _LEARNER in text:
         return Unanswered(text)
     return Refused(code, text)
 
@@ -245,7 +248,7 @@ class Client:
             try:
                 answer = self._post_request(patient, "auth/authenticate", {"name": self.options.user, "password": self.options.password}, None)
             except Refused as error:
-                if error.code != FAILED_PRECONDITION:
+                if _NO_USERS not in str(error):
                     raise login_error(error, self.address, self.options.user) from error
                 # This cluster has no authentication.
                 return None

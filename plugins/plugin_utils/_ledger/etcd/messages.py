@@ -18,12 +18,10 @@ from collections.abc import Iterator, Sequence
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject
 
 # Numbers of gRPC's status codes (github.com/grpc/grpc/blob/master/doc/statuscodes.md), as etcd's gateway gives them.
-INVALID_ARGUMENT = 3
+CANCELLED = 1
 DEADLINE_EXCEEDED = 4
 NOT_FOUND = 5
 PERMISSION_DENIED = 7
-RESOURCE_EXHAUSTED = 8
-FAILED_PRECONDITION = 9
 OUT_OF_RANGE = 11
 UNAVAILABLE = 14
 UNAUTHENTICATED = 16

@@ -88,8 +88,10 @@ def all_there(ledger: Ledger, moves: Moves) -> None:
     assert ledger.verify_audit() == []
 
 
-@pytest.mark.parametrize("fault", ["kill", "freeze"])
-def test_changes_continue_when_the_etcd_leader_is_killed_or_frozen(cluster: Cluster, new_move: NewMove, advance_record: AdvanceRecord, fault: str) -> None:
+@pytest.mark.parametrize("fault", ["kill", "stop", "freeze"])
+def test_changes_continue_when_the_etcd_leader_is_killed_stopped_or_frozen(
+    cluster: Cluster, new_move: NewMove, advance_record: AdvanceRecord, fault: str
+) -> None:
     ledger = open_ledger(cluster.location())
     moves = Moves(ledger, new_move, advance_record)
     moves.start()
@@ -227,6 +229,24 @@ def test_a_streamed_error_of_an_unavailable_member_is_left_to_the_next_one(store
         alone.patience_seconds = 0.1
         with pytest.raises(Unreachable, match=r"could not be reached: 127\.0\.0\.1:\d+: etcdserver: no leader"):
             alone.keep_alive(1)
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        # What a member answers while it is stopped; and one that joins the cluster, and that has no vote yet.
+        {"code": 1, "message": "grpc: the client connection is closing"},
+        {"code": 9, "message": "etcdserver: rpc not supported for learner"},
+    ],
+)
+@pytest.mark.parametrize("options", [EtcdOptions(), EtcdOptions(user="fleet", password="secret")])
+def test_a_member_that_serves_nobody_now_is_left_for_the_next_one(
+    store: EtcdStore, ledger: Ledger, proxy: Proxy, refusal: dict[str, t.Any], options: EtcdOptions
+) -> None:
+    proxy.refuses = lambda _call, _request: refusal
+    address = parse_address(f"etcd://{proxy.endpoint},{store.address.endpoints[0]}{store.address.prefix}")
+    assert client.Client(address, options).grant_lease(60)
+    assert proxy.asked
 
 
 def test_a_streamed_refusal_says_what_etcd_said() -> None:
