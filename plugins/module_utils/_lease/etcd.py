@@ -19,8 +19,10 @@ from .._model.codec import Json, JsonObject
 from .._time_limits import PendingAnswer
 from .config import LeaseConfig
 
-_UNAUTHENTICATED, _FAILED_PRECONDITION = 16, 9
+_UNAUTHENTICATED = 16
 _OLD_REVISION = "revision of auth store is old"
+_NO_USERS = "authentication is not enabled"
+_NO_USER = "user name is empty"
 _MAX_BYTES = 2**20
 LOGIN_SECONDS = 30.0
 """A login is expensive for a member, and after an outage all hosts log in at once: one that was given up and tried again would cost the others the same."""
@@ -42,8 +44,9 @@ class _Refused(NotAcknowledged):
         self.code = code
 
     @property
-    def is_stale_token(self) -> bool:
-        return self.code == _UNAUTHENTICATED or _OLD_REVISION in str(self)
+    def wants_login(self) -> bool:
+        """Whether the token is no longer valid, or the cluster has got users since it said that it has none."""
+        return self.code == _UNAUTHENTICATED or _OLD_REVISION in str(self) or _NO_USER in str(self)
 
 
 def split_endpoint(endpoint: str) -> Address:
@@ -120,9 +123,9 @@ class Way:
         try:
             return self._read_revision(self._post(call, payload, self._get_token()))
         except _Refused as error:
-            if not self._tokens.token or not error.is_stale_token:
+            if not self._config.user or not error.wants_login:
                 raise
-        self._tokens.token = None
+        self._tokens.token, self._tokens.is_needed = None, True
         return self._read_revision(self._post(call, payload, self._get_token()))
 
     def _read_revision(self, answer: JsonObject) -> int:
@@ -155,7 +158,7 @@ class Way:
             status, body = self._ask(self._open_stream(LOGIN_SECONDS), *_as_request("auth/authenticate", payload), None, is_kept=False)
             self._tokens.token = str(_read_answer(status, body).get("token", ""))
         except _Refused as error:
-            if error.code != _FAILED_PRECONDITION:
+            if _NO_USERS not in str(error):
                 return f"it rejects the user {self._config.user!r}: {error}"
             self._tokens.is_needed = False
         except NotAcknowledged as error:

@@ -124,6 +124,33 @@ def test_a_cluster_without_users_needs_no_token(tmp_path: pathlib.Path) -> None:
         open_cluster.down()
 
 
+def test_a_cluster_that_gets_users_is_logged_in_to_without_a_restart(tmp_path: pathlib.Path) -> None:
+    cluster = Cluster(tmp_path / "open")
+    try:
+        cluster.up(members=1)
+        cluster_id = cluster.call("maintenance/status", {})["header"]["cluster_id"]
+        config, tokens = make_config(cluster_id=cluster_id, endpoints=tuple(cluster.endpoints)), m.Tokens()
+        assert make_way(config, tokens=tokens).put(value(1))
+        assert not tokens.is_needed
+        cluster.up(members=1, prefix=PREFIX)
+        users = {name: cluster.options[name] for name in ("user", "password")}
+        assert make_way(dataclasses.replace(config, **users), tokens=tokens).put(value(2))
+        assert read_key(cluster, KEY) == {"count": 2}
+    finally:
+        cluster.down()
+
+
+def test_a_member_that_refuses_logins_does_not_stand_for_a_cluster_without_users(cluster: Cluster, config: LeaseConfig) -> None:
+    """A learner refuses them with the code of a cluster without users."""
+    tokens = m.Tokens()
+    with Proxy(config.endpoints[0]) as proxy:
+        proxy.refuses = lambda _call, _request: {"code": 9, "message": "etcdserver: rpc not supported for learner"}
+        learner = make_config(cluster_id=config.cluster_id, endpoints=(proxy.endpoint,))
+        with pytest.raises(m.NotAcknowledged, match="not supported for learner"):
+            make_way(learner, tokens=tokens).put(value(1))
+    assert make_way(config, 2, tokens).put(value(2))
+
+
 def test_a_login_that_takes_long_is_awaited_and_not_repeated(tmp_path: pathlib.Path) -> None:
     """After an outage all hosts log in at once, and each login costs the member work."""
     open_cluster = Cluster(tmp_path / "open")
