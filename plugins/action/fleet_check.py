@@ -161,7 +161,7 @@ class ActionModule(FleetAction):
         silent = [*find_unasked_hosts(unlisted, known.unreadable, [inputs.host_ref(host) for host in inputs.hosts]), *find_failed_answers(failed)]
         verdict = judge_fleet(view, question, {host: one.answers for host, one in answered.items() if one.answers}, silent, others, task.ignore)
         is_whole = not task.lost and not set(settings.fleet()) - set(fleet)
-        return self._describe(verdict, known.ledger if is_whole else None, known.ledger.problems if known.ledger else ())
+        return self._describe(verdict, known.ledger if is_whole else None, [*known.ledger.find_threats(), *known.ledger.problems] if known.ledger else ())
 
     def _ask_host(self, questions: JsonObject, peers: Mapping[str, str], uri: str, task_vars: Result) -> JsonObject:
         """Return the answers of the host, how many seconds its clock is ahead of that of the control node, what is wrong with its fence devices, and why it

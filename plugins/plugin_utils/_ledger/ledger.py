@@ -116,8 +116,8 @@ class Ledger(abc.ABC):
         return None
 
     @abc.abstractmethod
-    def find_shortage(self) -> t.Optional[str]:
-        """Return a sentence if the store soon has no room for further changes, or has none any more, and what to do; None otherwise."""
+    def find_threats(self) -> list[str]:
+        """Return a sentence for each thing that will keep the store from being changed, or does so already, such as a lack of room, and what to do."""
 
     @abc.abstractmethod
     def check_writable(self) -> None:

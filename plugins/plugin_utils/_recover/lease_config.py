@@ -22,6 +22,7 @@ from .._ledger.etcd.connection import SCHEME, EtcdAddress, EtcdOptions, parse_ad
 from .._ledger.etcd.leases import LeaseReader
 from .._ledger.host_entries import read_hosts
 from .._ledger.ledger import Ledger
+from .._settings.certificates import describe_expiry, read_validities
 from .._settings.lease import LEASE_VARIABLE, LeaseSettings, WatchdogSettings, read_lease_settings
 from .._settings.options import unusable_file_error
 from .._settings.variables import SECOND_ADDRESS, LedgerLocation, Settings
@@ -102,7 +103,9 @@ def plan_lease(host: str, settings: Settings, ledger: Ledger, client: Client, op
         relay=own.relay,
         fleet=fleet,
     )
-    return LeasePlan(config, _read_tls(own, options, host), seen.lease.count if seen else 0, tuple(warnings), own.watchdog)
+    tls = _read_tls(own, options, host)
+    warnings += _find_expiring(own, tls, host)
+    return LeasePlan(config, tls, seen.lease.count if seen else 0, tuple(warnings), own.watchdog)
 
 
 def _check_reachable(address: EtcdAddress) -> None:
@@ -166,6 +169,16 @@ def _read_tls(own: LeaseSettings, options: EtcdOptions, host: str) -> dict[str, 
         )
     files = {"ca_file": options.ca_file, "cert_file": own.cert_file, "key_file": own.key_file} if options.tls else {}
     return {name: _read_file(path, name, host) for name, path in files.items() if path}
+
+
+def _find_expiring(own: LeaseSettings, tls: t.Mapping[str, str], host: str) -> list[str]:
+    """Return a sentence if the certificate that the host presents to etcd expires soon."""
+    presented = read_validities(tls.get("cert_file", "").encode("ascii"))[:1]
+    consequence = f"{host} cannot renew its lease after that{', and its watchdog may reset it' if own.watchdog else ''}"
+    return [
+        f"The cert_file {own.cert_file} of {LEASE_VARIABLE} of {host} {expiry}: {consequence}. Renew it, and run host_lease before."
+        for expiry in filter(None, map(describe_expiry, presented))
+    ]
 
 
 def _read_file(path: str, name: str, host: str) -> str:

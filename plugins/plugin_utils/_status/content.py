@@ -149,8 +149,7 @@ def read_content(open_it: t.Callable[[], Ledger]) -> LedgerContent:
         named = {record.domain.uuid for record in (*records, *waiting) if record.status not in s.TOMBSTONE}
         unstarted = tuple(list_unstarted(ledger, hosts, (document.domain for document in documents.values()), named))
         all_runs, check = [document.maintenance_run for document in ledger.list_maintenance_runs()], read_check(ledger.ledger_id)
-        shortage = ledger.find_shortage()
-        runs, problems = tuple(run for run in all_runs if run.is_open), (*ledger.problems, *damaged, *([shortage] if shortage else ()))
+        runs, problems = tuple(run for run in all_runs if run.is_open), (*ledger.problems, *damaged, *ledger.find_threats())
         drill, findings = last_verdict(all_runs), tuple(text for _run, text in list_findings(all_runs, hosts))
         return LedgerContent(None, ledger, records, hosts, documents, problems, runs, check, waiting, unstarted, drill, findings, brake)
     except InvalidArgument:

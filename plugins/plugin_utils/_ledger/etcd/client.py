@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import ssl
@@ -15,8 +16,10 @@ import time
 import typing as t
 from collections.abc import Callable, Sequence
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, Internal, InvalidArgument, Unreachable
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, Internal, InvalidArgument, KvmfleetError, Unreachable
+from ansible_collections.kvmfleet.migration.plugins.module_utils._time_limits import answer_all_within
 
+from ..._settings.certificates import Validity
 from ..document_bytes import TooLarge
 from .connection import Connection, Endpoint, EtcdAddress, EtcdOptions
 from .messages import (
@@ -110,6 +113,17 @@ def _forbidden_error(address: EtcdAddress, user: t.Optional[str], text: str) -> 
     )
 
 
+class MemberState(t.NamedTuple):
+    """How one member answers.
+
+    :arg problem: why it does not serve, without a period; null if it does.
+    :arg certificate: the validity of its certificate; null without TLS, or if it does not answer.
+    """
+
+    problem: t.Optional[str]
+    certificate: t.Optional[Validity] = None
+
+
 _T = t.TypeVar("_T")
 # A member without a leader takes up to 7 s to report this; another member is tried earlier.
 REQUEST_SECONDS = 5.0
@@ -190,6 +204,24 @@ class Client:
     def read_size(self) -> DatabaseSize:
         """Return the size of the database of the member that answers."""
         return self.send_request("maintenance/status", {}, parse_size)
+
+    def survey_members(self) -> dict[Endpoint, MemberState]:
+        """Ask each member of the address, side by side, how it is. Raises nothing of its answers."""
+        twins = {str(endpoint): (endpoint, self.make_twin()) for endpoint in self.address.endpoints}
+        states = answer_all_within(REQUEST_SECONDS, {key: functools.partial(twin._survey_member, endpoint) for key, (endpoint, twin) in twins.items()})
+        return {endpoint: states[key] or MemberState(f"no answer within {REQUEST_SECONDS:g} s") for key, (endpoint, _twin) in twins.items()}
+
+    def _survey_member(self, endpoint: Endpoint) -> MemberState:
+        connection = Connection(endpoint, self._context, REQUEST_SECONDS)
+        try:
+            answer = self._post_request(connection, "maintenance/status", {}, self._token)
+        except Refused:
+            # A user with few rights: the member itself serves.
+            return MemberState(None, connection.read_certificate())
+        except (Unanswered, KvmfleetError) as error:
+            return MemberState(str(error).rstrip("."))
+        has_leader = str(answer.get("leader", "0")) != "0"
+        return MemberState(None if has_leader else "it is cut off from the other members, or most of them are down", connection.read_certificate())
 
     def send_request(self, call: str, payload: Message, read: Callable[[Message], _T]) -> _T:
         """Return the cluster's answer as it is read.

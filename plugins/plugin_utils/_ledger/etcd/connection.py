@@ -20,6 +20,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.libvirt_formats import is_ipv6, parse_ip
 
+from ..._settings.certificates import Validity, read_der_validity
 from ..._settings.options import make_tls_context, read_text, unusable_file_error
 from .messages import Unanswered
 
@@ -191,6 +192,12 @@ class Connection:
             raise Unanswered("its answer is larger than any ledger", lasting=True)
         self._stream = stream
         return answer.status, body
+
+    def read_certificate(self) -> t.Optional[Validity]:
+        """Return the validity of the member's certificate, after an answer; null without TLS."""
+        sock = self._stream.sock if self._stream else None
+        der = sock.getpeercert(binary_form=True) if isinstance(sock, ssl.SSLSocket) else None
+        return read_der_validity(der) if der else None
 
     def forget_stream(self) -> None:
         """Drop a stream that belongs to the process from which this one was forked."""

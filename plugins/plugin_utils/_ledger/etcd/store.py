@@ -36,6 +36,7 @@ from .leases import LeaseReader
 from .messages import KeyValue, Message, Overtaken, Refused, TransactionResult, encode_bytes, is_created_at, key_read, nested_read, put_key, range_end
 from .quota import describe_shortage
 from .reader import DocumentReader, Snapshot, join_path
+from .threats import find_file_threats, find_member_threats
 from .transaction import BEGIN_KEY, CLOSED_AT, MONTHS, EtcdTransaction, Fence, Writer
 
 # The time after its last renewal when a lock of a dead control node expires.
@@ -195,11 +196,13 @@ class EtcdLedger(Ledger):
         client.patience_seconds = LEASE_PATIENCE_SECONDS
         return LeaseReader(client)
 
-    def find_shortage(self) -> t.Optional[str]:
+    def find_threats(self) -> list[str]:
+        found = [*find_member_threats(self._client), *find_file_threats(self._client.options)]
         # A proxy of etcd, or a user with few rights, may get no answer; the ledger itself can be used.
         with contextlib.suppress(KvmfleetError):
-            return describe_shortage(self._client.read_size(), self.name)
-        return None
+            shortage = describe_shortage(self._client.read_size(), self.name)
+            found += [shortage] if shortage else []
+        return found
 
     def check_writable(self) -> None:
         # The number of the writer is written.

@@ -230,18 +230,19 @@ class FileLedger(Ledger):
     def identity(self) -> LedgerIdentity:
         return self._identity
 
-    def find_shortage(self) -> t.Optional[str]:
+    def find_threats(self) -> list[str]:
         with report_disk_errors(self.path):
             found = os.statvfs(self.path)
         # A file system without a fixed number of files reports 0 of them.
         few_files = found.f_files > 0 and found.f_favail < _FEW_FILES
         if not few_files and found.f_bavail * found.f_frsize >= _LITTLE_MIB * 1024**2:
-            return None
+            return []
         left = f"{found.f_favail} files" if few_files else f"{found.f_bavail * found.f_frsize // 1024**2} MiB"
-        return (
+        text = (
             f"The file system of the ledger {self.path} has room for {left} only. When it is full, nothing can be moved or evacuated. "
             "Free space there, or archive old records on another disk (kvmfleet.migration.ledger_archive)."
         )
+        return [text]
 
     def check_writable(self) -> None:
         with self._open_transaction(exclusive=True) as transaction:

@@ -749,7 +749,7 @@ def test_a_guest_that_was_started_elsewhere_has_its_timeline(desk: Desk) -> None
 
 def test_a_ledger_without_room_is_a_finding(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     assert desk.show()["attention"] == []
-    monkeypatch.setattr(FileLedger, "find_shortage", lambda _ledger: "The file system has room for 9 MiB only.")
+    monkeypatch.setattr(FileLedger, "find_threats", lambda _ledger: ["The file system has room for 9 MiB only."])
     assert desk.show()["attention"] == ["The file system has room for 9 MiB only."]
 
 

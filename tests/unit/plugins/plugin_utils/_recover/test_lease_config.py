@@ -10,6 +10,7 @@ import dataclasses
 import json
 import typing as t
 import uuid
+from datetime import timedelta
 
 import pytest
 from kvmlab.etcd import Cluster, coded
@@ -21,6 +22,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.co
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover import lease_config as m
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import certificates
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import LedgerLocation, Settings
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import host_entry
 
@@ -64,6 +66,20 @@ def variables(cluster: Cluster) -> Variables:
 def plan(cluster: Cluster, ledger: Ledger, variables: Variables, host: str = "kvm1", location: str = "") -> m.LeasePlan:
     client, options = m.connect(LedgerLocation(location or cluster.location(), t.cast("t.Any", cluster.options)))
     return m.plan_lease(host, Settings({"hostvars": variables, "groups": {"all": list(variables)}}), ledger, client, options)
+
+
+@pytest.mark.parametrize(("watchdog", "consequence"), [({}, "after that. Renew it"), ({"watchdog": {}}, "after that, and its watchdog may reset it. Renew it")])
+def test_a_certificate_of_a_host_that_expires_soon_is_named(
+    cluster: Cluster, ledger: Ledger, variables: Variables, monkeypatch: pytest.MonkeyPatch, watchdog: dict[str, t.Any], consequence: str
+) -> None:
+    variables["kvm1"]["kvmfleet_lease"].update(watchdog)
+    assert plan(cluster, ledger, variables).warnings == ()
+    # Those of the lab are valid for two days.
+    later = certificates._now() + timedelta(hours=45)
+    monkeypatch.setattr(certificates, "_now", lambda: later)
+    (warning,) = plan(cluster, ledger, variables).warnings
+    assert warning.startswith(f"The cert_file {cluster.options['cert_file']} of kvmfleet_lease of kvm1 expires at ")
+    assert warning.endswith(f"UTC: kvm1 cannot renew its lease {consequence}, and run host_lease before.")
 
 
 def test_a_host_gets_who_it_is_where_etcd_is_and_who_its_peers_are(cluster: Cluster, ledger: Ledger, variables: Variables) -> None:

@@ -144,7 +144,7 @@ def small_cluster(tmp_path: Path) -> Iterator[Cluster]:
 def test_a_full_database_is_reported_and_nothing_is_lost(small_cluster: Cluster, new_move: NewMove, advance_record: AdvanceRecord) -> None:
     ledger = t.cast(EtcdLedger, open_ledger(small_cluster.location()))
     stored = ledger.open_record(new_move())
-    assert ledger.find_shortage() is None
+    assert ledger.find_threats() == []
 
     def fill() -> None:
         for _number in range(100):
@@ -157,9 +157,9 @@ def test_a_full_database_is_reported_and_nothing_is_lost(small_cluster: Cluster,
     with pytest.raises(Internal, match="is full"):
         ledger.check_writable()
     assert ledger.read_record(stored.record.record_id) == stored
-    assert "is full: nothing can be moved or evacuated" in str(ledger.find_shortage())
+    assert "is full: nothing can be moved or evacuated" in str(ledger.find_threats())
     _make_room(small_cluster)
-    assert ledger.find_shortage() is None
+    assert ledger.find_threats() == []
     ledger.check_writable()
     assert advance_record(ledger, stored, s.SCHEDULED).version == 2
     assert ledger.verify_audit() == []

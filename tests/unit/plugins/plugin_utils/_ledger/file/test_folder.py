@@ -60,8 +60,8 @@ def test_a_file_system_that_is_nearly_full_is_a_finding(
 ) -> None:
     found = os.statvfs_result((4096, 4096, 10**6, 10**6, blocks, files, free_files, free_files, 0, 255))
     monkeypatch.setattr(os, "statvfs", lambda _path: found)
-    assert (ledger.find_shortage() or "").startswith(f"The file system of the ledger {ledger.path} has room for {room} only." if room else "")
-    assert bool(ledger.find_shortage()) is bool(room)
+    found = [text.partition(".")[0] for text in ledger.find_threats()]
+    assert found == ([f"The file system of the ledger {ledger.path} has room for {room} only"] if room else [])
 
 
 def test_the_default_is_the_users_state_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
