@@ -16,7 +16,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils import _host_id
 from ansible_collections.kvmfleet.migration.plugins.module_utils._lease import phases
 from ansible_collections.kvmfleet.migration.plugins.module_utils._lease.watchdog_install import WatchdogChange
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, NotSupported
 from ansible_collections.kvmfleet.migration.plugins.module_utils._systemd import UnitChange
 
 from .conftest import make_config
@@ -114,3 +114,23 @@ def test_the_lease_of_a_host_of_another_ledger_is_not_replaced(changes: t.List[s
     assert changes == []
     install(ONE)
     assert changes == ["install", "unbind"]
+
+
+def test_a_watchdog_that_cannot_be_bound_leaves_the_lease_as_it_was(changes: t.List[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_arguments: object, **options: bool) -> WatchdogChange:
+        raise NotSupported(f"There is no watchdog. check_mode is {options['check_mode']}.")
+
+    monkeypatch.setattr(phases, "install_watchdog", refuse)
+    watchdog = {"device": None, "seconds": 10}
+    with pytest.raises(NotSupported, match="check_mode is True"):
+        phases.install(URI, {"config": encode(make_config()), "watchdog": watchdog, "tls": {}, "least_count": 0, "ledger_id": ONE, "check": False})
+    assert changes == []
+
+
+def test_only_the_host_of_the_task_gets_or_loses_a_lease(changes: t.List[str]) -> None:
+    far = "qemu+ssh://kvm2/system"
+    with pytest.raises(NotSupported, match="is not the host that the task runs on"):
+        phases.install(far, {"config": encode(make_config()), "watchdog": None, "tls": {}, "least_count": 0, "ledger_id": ONE, "check": False})
+    with pytest.raises(NotSupported, match="is not the host that the task runs on"):
+        phases.remove(far, {"ledger_id": ONE, "check": False})
+    assert changes == []

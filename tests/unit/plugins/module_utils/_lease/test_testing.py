@@ -6,6 +6,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import time
 import typing as t
 
 import pytest
@@ -106,3 +110,22 @@ def test_the_service_itself_is_asked_too(told: t.Dict[str, t.Any]) -> None:
     assert m.decide().keeps_running
     told["answers"] = {OWN: NONE, PEER: HELD, THIRD: HELD}
     assert not m.decide().keeps_running
+
+
+@pytest.mark.parametrize(
+    ("decision", "code", "text"),
+    [("time.sleep(60)", m.RESET, "did not end in time"), ("Verdict(True, 'Held.')", m.KEEPS_RUNNING, "Held."), ("Verdict(False, 'Lost.')", m.RESET, "Lost.")],
+)
+def test_the_test_ends_in_time_with_a_verdict(decision: str, code: int, text: str) -> None:
+    """The daemon would reset the host for a test that takes longer, without any word of why."""
+    program = f"""
+import sys, time
+from {m.__name__} import Verdict
+import {m.__name__} as m
+m.LIMIT_SECONDS, m.decide = 1, lambda: {decision}
+sys.exit(m.run_test())
+"""
+    begin = time.monotonic()
+    ended = subprocess.run([sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, capture_output=True, text=True)
+    assert (ended.returncode, text in ended.stdout + ended.stderr) == (code, True)
+    assert time.monotonic() - begin < 30
