@@ -25,11 +25,13 @@ from .connection import Connection, Endpoint, EtcdAddress, EtcdOptions
 from .messages import (
     CANCELLED,
     DEADLINE_EXCEEDED,
+    INTERNAL,
     NOT_FOUND,
     OUT_OF_RANGE,
     PERMISSION_DENIED,
     UNAUTHENTICATED,
     UNAVAILABLE,
+    UNKNOWN,
     DatabaseSize,
     Message,
     Overtaken,
@@ -45,6 +47,9 @@ from .messages import (
 )
 from .quota import MAKE_ROOM
 
+# Refusals of etcd itself begin with this. Other texts with these codes are from the connection inside a member, which fails while the member is stopped.
+_OWN_TEXT = "etcdserver: "
+_CODES_OF_TRANSPORT = (CANCELLED, UNKNOWN, INTERNAL)
 # etcd has one code for several refusals; the text distinguishes them where it matters.
 _COMMON_NAME = b"CommonName of client"
 _WANTS_TLS = b"to an HTTPS server"
@@ -60,8 +65,8 @@ _TOO_LARGE = ("request is too large", "larger than max")
 def classify_answer(answer: Message) -> t.Union[Refused, Unanswered]:
     """Return the meaning of an error answer: a refusal, or a retry with another member, or with the same one later."""
     code, text = t.cast("int", answer["code"]), str(answer.get("message") or answer.get("error") or "no reason given")
-    # A member cancels what it was asked when it is stopped. A learner answers no client.
-    if code in (CANCELLED, DEADLINE_EXCEEDED, UNAVAILABLE) or _TOO_MANY in text or _LEARNER in text:
+    is_of_transport = code in _CODES_OF_TRANSPORT and not text.startswith(_OWN_TEXT) and _OLD_REVISION not in text
+    if is_of_transport or code in (DEADLINE_EXCEEDED, UNAVAILABLE) or _TOO_MANY in text or _LEARNER in text:
         return Unanswered(text)
     return Refused(code, text)
 

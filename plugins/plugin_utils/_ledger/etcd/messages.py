@@ -19,10 +19,12 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 
 # Numbers of gRPC's status codes (github.com/grpc/grpc/blob/master/doc/statuscodes.md), as etcd's gateway gives them.
 CANCELLED = 1
+UNKNOWN = 2
 DEADLINE_EXCEEDED = 4
 NOT_FOUND = 5
 PERMISSION_DENIED = 7
 OUT_OF_RANGE = 11
+INTERNAL = 13
 UNAVAILABLE = 14
 UNAUTHENTICATED = 16
 

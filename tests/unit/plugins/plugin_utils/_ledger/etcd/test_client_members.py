@@ -232,8 +232,10 @@ def test_a_streamed_error_of_an_unavailable_member_is_left_to_the_next_one(store
 @pytest.mark.parametrize(
     "refusal",
     [
-        # What a member answers while it is stopped; and one that joins the cluster, and that has no vote yet.
+        # What a member answers while it is stopped, without and with TLS; and one that joins the cluster, and that has no vote yet.
         {"code": 1, "message": "grpc: the client connection is closing"},
+        {"code": 2, "message": "OK: HTTP status code 200; transport: missing content-type field"},
+        {"code": 13, "message": "server closed the stream without sending trailers"},
         {"code": 9, "message": "etcdserver: rpc not supported for learner"},
     ],
 )
