@@ -20,7 +20,8 @@ from .._time_limits import PendingAnswer
 from .config import LeaseConfig
 
 _UNAUTHENTICATED = 16
-_OLD_REVISION = "revision of auth store is old"
+# It depends on the release of etcd.
+_OLD_REVISION = ("revision of auth store is old", "revision in header is old")
 _NO_USERS = "authentication is not enabled"
 _NO_USER = "user name is empty"
 _MAX_BYTES = 2**20
@@ -46,7 +47,7 @@ class _Refused(NotAcknowledged):
     @property
     def wants_login(self) -> bool:
         """Whether the token is no longer valid, or the cluster has got users since it said that it has none."""
-        return self.code == _UNAUTHENTICATED or _OLD_REVISION in str(self) or _NO_USER in str(self)
+        return self.code == _UNAUTHENTICATED or str(self).endswith(_OLD_REVISION) or _NO_USER in str(self)
 
 
 def split_endpoint(endpoint: str) -> Address:

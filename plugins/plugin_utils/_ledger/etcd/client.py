@@ -47,8 +47,8 @@ from .messages import (
 )
 from .quota import MAKE_ROOM
 
-# Refusals of etcd itself begin with this. Other texts with these codes are from the connection inside a member, which fails while the member is stopped.
-_OWN_TEXT = "etcdserver: "
+# Refusals of etcd itself begin so. Other texts with these codes are from the connection inside a member, which fails while the member is stopped.
+_OWN_TEXTS = ("etcdserver: ", "auth: ")
 _CODES_OF_TRANSPORT = (CANCELLED, UNKNOWN, INTERNAL)
 # etcd has one code for several refusals; the text distinguishes them where it matters.
 _COMMON_NAME = b"CommonName of client"
@@ -56,7 +56,8 @@ _WANTS_TLS = b"to an HTTPS server"
 _NO_USER = "user name is empty"
 _NO_USERS = "authentication is not enabled"
 _LEARNER = "not supported for learner"
-_OLD_REVISION = "revision of auth store is old"
+# It depends on the release of etcd.
+_OLD_REVISION = ("revision of auth store is old", "revision in header is old")
 _NO_SPACE = "database space exceeded"
 _TOO_MANY = "too many requests"
 _TOO_LARGE = ("request is too large", "larger than max")
@@ -65,7 +66,7 @@ _TOO_LARGE = ("request is too large", "larger than max")
 def classify_answer(answer: Message) -> t.Union[Refused, Unanswered]:
     """Return the meaning of an error answer: a refusal, or a retry with another member, or with the same one later."""
     code, text = t.cast("int", answer["code"]), str(answer.get("message") or answer.get("error") or "no reason given")
-    is_of_transport = code in _CODES_OF_TRANSPORT and not text.startswith(_OWN_TEXT) and _OLD_REVISION not in text
+    is_of_transport = code in _CODES_OF_TRANSPORT and not text.startswith(_OWN_TEXTS)
     if is_of_transport or code in (DEADLINE_EXCEEDED, UNAVAILABLE) or _TOO_MANY in text or _LEARNER in text:
         return Unanswered(text)
     return Refused(code, text)
@@ -82,7 +83,7 @@ def not_etcd_error(status: int, body: bytes) -> Unanswered:
 
 def is_stale_token(error: Refused) -> bool:
     """Whether the token is no longer valid: it expired, its member restarted, or users were changed."""
-    return error.code == UNAUTHENTICATED or _OLD_REVISION in str(error)
+    return error.code == UNAUTHENTICATED or str(error).endswith(_OLD_REVISION)
 
 
 def login_error(error: Refused, address: EtcdAddress, user: t.Optional[str]) -> Forbidden:

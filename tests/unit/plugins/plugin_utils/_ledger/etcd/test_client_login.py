@@ -12,7 +12,7 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd import client
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.connection import EtcdOptions, parse_address
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.messages import Message
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.messages import Message, Refused
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.store import EtcdLedger
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.etcd.proxy import Proxy
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.stores import EtcdStore
@@ -31,3 +31,13 @@ def test_a_slow_login_is_awaited_and_not_repeated(store: EtcdStore, proxy: Proxy
     ledger = EtcdLedger(where, EtcdOptions(user="fleet", password="secret"))
     assert ledger.ledger_id
     assert [call for call, _request in proxy.asked][:2] == ["auth/authenticate", "kv/txn"]
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [(16, "etcdserver: invalid auth token"), (3, "etcdserver: revision of auth store is old"), (2, "auth: revision in header is old")],
+)
+def test_a_token_that_is_no_longer_valid_is_not_a_member_that_fails(code: int, text: str) -> None:
+    error = client.classify_answer({"code": code, "message": text})
+    assert isinstance(error, Refused)
+    assert client.is_stale_token(error)
