@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 
 from ansible.utils.display import Display
 
@@ -44,6 +43,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger 
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_if_any, open_ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.override import check_override
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.holding import identify_process
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._run_process import find_run_process
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import TaskSettings
 
 
@@ -118,8 +118,8 @@ class ActionModule(FleetAction):
 
 
 def _identify_holder(task_vars: Result) -> RunHolder:
-    # Workers are children of ansible-playbook, which is the process that holds a run.
-    return identify_process(os.getppid(), describe_actor(task_vars), utc_now())
+    # The process that holds a run is ansible-playbook, and not its worker.
+    return identify_process(find_run_process(), describe_actor(task_vars), utc_now())
 
 
 def _publish(name: str | None, value: Json, aggregate: bool) -> Result:

@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import typing as t
 from collections.abc import Sequence
 
@@ -44,6 +43,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.ho
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.runs import change_held_run, list_open_runs, read_now
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.transitions import Now
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.timeline import read_timeline
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._run_process import find_run_process
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.options import readable_results
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import Settings, read_reported_domains
 
@@ -125,8 +125,8 @@ class _DrillWork:
         self._settings = settings
         self._by = by
         self._host = task.host
-        # Workers are children of ansible-playbook, which is the process that holds a run.
-        self._holder = identify_process(os.getppid(), by, utc_now())
+        # The process that holds a run is ansible-playbook, and not its worker.
+        self._holder = identify_process(find_run_process(), by, utc_now())
 
     def act(self, check_mode: bool) -> Result:
         """Carry out the task."""

@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import typing as t
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils import _argspec as spec
@@ -53,6 +52,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.ho
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.interventions import choose_run, intervene, is_left, leave_run
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.runs import change_held_run, change_run, list_open_runs, read_now
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.transitions import Now, heed_request
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._run_process import find_run_process
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import Settings, read_reported_domains
 
 _REQUESTS = {spec.RUN_PAUSED: m.PAUSE, spec.RUN_RESUMED: m.RESUME, spec.RUN_STOPPED: m.STOP}
@@ -161,8 +161,8 @@ class _RunWork:
         self._by = by
         self._check_mode = check_mode
         self._at = utc_now()
-        # Workers are children of ansible-playbook, which is the process that holds a run.
-        self._holder = identify_process(os.getppid(), by, self._at)
+        # The process that holds a run is ansible-playbook, and not its worker.
+        self._holder = identify_process(find_run_process(), by, self._at)
 
     def act(self) -> Result:
         """Carry out the task."""

@@ -25,6 +25,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result, describe_actor
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.follow import list_name_lines
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._run_process import find_run_process
 
 from .ansible_probe import AnsibleProbe, make_probe
 from .detection import read_detection
@@ -189,7 +190,7 @@ class EvacuationAction(FleetAction):
         settings, target_host = self.settings(task_vars), self.target_host(task_vars)
         location = settings.ledger(target_host, task.ledger)
         ledger = self.attach_notifier(open_ledger(*location, create=False), settings, target_host, location)
-        parent, warnings = os.getppid(), list[str]()
+        parent, warnings = find_run_process(), list[str]()
         context = EvacuationContext(
             ledger=ledger,
             settings=settings,

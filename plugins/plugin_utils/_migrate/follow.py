@@ -39,6 +39,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.admiss
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.job import MoveJob, RecordMirror, RunContext, unkept_error
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.shared_links import SharedLinks
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.source_host import PolledState, SourceHost, WatcherNews
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._run_process import find_run_process
 
 # From the beginning of a poll to the next one. A poll waits on the host for news, and may therefore last longer.
 POLL_SECONDS = 0.2
@@ -79,7 +80,7 @@ class Follower:
         self._show = show
         self._sleep = sleep
         self._links = links
-        self._parent = os.getppid()
+        self._parent = find_run_process()
         self._counter = 0
         # When the first of the polls began that the source has left unanswered since.
         self._silent_since: float | None = None

@@ -46,7 +46,6 @@ class Drills(Node):
 
     def __init__(self, folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__(folder, monkeypatch)
-        monkeypatch.setattr(drill_run.os, "getppid", lambda: self.pid)
         self.agent = Agent(folder, AGENT)
         self.ledger = FileLedger(str(self.path))
         for name in HOSTS:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import subprocess
 import types
@@ -52,7 +53,7 @@ class Node:
         self.others: dict[str, t.Any] = {}
         self.pid = 0
         self._children: list[subprocess.Popen[bytes]] = []
-        monkeypatch.setattr(maintenance_run.os, "getppid", lambda: self.pid)
+        monkeypatch.setattr(os, "getppid", lambda: self.pid)
         self.begin_process()
 
     def begin_process(self) -> None:
