@@ -265,11 +265,17 @@ class Evacuation:
             clear_impossible(ledger, host_id)
 
     def _check_before_fencing(self, probed: ProbedFleet) -> None:
-        """Raise L(Unsafe) for another host that is silent, or if the source answers by now: this process may have been stopped, or its machine suspended."""
+        """Raise L(Unsafe) for another host that is silent, or if the source answers by now: this process may have been stopped, or its machine suspended.
+
+        Raises L(ControllerGone) if no task would start the guests of a host that is fenced now.
+        """
         self._check_silent(probed.silent)
+        if self.proofs.of_source is not None or self.check:
+            return
         age = boot_moment().seconds_since(probed.silent_moment)
-        if self.proofs.of_source is None and not self.check and (age is None or age > _FRESH_SECONDS):
+        if age is None or age > _FRESH_SECONDS:
             self.proofs.check_silence()
+        self.context.stop_if_orphaned()
 
     def _check_writable(self) -> None:
         """Raise the ledger's error if no start can be recorded: the source may be on, and its guests would be down for nothing."""

@@ -26,6 +26,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses
 from .._drain.answers import TaskResult
 from .._ledger.documents import Stored
 from .._ledger.ledger import Ledger
+from .._migrate.follow import ControllerGone
 from .._settings.variables import Settings
 from .renaming import RenamedDefinition, rename_definition, rename_disk
 from .restart_limit import RestartLimit
@@ -165,6 +166,14 @@ class EvacuationContext:
     show: Callable[[str], None] = lambda line: None
     restart_limit: t.Optional[RestartLimit] = None
     detection: t.Optional[Detection] = None
+
+    def stop_if_orphaned(self) -> None:
+        """Raise L(ControllerGone) if the process that started this one has ended.
+
+        Workers of ansible-core outlive a killed ansible-playbook; from then on a newer run may own the records.
+        """
+        if not self.in_parent():
+            raise ControllerGone(1)
 
 
 @dataclass

@@ -34,7 +34,6 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import HostTokens
 
-from .._migrate.follow import ControllerGone
 from .evidence import SILENCE_FRESH_SECONDS, PowerOffEvidence, SilenceRenewal
 from .image_locks import AcceptedLocks, is_fenced
 from .job import EvacuationContext, EvacuationJob
@@ -188,7 +187,7 @@ class DomainStarter:
 
         :arg peers: the answers of the last round, if they may be used again.
         """
-        self._stop_if_orphaned()
+        self.context.stop_if_orphaned()
         until = None if settle_only else t.cast(HostClock, self.clock).moment_of(self._proved_at + GOOD_FOR_SECONDS)
         work = {
             "orders": [encode(self._make_order(job, settle_only)) for job in jobs],
@@ -200,13 +199,8 @@ class DomainStarter:
         }
         answer = decode(_StartAnswer, self.context.phase("start", work))
         self.clock = HostClock(answer.at, time.monotonic())
-        self._stop_if_orphaned()
+        self.context.stop_if_orphaned()
         return {result.uuid: result for result in answer.results}, answer.elsewhere
-
-    def _stop_if_orphaned(self) -> None:
-        """Workers of ansible-core outlive a killed ansible-playbook; from then on a newer run may own the records."""
-        if not self.context.in_parent():
-            raise ControllerGone(1)
 
     def _make_order(self, job: EvacuationJob, settle_only: bool) -> r.RestartOrder:
         saved, record = job.saved, t.cast(MoveRecord, job.record)

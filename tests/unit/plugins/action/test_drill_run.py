@@ -217,6 +217,22 @@ def test_a_process_whose_drill_was_taken_over_before_the_cut_does_not_cut(node: 
     assert node.documents()[0]["drill"]["cut_at"] is None
 
 
+def test_a_worker_of_a_drill_that_is_killed_before_the_cut_does_not_cut(node: Drills, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No process would have the guests run elsewhere."""
+    node.begin()
+
+    def query(config: t.Any) -> t.Any:
+        node.kill_process()
+        return real(config)
+
+    real = drill_run.query_host
+    monkeypatch.setattr(drill_run, "query_host", query)
+    with pytest.raises(Conflict, match=r"The process that carries out the drill \S+ has ended"):
+        node.cut()
+    assert "off" not in node.agent.asked()
+    assert node.documents()[0]["drill"]["cut_at"] is None
+
+
 def test_guests_that_start_with_an_unguarded_host_refuse_its_drill(node: Drills) -> None:
     node.put_host("kvm3", protected={"at": utc_now(), "guard": {**GUARD, "held_at_boot": False}})
     domains = [f.domain("web", autostart=False), f.domain("app", autostart=True)]

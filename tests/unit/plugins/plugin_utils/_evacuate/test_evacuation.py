@@ -1832,6 +1832,15 @@ def test_a_worker_of_a_killed_run_starts_nothing(site: Site) -> None:
     assert (site.running(), site.record_summaries()) == ({}, [("web", "pre-migrating", "kvm2")])
 
 
+def test_a_worker_of_a_killed_run_fences_nothing(site: Site) -> None:
+    """Its guests may run there, and no task would start them elsewhere."""
+    site.save("web")
+    agent, site.parent_lives = site.agent(power="on"), False
+    with pytest.raises(ControllerGone):
+        site.evacuate()
+    assert ("off" in " ".join(agent.asked()), site.running(), site.record_summaries()) == (False, {}, [])
+
+
 def test_a_worker_of_a_killed_run_writes_nothing(site: Site) -> None:
     site.save("web")
     site.after_start = lambda: setattr(site, "parent_lives", False)
