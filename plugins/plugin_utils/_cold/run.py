@@ -35,6 +35,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.follow
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.job import MoveJob, RecordMirror, RunContext, run_guarded, unkept_error
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.source_host import ORDER_SECONDS
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.task_run import TaskRun
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._run_process import RunProcess
 
 ORDERED = "Both hosts are changed from now on. The source acts, and reports when both were asked for the result."
 
@@ -71,6 +72,7 @@ class ColdRun(TaskRun[ColdRequest, ColdJob]):
         super().__init__(context)
         self._show = show
         self._clock: HostClock | None = None
+        self._run_process = RunProcess()
 
     def query_hosts(self, requests: t.Sequence[ColdRequest], will_move: bool) -> tuple[Survey, list[ColdJob]]:
         """Return what the source, and the destinations as the source sees them, report about these domains, and a job for each. Changes nothing."""
@@ -97,6 +99,8 @@ class ColdRun(TaskRun[ColdRequest, ColdJob]):
         reservations = self.make_reservations(view)
         for job in jobs:
             run_guarded(job, lambda job: self._prepare_one(view, job, reservations))
+        # The next run settles the records, and moves the domains.
+        self._run_process.require()
         order_moves(self.context, [job for job in jobs if job.mirror and not job.error], self._show, self._clock)
 
     def needs_new_move(self, job: ColdJob) -> bool:
@@ -112,6 +116,7 @@ class ColdRun(TaskRun[ColdRequest, ColdJob]):
 
     def _prepare_one(self, view: FleetView, job: MoveJob, reservations: ColdReservations) -> None:
         """Write what the ledger needs before the source is ordered to act."""
+        self._run_process.require()
         context, decision = self.context, job.decision
         if isinstance(decision, d.Start):
             job.mirror = RecordMirror(context.ledger, reservations.reserve_destination(job, decision), owner=True)

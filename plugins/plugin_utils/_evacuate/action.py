@@ -11,7 +11,6 @@ A result never contains a definition, because a definition may contain passwords
 from __future__ import annotations
 
 import contextlib
-import os
 import typing as t
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field, replace
@@ -25,7 +24,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result, describe_actor
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.follow import list_name_lines
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._run_process import find_run_process
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._run_process import RunProcess
 
 from .ansible_probe import AnsibleProbe, make_probe
 from .detection import read_detection
@@ -190,7 +189,7 @@ class EvacuationAction(FleetAction):
         settings, target_host = self.settings(task_vars), self.target_host(task_vars)
         location = settings.ledger(target_host, task.ledger)
         ledger = self.attach_notifier(open_ledger(*location, create=False), settings, target_host, location)
-        parent, warnings = find_run_process(), list[str]()
+        run_process, warnings = RunProcess(), list[str]()
         context = EvacuationContext(
             ledger=ledger,
             settings=settings,
@@ -199,7 +198,7 @@ class EvacuationAction(FleetAction):
             by=describe_actor(task_vars),
             options=task,
             phase=lambda phase, work: self._run_evacuation_phase(phase, work, task.uri, task_vars),
-            in_parent=lambda: os.getppid() == parent,
+            in_parent=lambda: not run_process.has_ended(),
             warnings=warnings,
             make_probe=(lambda host: self.make_probe(host, task_vars)) if connects_as_ansible else None,
             restart_limit=RestartLimit.from_option(task.restart_limit or None),

@@ -26,7 +26,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses
 from .._drain.answers import TaskResult
 from .._ledger.documents import Stored
 from .._ledger.ledger import Ledger
-from .._migrate.follow import ControllerGone
+from .._run_process import ControllerGone
 from .._settings.variables import Settings
 from .renaming import RenamedDefinition, rename_definition, rename_disk
 from .restart_limit import RestartLimit

@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 import typing as t
 from collections.abc import Sequence
@@ -39,7 +38,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.admiss
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.job import MoveJob, RecordMirror, RunContext, unkept_error
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.shared_links import SharedLinks
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.source_host import PolledState, SourceHost, WatcherNews
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._run_process import find_run_process
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._run_process import RunProcess
 
 # From the beginning of a poll to the next one. A poll waits on the host for news, and may therefore last longer.
 POLL_SECONDS = 0.2
@@ -49,10 +48,6 @@ SHOWN_SILENCE_SECONDS = 5.0
 
 ShowRecord = t.Callable[[MoveRecord, str | None], None]
 T = t.TypeVar("T")
-
-
-class ControllerGone(SystemExit):
-    """The process that runs the play has ended: this one must no longer act."""
 
 
 class Follower:
@@ -80,7 +75,7 @@ class Follower:
         self._show = show
         self._sleep = sleep
         self._links = links
-        self._parent = find_run_process()
+        self._run_process = RunProcess()
         self._counter = 0
         # When the first of the polls began that the source has left unanswered since.
         self._silent_since: float | None = None
@@ -209,12 +204,8 @@ class Follower:
                 self._sleep(POLL_SECONDS)
 
     def stop_if_orphaned(self) -> None:
-        """Raise L(ControllerGone) if the process that started this one has ended.
-
-        Workers of ansible-core outlive a killed ansible-playbook; from then on a newer run may own the moves.
-        """
-        if os.getppid() != self._parent:
-            raise ControllerGone(1)
+        """Raise L(ControllerGone) if the process that runs the play has ended: from then on a newer run may own the moves."""
+        self._run_process.require()
 
 
 _TIMEOUTS = (s.REASON_TIMEOUT, s.REASON_STALLED, s.REASON_PAUSE_OVERRUN, s.REASON_QUEUE_TIMEOUT)

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import typing as t
 
@@ -19,6 +20,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._cold import run
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import DomainEntry, MissingNote
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._run_process import ControllerGone
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.domain import GIB
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_URI, UUID
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.host import FakeHost
@@ -464,6 +466,25 @@ def test_a_guest_that_runs_at_its_destination_keeps_the_reserve_for_failover_and
     assert "kvm2: The fleet could no longer lose kvm3 for certain (failover_hosts: 1)." in str(refused.error)
     assert control.places() == {"kvm1": ds.RUNNING}
     assert control.move(destination=None, method="shutdown", start=False).moved
+
+
+@pytest.mark.parametrize(("killed_before", "statuses"), [("find_unsettled", []), ("update_record", [s.RUNNING])])
+def test_a_worker_of_a_killed_run_shuts_no_guest_down(control: ColdControl, monkeypatch: pytest.MonkeyPatch, killed_before: str, statuses: list[str]) -> None:
+    """A closed terminal ends ansible-playbook alone. The next run settles the record, and moves the guest."""
+    control.fleet.guest()
+    called = getattr(control.ledger, killed_before)
+
+    def call(*args: t.Any) -> t.Any:
+        patch.setattr(os, "getppid", lambda: -1)
+        return called(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(control.ledger, killed_before, call)
+        with pytest.raises(ControllerGone):
+            control.move(method="shutdown", start=True)
+    assert ([record.status for record in control.records()], control.source.phases, control.places()) == (statuses, ["prepare"], {"kvm1": ds.RUNNING})
+    assert control.move(method="shutdown", start=True).error is None
+    assert control.places() == {"kvm2": ds.RUNNING}
 
 
 def test_an_order_that_arrives_too_late_changes_nothing(control: ColdControl, monkeypatch: pytest.MonkeyPatch) -> None:

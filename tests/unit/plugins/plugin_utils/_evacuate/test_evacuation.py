@@ -45,8 +45,8 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.tombs
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.document_bytes import decode_document, encode_document
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file import folder, journal
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import HostIdentity
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.follow import ControllerGone
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.release import find_withholding
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._run_process import ControllerGone
 from ansible_collections.kvmfleet.migration.tests.simulator.facts import uuid_of
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._evacuate.fence_programs import GOOD
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._evacuate.sites import HOSTS, WORD, Site, host_id

@@ -21,8 +21,9 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.referenc
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import StateFile, Watcher
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate import follow
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.admission import AdmissionQueue
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.follow import ControllerGone, Follower
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.follow import Follower
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.source_host import PolledState
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._run_process import ControllerGone
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.clock import FakeClock
 
 WATCHER = Watcher(7, 1)

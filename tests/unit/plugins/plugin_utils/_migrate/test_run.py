@@ -21,7 +21,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate import follow
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.dispatch import MAX_ADOPTIONS
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.follow import ControllerGone
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._run_process import ControllerGone
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.domain import GIB, MIB
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import UUID
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import host_entry
