@@ -507,6 +507,20 @@ def test_a_host_whose_new_drain_fails_is_not_fenced_for_the_verdict_of_an_earlie
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("is_aborted", [True, False])
+def test_a_host_whose_reboot_a_person_has_aborted_is_not_fenced(desk: Desk, is_aborted: bool) -> None:
+    """Somebody may work at the machine, whose power they have cut by hand. A pause fails for no other reason than an abort, or invalid options."""
+    off = {"name": "Switch it off by hand", "ansible.builtin.set_fact": {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1}}
+    aborted = {"name": "Wait until it was switched on", "ansible.builtin.pause": {"seconds": "aborted"}}
+    failed = {"name": "Fail", "ansible.builtin.fail": {"msg": "It stays off."}}
+    tasks = desk.hook("reboot", off, aborted if is_aborted else failed)
+    desk.put_entry("kvm1")
+    reboot = {"rolling_maintenance_reboot": True, "rolling_maintenance_reboot_tasks": tasks, "target": "kvm1"}
+    done = desk.maintain(**reboot, kvmfleet_fencing={"agent": "fence_ipmilan"})
+    assert ("kvm1 did not come back from its reboot" in done.text, desk.runs[0]["hosts"][0]["status"]) == (not is_aborted, "failed")
+
+
+@pytest.mark.long
 def test_a_host_that_shows_a_guest_after_its_drain_is_not_rebooted(desk: Desk) -> None:
     desk.put_entry("kvm1")
     desk.report_guests("kvm1", domains=(f.domain("web1"),))
