@@ -19,8 +19,8 @@ from .._libvirt.host import open_host
 from .._libvirt.interface import Host
 from .._model.cleanup import CleanupDone, CleanupPlan, CleanupQuestion, DiskVerdict, FleetReading, KeptDisk, QuarantinedDisk, QuarantinedFile
 from .._model.codec import Json, decode, encode
-from .._model.errors import Conflict, Internal, KvmfleetError, Unsafe
-from .._module import Phase, Result, require_local, require_root
+from .._model.errors import Aborted, Conflict, Internal, KvmfleetError, Unsafe
+from .._module import Phase, Result, has_lost_task, require_local, require_root
 from .._time_limits import limit_questions
 from .cleanup_survey import CleanupSurvey
 from .cleanup_verdicts import CLEAN
@@ -106,6 +106,9 @@ def clean_copy(uri: str, work: _CleanCopy) -> Result:
         found = {"plan": encode(plan), "fleet": encode(look.reading)}
         if plan.kind != CLEAN:
             return {"changed": False, **found}
+        # With the task, the lock of this host in the ledger is gone, and other hosts may have taken minutes to answer.
+        if has_lost_task():
+            raise Aborted(f"The task that was to clean up domain {plan.name} has ended. Nothing was removed.")
         done = encode(CopyCleaner(host, work["host_id"], Quarantine(plan.record)).remove_copy(plan, work["storage"]))
         return {"changed": done.pop("changed"), "done": done, **found}
 

@@ -18,7 +18,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation.qua
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.cleanup import CleanupPlan, FleetReading
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import BootMoment, boot_moment
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Unreachable
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Aborted, Unreachable
 
 from .test_cleanup import UUID, Host, Scene
 
@@ -153,14 +153,27 @@ def test_silent_hosts_are_asked_again_before_the_copy_of_a_domain_that_is_active
     assert (fleet.plan_again(reading).kind, fleet.asked) == ("refuse", WHOLE_FLEET)
 
 
-def test_the_fleet_is_asked_once_for_the_survey_and_the_removal(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def work(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> t.Any:
+    """The input of the phases that survey and clean, on a host of this fleet."""
     for name in ("require_root", "_check_identity"):
         monkeypatch.setattr(cleanup, name, lambda *_given: None)
     monkeypatch.setattr(cleanup, "require_local", lambda uri: uri)
     monkeypatch.setattr(cleanup, "open_host", fleet.open)
     monkeypatch.setattr(cleanup, "_list_moved_files", lambda record: frozenset())
     monkeypatch.setattr(cleanup, "Quarantine", lambda record: Quarantine(record, str(fleet.root)))
-    work: t.Any = {"host_id": "me", "uris": {name: name for name in WHOLE_FLEET}, "domains": [encode(fleet.ask())], "storage": "keep", "uuids": [UUID]}
+    return {"host_id": "me", "uris": {name: name for name in WHOLE_FLEET}, "domains": [encode(fleet.ask())], "storage": "keep", "uuids": [UUID], "fleet": None}
+
+
+def test_a_copy_whose_task_has_ended_while_other_hosts_were_asked_stays(fleet: Fleet, work: t.Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The task held the lock of the host. Another one may have brought the domain back since."""
+    monkeypatch.setattr(cleanup, "has_lost_task", lambda: "kvm3" in fleet.opened)
+    with pytest.raises(Aborted, match="Nothing was removed"):
+        cleanup.clean_copy("here", work)
+    assert fleet.here.present
+
+
+def test_the_fleet_is_asked_once_for_the_survey_and_the_removal(fleet: Fleet, work: t.Any) -> None:
     surveyed = cleanup.survey_copies("here", work)
     assert fleet.opened.count("kvm3") == 1
     cleaned = cleanup.clean_copy("here", {**work, "fleet": surveyed["fleet"]})
