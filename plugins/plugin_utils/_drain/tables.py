@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import typing as t
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, Json, Maybe
@@ -98,23 +98,38 @@ class HostDrain:
     verified_at: t.Union[str, Absent] = ABSENT
 
 
-# From this number of hosts on, the text groups the hosts that were not chosen by reason.
+# From this number of hosts on, the text groups the hosts that were not chosen although figures in their reasons differ.
 MANY_HOSTS = 12
 _FIGURE = re.compile(r"\b[0-9]+(?:\.[0-9]+)?\b")
 
 
 def summarize_rejections(rejected: Sequence[Rejection]) -> list[tuple[str, str]]:
-    """Return C((hosts, reason)) pairs: one for each host, or one for several hosts whose reasons differ only in figures. The plan itself names each host."""
-    if len(rejected) < MANY_HOSTS:
-        return [(entry.host, entry.reason) for entry in rejected]
+    """Return C((hosts, reason)) pairs, one for each reason; of many hosts, figures do not count as a difference. The plan itself names each host."""
+    is_many = len(rejected) >= MANY_HOSTS
     groups: dict[str, list[Rejection]] = {}
     for entry in rejected:
-        groups.setdefault(_FIGURE.sub("…", entry.reason), []).append(entry)
-    return [(_hosts_text(group), group[0].reason if len(group) == 1 else reason) for reason, group in groups.items()]
+        groups.setdefault(_FIGURE.sub("…", entry.reason) if is_many else entry.reason, []).append(entry)
+    return [(_hosts_text(group, is_many), _shared_reason(group, reason)) for reason, group in groups.items()]
 
 
-def _hosts_text(group: Sequence[Rejection]) -> str:
-    return group[0].host if len(group) == 1 else f"{group[0].host} and {len(group) - 1} more"
+def _hosts_text(group: Sequence[Rejection], is_many: bool) -> str:
+    return f"{group[0].host} and {len(group) - 1} more" if is_many and len(group) > 1 else ", ".join(entry.host for entry in group)
+
+
+def _shared_reason(group: Sequence[Rejection], without_figures: str) -> str:
+    reasons = {entry.reason for entry in group}
+    return reasons.pop() if len(reasons) == 1 else without_figures
+
+
+def group_lines(prefix: str, entries: Iterable[tuple[str, str]]) -> list[str]:
+    """Return a line for each text, with the names of all domains that it is about.
+
+    :arg entries: C((name, text)) pairs.
+    """
+    names: dict[str, list[str]] = {}
+    for name, text in entries:
+        names.setdefault(text, []).append(name)
+    return [f"{prefix}{', '.join(own)}{text}" for text, own in names.items()]
 
 
 def plan_lines(plan: DrainPlan) -> list[str]:
@@ -123,11 +138,12 @@ def plan_lines(plan: DrainPlan) -> list[str]:
     titles, nothing = ["", "DOMAIN", "MEMORY", "FROM", "TO", "PREDICTED", "DOWNTIME", "WHY"], [] if plan.cold_moves else ["Nothing to move."]
     lines = align_columns(titles, rows) if rows else nothing
     lines += [_cold_line(move) for move in plan.cold_moves or ()]
-    lines += [f"  {move.name} not to {hosts}: {reason}" for move in plan.all_moves for hosts, reason in summarize_rejections(move.rejected)]
+    refused = [(move.name, f" not to {hosts}: {reason}") for move in plan.all_moves for hosts, reason in summarize_rejections(move.rejected)]
+    lines += group_lines("  ", refused)
     lines += note_lines(plan)
-    lines += [f"STOPS  {entry.name} on {entry.source}: {entry.reason}" for entry in plan.shutdowns]
-    lines += [f"STAYS  {entry.name} on {entry.source}: {entry.reason}" for entry in plan.unplaced]
-    lines += [f"LEFT   {entry.name} on {entry.source}: {entry.reason}" for entry in plan.skipped]
+    lines += group_lines("STOPS  ", ((entry.name, f" on {entry.source}: {entry.reason}") for entry in plan.shutdowns))
+    lines += group_lines("STAYS  ", ((entry.name, f" on {entry.source}: {entry.reason}") for entry in plan.unplaced))
+    lines += group_lines("LEFT   ", ((entry.name, f" on {entry.source}: {entry.reason}") for entry in plan.skipped))
     lines += [source_line(source, plan) for source in plan.predicted_seconds if rows]
     lines += [_n_plus_one_line(plan.n_plus_one)] if plan.n_plus_one else []
     lines += reserve_lines(plan.reserve)
@@ -198,9 +214,9 @@ def result_lines(result: Mapping[str, HostDrain]) -> list[str]:
     rows = [outcome_row(host, entry) for host, share in result.items() for entry in [*share.moved, *share.shut_down, *share.failed]]
     lines = align_columns(["DOMAIN", "FROM", "TO", "STATUS", "PREDICTED", "ACTUAL", "DOWNTIME"], rows) if rows else ["Nothing was moved."]
     for host, share in result.items():
-        lines += [f"FAILED {entry.name} on {host}: {entry.error}" for entry in share.failed]
+        lines += group_lines("FAILED ", ((entry.name, f" on {host}: {entry.error}") for entry in share.failed))
         lines += [f"FAILED {host}: {problem}" for problem in share.problems]
-        lines += [f"LEFT   {entry.name} on {host}: {entry.reason}" for entry in share.skipped]
+        lines += group_lines("LEFT   ", ((entry.name, f" on {host}: {entry.reason}") for entry in share.skipped))
         lines.append(f"{host}: {_counts_text(share)}. {_reboot_text(share)}")
     return [printable_line(line) for line in lines]
 

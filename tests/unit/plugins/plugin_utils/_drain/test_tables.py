@@ -11,7 +11,8 @@ import typing as t
 
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.inputs import DrainInputs, DrainOptions
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.plan import make_plan
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.tables import plan_lines
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.plan_entries import Rejection
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.tables import plan_lines, summarize_rejections
 from ansible_collections.kvmfleet.migration.tests.simulator import facts as f
 from ansible_collections.kvmfleet.migration.tests.simulator import fleets
 
@@ -55,3 +56,20 @@ def test_the_table_summarizes_the_reasons_of_many_hosts() -> None:
     about = [line for line in shown if line.startswith("  g0 not to ")]
     assert 1 <= len(about) <= 5
     assert any(" more: " in line for line in about)
+
+
+def test_the_table_says_a_reason_once_for_all_guests_and_hosts_that_it_is_about() -> None:
+    guests = [f.domain("web1", 64), f.domain("web2", 64), f.domain("huge", 60000)]
+    hosts = {"kvm2": f.host("kvm2", 4096), **{name: f.host(name, 30) for name in ("kvm3", "kvm4")}}
+    shown = lines({"kvm1": f.host("kvm1", domains=guests), **hosts})
+    (refused,) = [line for line in shown if line.startswith("  web") and " not to " in line]
+    assert refused.startswith("  web1, web2 not to kvm3, kvm4: It is 34 MiB short of memory")
+    (stays,) = [line for line in shown if line.startswith("STAYS")]
+    assert stays.startswith("STAYS  huge on kvm1: No host can accept it. kvm2: ")
+    assert "; kvm3, kvm4: " in stays
+
+
+def test_figures_are_left_out_only_where_hosts_differ_in_them() -> None:
+    same = [Rejection(f"kvm{number}", "It is 34 MiB short of memory.") for number in range(12)]
+    assert summarize_rejections(same) == [("kvm0 and 11 more", "It is 34 MiB short of memory.")]
+    assert summarize_rejections([*same, Rejection("kvm12", "It is 35 MiB short of memory.")]) == [("kvm0 and 12 more", "It is … MiB short of memory.")]
