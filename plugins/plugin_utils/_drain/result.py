@@ -315,11 +315,16 @@ def judge_hosts(request: VerifyRequest, facts: Mapping[str, HostFacts], records:
 
 
 def describe_problems(result: Mapping[str, HostDrain], nothing_done: bool) -> dict[str, str]:
-    """Return why the drain has failed, by host: a domain is left on it, or it is not safe to reboot."""
-    failed = {host: own for host, own in result.items() if own.failed or own.problems or not (nothing_done or own.safe_to_reboot)}
-    return {host: " ".join(_failure_lines(host, own)) for host, own in failed.items()}
+    """Return why the drain has failed, by host: a domain is left on it, or it is not safe to reboot. If nothing was done, the plan has failed."""
+    if nothing_done:
+        return {host: _describe_plan_problem(host, own) for host, own in result.items() if own.failed or own.problems}
+    failed = {host: own for host, own in result.items() if own.failed or own.problems or not own.safe_to_reboot}
+    return {host: " ".join(_matching_lines(f"FAILED |{re.escape(host)}:", host, own)) for host, own in failed.items()}
 
 
-def _failure_lines(host: str, own: HostDrain) -> list[str]:
-    problem_line = re.compile(f"FAILED |{re.escape(host)}:")
-    return [line for line in result_lines({host: own}) if problem_line.match(line)]
+def _describe_plan_problem(host: str, own: HostDrain) -> str:
+    return " ".join([f"{host} cannot be drained. Only the plan was made: it changed nothing on any host.", *_matching_lines("FAILED ", host, own)])
+
+
+def _matching_lines(pattern: str, host: str, own: HostDrain) -> list[str]:
+    return [line for line in result_lines({host: own}) if re.match(pattern, line)]

@@ -113,3 +113,15 @@ def test_check_mode_and_plan_only_runs_have_no_failures(check_mode: bool, only: 
     assert result["kvm1"].failed == ()
     assert result["kvm1"].safe_to_reboot is False
     assert describe_problems(result, given.nothing_done) == {}
+
+
+@pytest.mark.parametrize(("check_mode", "only"), [(True, False), (False, True)])
+def test_a_plan_that_fails_says_that_it_changed_nothing(check_mode: bool, only: bool) -> None:
+    huge = domain("huge", memory_mib=10**6)
+    plan = make_plan(DrainInputs({"kvm1": facts("kvm1", WEB, huge), "kvm2": facts("kvm2")}), ["kvm1"], ["kvm2"])
+    given = VerifyRequest.from_task(decode(VerifyTask, {**arguments(only), "plan": encode(plan)}), check_mode)
+    result = judge_hosts(given, {"kvm1": host_facts("kvm1", WEB, huge), "kvm2": host_facts("kvm2")}, [])
+    told = describe_problems(result, given.nothing_done)["kvm1"]
+    assert told.startswith("kvm1 cannot be drained. Only the plan was made: it changed nothing on any host. FAILED huge on kvm1: No host can accept it.")
+    assert "0 moved" not in told
+    assert "NOT safe to reboot" not in told
