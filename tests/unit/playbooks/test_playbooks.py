@@ -164,11 +164,17 @@ def test_a_move_takes_its_options_from_migrate_options_and_the_survey(stage: Sta
 
 def test_a_refused_move_is_one_sentence_without_its_record(stage: Stage) -> None:
     stage.place("kvm1")
-    refusal = {"changed": False, "failed": True, "error_code": "unsafe", "msg": "Domain web1 writes to storage of kvm1.", "migrations": [{"id": "of the record"}]}
+    refusal = {
+        "changed": False,
+        "failed": True,
+        "error_code": "unsafe",
+        "msg": "Domain web1 writes to kvm1.",
+        "migrations": [{"id": "of the record"}],
+    }
     stage.answers["live_migrate"] = {"kvm1": refusal}
     done = stage.play("migrate", domain="web1", destination="kvm2")
     assert done.code == 2
-    assert 'fatal: [kvm1]: FAILED! => {"changed": false, "msg": "Domain web1 writes to storage of kvm1."}' in done.text
+    assert 'fatal: [kvm1]: FAILED! => {"changed": false, "msg": "Domain web1 writes to kvm1."}' in done.text
     assert "of the record" not in done.text
     stage.answers["live_migrate"] = {"kvm1": {"changed": False, "failed": True, "msg": "MODULE FAILURE"}}
     failed = stage.play("migrate", domain="web1", destination="kvm2")
