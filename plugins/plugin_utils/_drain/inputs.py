@@ -123,7 +123,8 @@ def _validate_moves(moves: JsonObject) -> JsonObject:
     given = use_own_names(to_plain_object(moves), spec)
     result = ArgumentSpecValidator(spec).validate(given)
     if result.error_messages:
-        raise InvalidArgument(f"live_migrate does not accept the options of the moves: {'; '.join(result.error_messages)}.")
+        messages = "; ".join(message.rstrip(".") for message in result.error_messages)
+        raise InvalidArgument(f"live_migrate does not accept the options of the moves: {messages}.", "Nothing was moved.")
     checked = {name: value for name, value in result.validated_parameters.items() if name in given}
     if checked.get("copy_storage") is not None:
         checked["copy_storage"] = read_copy_mode(checked["copy_storage"])

@@ -17,7 +17,9 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors i
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 
 from .._ledger.ledger import Ledger
+from .._settings.parallel import AUTO
 from .answers import MAX_AGE_SECONDS, FactsOf, fresh_hosts, max_age_seconds
+from .inputs import DrainOptions
 from .records import ENDED_SECONDS, read_arrived, read_unsettled
 from .strategy_options import GivenStrategies, StrategyOptions
 
@@ -31,6 +33,8 @@ class _PreparationWork:
     just_asked: Maybe[bool] = ABSENT
     measure: Maybe[bool] = ABSENT
     strategies: Maybe[GivenStrategies] = ABSENT
+    parallel: Maybe[Json] = ABSENT
+    moves: Maybe[Json] = ABSENT
 
 
 @dataclass(frozen=True)
@@ -52,16 +56,18 @@ class PreparationRequest:
 
     @classmethod
     def from_work(cls, host: str, given: JsonObject) -> PreparationRequest:
-        """Return the request of the role. Raises L(InvalidArgument) for an invalid one, and for invalid options of the drain about strategies."""
+        """Return the request of the role. Raises L(InvalidArgument) for an invalid one, and for invalid options of the drain and its moves."""
         try:
             work = decode(_PreparationWork, given, "_work.drain")
         except ShapeError as error:
             raise InvalidArgument(
                 f"'{error.path}' must be {error.expected}.", "Only the roles of this collection may set _work. Nothing was changed."
             ) from error
-        strategies = StrategyOptions.from_given(work.strategies or GivenStrategies())
+        # Refused here, because the host is put into maintenance before the plan.
+        parallel = AUTO if work.parallel in (ABSENT, None) else work.parallel
+        options = DrainOptions.from_values(parallel, options=work.moves or None, **vars(work.strategies or GivenStrategies()))
         play, candidates = (tuple(map(str, names or ())) for names in (work.play, work.candidates))
-        return cls(host, play, candidates, bool(work.just_asked), bool(work.measure), strategies)
+        return cls(host, play, candidates, bool(work.just_asked), bool(work.measure), options.cold)
 
 
 @dataclass(frozen=True)

@@ -260,6 +260,23 @@ def test_a_mistyped_candidate_is_named_before_the_host_is_put_into_maintenance(f
     assert [entry["state"] for entry in fleet.entries()] == ["enabled"]
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"moves": {"timeout_secs": 4}}, r"live_migrate does not accept the options of the moves: timeout_secs\. Supported .*[^.]\. Nothing was moved\.$"),
+        ({"moves": {"on_timeout": "stop"}}, "value of on_timeout must be one of: abort, force_complete, got: stop"),
+        ({"moves": "fast"}, "options is 'fast'"),
+        ({"parallel": "many"}, "parallel is 'many'"),
+        ({"parallel": 0}, "parallel is 0"),
+    ],
+)
+def test_an_invalid_option_of_the_moves_is_refused_before_the_host_is_put_into_maintenance(fleet: Fleet, options: dict[str, t.Any], words: str) -> None:
+    fleet.task(state="enabled")
+    with pytest.raises(InvalidArgument, match=words):
+        fleet.task(state="maintenance", _work={"drain": {**DRAIN, **options}})
+    assert [entry["state"] for entry in fleet.entries()] == ["enabled"]
+
+
 def test_a_default_of_the_host_that_only_saves_memory_needs_a_folder_too(fleet: Fleet) -> None:
     fleet.facts = with_receipt({"host_id": ID, "host_uuid": UUID, "machine_id": "m1", "domains": [{**SAVED, "policy": {}}]})
     fleet.variables = {"kvmfleet_migration_policy": {"drain": "save"}}
