@@ -57,7 +57,8 @@ def libvirt_binding() -> types.ModuleType:
     if _libvirt is None:
         raise NotSupported(
             "This host's Python has no libvirt binding.",
-            "Install python3-libvirt there, or point ansible_python_interpreter at a Python that has it (usually /usr/bin/python3).",
+            "If it is a libvirt host, install python3-libvirt there, or point ansible_python_interpreter at a Python that has it (usually /usr/bin/python3)."
+            " If it is not, as a control node, run the task on the libvirt host that it is about.",
         )
     return _libvirt
 
