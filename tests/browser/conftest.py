@@ -36,8 +36,8 @@ CHECK = CheckedFleet(
     sets={"can": 2, "unknown": 0, "cannot": 1},
     hosts={"kvm1": "cannot", "kvm2": "can", "kvm3": "can"},
     findings={"capacity": 1},
-    attention=(f"The fleet cannot lose 1 of 3 hosts. {nights.MARKUP}",),
-    lines=("The fleet cannot lose any host, or that is not known. 1 finding for a person.", f"  {nights.BREAKOUT}"),
+    attention=(f"1 of 3 hosts cannot be lost. {nights.MARKUP}",),
+    lines=("Not every host can be lost. 1 finding for a person.", f"  {nights.BREAKOUT}"),
 )
 DEMO = Path(__file__).resolve().parents[2] / "docs" / "demo"
 

@@ -125,7 +125,7 @@ def test_hosts_refusals_forced_moves_and_evidence_are_shown(window: Window, nigh
 def test_the_last_fleet_check_names_hosts_and_findings(window: Window, night: Page) -> None:
     window.open(night.path)
     text = window.find("#fleet-check").text
-    assert all(words in text for words in ("cannot be lost alone", "kvm2, kvm3", "2 can, 0 unknown, 1 cannot", "The fleet cannot lose 1 of 3 hosts. <img"))
+    assert all(words in text for words in ("cannot be lost alone", "kvm2, kvm3", "2 can, 0 unknown, 1 cannot", "1 of 3 hosts cannot be lost. <img"))
     window.run("document.querySelector('#fleet-check details').open = true")
     assert "1 finding for a person." in window.find("#fleet-check .check-lines").text
 

@@ -35,20 +35,21 @@ def list_lines(verdict: FleetVerdict) -> list[str]:
 
 
 def _summary(verdict: FleetVerdict) -> str:
-    what = _lost_text(verdict)
-    held = verdict.sets[CANNOT] == verdict.sets[UNKNOWN] == 0
-    answer = f"The fleet can lose {what}." if held else f"The fleet cannot lose {what}, or that is not known."
     count = len(verdict.findings)
     person = f"{count} {_plural(count, 'finding')} for a person." if count else "Nothing needs a person."
-    return f"{answer} {person}"
+    return f"{_loss_text(verdict)} {person}"
 
 
-def _lost_text(verdict: FleetVerdict) -> str:
-    more = verdict.hosts_lost - len(verdict.lost)
-    if not verdict.lost:
-        return "any host" if more == 1 else f"any {more} hosts"
-    others = ["any other host" if more == 1 else f"any {more} other hosts"] if more else []
-    return " and ".join([*verdict.lost, *others])
+def _loss_text(verdict: FleetVerdict) -> str:
+    """Return whether the fleet can lose every set of hosts that was asked for: C(cannot lose any host) would also mean that it can lose none."""
+    more, named = verdict.hosts_lost - len(verdict.lost), " and ".join(verdict.lost)
+    kind = ("other " if named else "") + ("host" if more == 1 else "hosts")
+    others = f"any {kind}" if more == 1 else f"any {more} {kind}"
+    what = " and ".join([*verdict.lost, others] if more else verdict.lost)
+    if verdict.sets[CANNOT]:
+        every = f"every {kind}" if more == 1 else f"every set of {more} {kind}"
+        return f"{named} cannot be lost{f' together with {every}' if more else ''}." if named else f"Not {every} can be lost."
+    return f"Whether the fleet can lose {what} is not known." if verdict.sets[UNKNOWN] else f"The fleet can lose {what}."
 
 
 def _loss_lines(verdict: FleetVerdict) -> Iterator[str]:

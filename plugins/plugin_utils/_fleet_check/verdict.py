@@ -201,10 +201,11 @@ def _find_capacity(together: Sequence[Loss], hosts_lost: int) -> Iterator[Findin
     many = "hosts" if hosts_lost == 1 else f"sets of {hosts_lost} hosts"
     hosts = tuple(sorted({host for loss in failed for host in loss.hosts}))
     of = f"of {len(together)} {one_or_many(len(together), what, many)}"
-    parts = [f"The fleet cannot lose {certain} {of}."] if certain else []
-    parts += [f"Whether it can lose {len(failed) - certain} {of} is not known."] if certain < len(failed) else []
+    parts = [f"None {of} can be lost." if certain == len(together) > 1 else f"{certain} {of} cannot be lost."] if certain else []
+    unknown = len(failed) - certain
+    parts += [f"It is not known of {unknown} {of} whether {one_or_many(unknown, 'it', 'they')} can be lost."] if unknown else []
     parts += [f"The worst is {' and '.join(worst.hosts)}: {worst.missing_mib} MiB have no place."] if worst.missing_mib else []
-    yield Finding(CAPACITY, hosts, " ".join(parts).replace("Whether it", "Whether it" if certain else "Whether the fleet"))
+    yield Finding(CAPACITY, hosts, " ".join(parts))
 
 
 def _find_bound(reach: Iterable[Reach], view: FleetGuests) -> Iterator[Finding]:

@@ -335,10 +335,25 @@ def test_only_sets_with_certain_hosts_are_judged_and_their_guests_are_named(desk
     (loss,) = found["losses"]
     (guest,) = loss["guests"]
     assert (loss["hosts"], loss["verdict"], guest["name"] in ("web-kvm1", "web-kvm2")) == (["kvm1", "kvm2"], "cannot", True)
-    assert found["lines"][0].startswith("The fleet cannot lose kvm1 and any other host, or that is not known.")
+    assert found["lines"][0].startswith("kvm1 cannot be lost together with every other host.")
+    assert found["findings"][0]["msg"].startswith("1 of 2 sets of 2 hosts cannot be lost. The worst is kvm1 and kvm2:")
     assert any(f"{guest['name']} of {guest['host']}, 6000 MiB: kvm3:" in line for line in found["lines"])
     # It is not a check of the fleet.
     assert read_check(desk.ledger.ledger_id) is None
+
+
+def test_a_fleet_that_cannot_lose_every_host_is_not_said_to_lose_none(desk: Desk) -> None:
+    hosts = sorted(desk.facts)
+    desk.facts["kvm1"]["domains"] = [f.domain("web1", 10**6)]
+    (first, finding) = (desk.task(ignore=[])["lines"][0], desk.task(ignore=[])["findings"][0]["msg"])
+    assert first.startswith("Not every host can be lost.")
+    assert finding.startswith(f"1 of {len(hosts)} hosts cannot be lost. The worst is kvm1:")
+    for host in hosts:
+        desk.facts[host]["domains"] = [f.domain(f"web-{host}", 10**6)]
+    none = desk.task(ignore=[])
+    assert none["findings"][0]["msg"].startswith(f"None of {len(hosts)} hosts can be lost.")
+    assert desk.task(hosts_lost=2, ignore=[])["lines"][0].startswith("Not every set of 2 hosts can be lost.")
+    assert desk.task(lost=["kvm1"], ignore=[])["lines"][0].startswith("kvm1 cannot be lost. ")
 
 
 def test_every_guest_without_a_place_is_named_for_hosts_that_are_named(desk: Desk) -> None:

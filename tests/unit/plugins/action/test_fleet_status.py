@@ -722,12 +722,12 @@ def test_the_last_fleet_check_is_shown_and_is_a_finding_if_it_is_not_met(desk: D
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     assert "FLEET CHECK" not in desk.show()["lines"]
     hosts = {"kvm1": "cannot", "kvm2": "can"}
-    sets, findings = {"can": 1, "unknown": 0, "cannot": 1}, ("The fleet cannot lose 1 of 2 hosts.",)
+    sets, findings = {"can": 1, "unknown": 0, "cannot": 1}, ("1 of 2 hosts cannot be lost.",)
     check = CheckedFleet(1, desk.ledger.ledger_id, "2026-11-21T03:00:00.000Z", False, 1, sets, hosts, {"capacity": 1}, findings, ())
     keep_check(check)
     seen = desk.show()
     assert seen["lines"][-2:] == ["FLEET CHECK", "  2026-11-21 03:00 UTC: 1 can, 1 cannot (1 capacity)"]
-    assert any(line.startswith("Fleet check of 2026-11-21 03:00 UTC: The fleet cannot lose 1 of 2 hosts.") for line in seen["attention"])
+    assert any(line.startswith("Fleet check of 2026-11-21 03:00 UTC: 1 of 2 hosts cannot be lost.") for line in seen["attention"])
     keep_check(dataclasses.replace(check, met=True))
     assert not any("Fleet check" in line for line in desk.show()["attention"])
 

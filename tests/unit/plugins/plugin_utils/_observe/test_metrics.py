@@ -45,7 +45,7 @@ def checked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> CheckedFleet:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     ledger_id = FileLedger(str(tmp_path / "ledger")).ledger_id
     sets, hosts = {"can": 2, "unknown": 0, "cannot": 1}, {"kvm1": "cannot", "kvm2": "can", "kvm3": "can"}
-    check = CheckedFleet(1, ledger_id, "2026-11-21T03:00:00.000Z", False, 1, sets, hosts, {"capacity": 1}, ("The fleet cannot lose 1 of 3 hosts.",), ())
+    check = CheckedFleet(1, ledger_id, "2026-11-21T03:00:00.000Z", False, 1, sets, hosts, {"capacity": 1}, ("1 of 3 hosts cannot be lost.",), ())
     assert keep_check(check) is None
     return check
 
@@ -152,9 +152,7 @@ def test_without_a_fleet_check_there_are_no_samples(monkeypatch: pytest.MonkeyPa
 
 def test_a_fleet_check_is_one_line_of_the_status_and_a_finding_if_it_is_not_met(checked: CheckedFleet) -> None:
     assert check_line(checked) == "2026-11-21 03:00 UTC: 2 can, 1 cannot (1 capacity)"
-    assert attention_line(checked) == (
-        "Fleet check of 2026-11-21 03:00 UTC: The fleet cannot lose 1 of 3 hosts. To check again: kvmfleet.migration.fleet_check"
-    )
+    assert attention_line(checked) == ("Fleet check of 2026-11-21 03:00 UTC: 1 of 3 hosts cannot be lost. To check again: kvmfleet.migration.fleet_check")
     met = dataclasses.replace(checked, met=True, sets={"can": 3}, hosts=dict.fromkeys(checked.hosts, "can"), findings={}, attention=())
     assert (check_line(met), attention_line(met)) == ("2026-11-21 03:00 UTC: can lose any host (no findings)", "")
 

@@ -19,7 +19,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.report
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.report.rendering import as_html
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._observe.report import nights
 
-FINDING = "The fleet cannot lose 1 of 2 hosts."
+FINDING = "1 of 2 hosts cannot be lost."
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def checked(empty: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> L
     """A ledger whose fleet was checked."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     hosts, sets = {"kvm1": "cannot", "kvm2": "can"}, {"can": 1, "unknown": 0, "cannot": 1}
-    lines = ("The fleet cannot lose any host, or that is not known. 1 finding for a person.", f"  {nights.MARKUP}")
+    lines = ("Not every host can be lost. 1 finding for a person.", f"  {nights.MARKUP}")
     keep_check(CheckedFleet(1, empty.ledger_id, "2026-11-21T00:59:00.000Z", False, 1, sets, hosts, {"capacity": 1}, (FINDING,), lines))
     return empty
 
@@ -43,7 +43,7 @@ def test_the_last_check_is_in_every_format_that_shows_hosts(checked: Ledger) -> 
     assert told["fleet_check"]["attention"] == [FINDING]
     assert told["attention"] == [f"Fleet check of 2026-11-21 00:59 UTC: {FINDING.rstrip('.')}. To check again: kvmfleet.migration.fleet_check"]
     assert decode(Report, told) == report
-    assert "## Fleet check\n\n2026-11-21 00:59 UTC: 1 can, 1 cannot \\(1 capacity\\)\n\n- The fleet cannot lose 1 of 2 hosts." in as_markdown(report)
+    assert "## Fleet check\n\n2026-11-21 00:59 UTC: 1 can, 1 cannot \\(1 capacity\\)\n\n- 1 of 2 hosts cannot be lost." in as_markdown(report)
     page = as_html(report)
     assert 'id="fleet-check"' in page
     assert nights.MARKUP not in page
