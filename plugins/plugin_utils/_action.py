@@ -269,19 +269,24 @@ EVERY_PERCENT = 10
 EVERY_WAITING_SECONDS = 30.0
 
 
-def progress_line(record: MoveRecord, waits_for: str | None = None, rest: str = "") -> str:
+# From this number of open moves on, lines have the time until all of them will have ended.
+_SEVERAL = 2
+
+
+def progress_line(record: MoveRecord, waits_for: str | None = None, beside: t.Sequence[MoveRecord] = ()) -> str:
     """Return one line on a move, e.g. C(kvm1 -> kvm2  web1  running  62 %  312 MiB left  940 MiB/s  dirty 210 MiB/s  pause <= 95 ms  eta 8 s).
 
     :arg waits_for: what the move waits for, a phrase.
-    :arg rest: about all moves of the run that are left, e.g. C(5 moves left: eta 34 s).
+    :arg beside: all moves of the run that are left; of several, the line ends e.g. with C(5 moves left: eta 34 s).
     """
+    rest = estimate_rest(beside) if len(beside) >= _SEVERAL else None
     parts = [f"{record.source.label} -> {record.destination.label}", record.domain.name or record.domain.uuid, record.status]
     if record.reason:
         parts.append(f"({record.reason})")
     if waits_for:
         parts.append(waits_for)
     elif record.status.startswith("running") and record.progress.memory_total_bytes:
-        parts += _figure_texts(record)
+        parts += _figure_texts(record, rest)
     elif record.result.elapsed_ms is not None:
         parts.append(f"{record.result.elapsed_ms / 1000:.1f} s")
     elif record.turn:
@@ -289,12 +294,13 @@ def progress_line(record: MoveRecord, waits_for: str | None = None, rest: str = 
         parts.append(f"waits for its turn{until}: {record.turn.waits_for}")
     if record.result.downtime_ms is not None:
         parts.append(f"paused {record.result.downtime_ms} ms")
-    if rest:
-        parts.append(rest)
+    if len(beside) >= _SEVERAL:
+        parts.append(f"{len(beside)} moves left: eta {'unknown' if rest is None else f'{rest} s'}")
     return printable_line("  ".join(parts))
 
 
-def _figure_texts(record: MoveRecord) -> list[str]:
+def _figure_texts(record: MoveRecord, rest: int | None) -> list[str]:
+    """:arg rest: the seconds until all moves of the run will have ended, if known: at its rate of now, a move that shares its link seems to last longer."""
     progress = record.progress
     left = progress.memory_remaining_bytes + progress.disk_remaining_bytes
     rate = progress.bandwidth_bytes
@@ -303,20 +309,8 @@ def _figure_texts(record: MoveRecord) -> list[str]:
         parts.append(f"pause <= {record.samples[-1].allowed_downtime_ms} ms")
     net = rate - progress.dirty_rate_bytes
     # If the guest writes nearly as fast as the link transfers, the quotient is meaningless.
-    parts.append(f"eta {left // net} s" if net > rate / 10 else "eta unknown")
+    parts.append(f"eta {left // net if rest is None else min(left // net, rest)} s" if net > rate / 10 else "eta unknown")
     return parts
-
-
-# From this number of open moves on, lines have the time until all of them will have ended.
-_SEVERAL = 2
-
-
-def describe_rest(records: t.Sequence[MoveRecord]) -> str:
-    """Return how long the moves of a run that are left will last, by the rate that they reach now; empty for a single one, whose line has its own eta."""
-    if len(records) < _SEVERAL:
-        return ""
-    seconds = estimate_rest(records)
-    return f"{len(records)} moves left: eta {'unknown' if seconds is None else f'{seconds} s'}"
 
 
 class ProgressLines:
@@ -344,4 +338,4 @@ class ProgressLines:
         if last and last[0] == shown and now - last[1] < every:
             return
         self._last[record.record_id] = (shown, now)
-        self._show(progress_line(record, waits_for, describe_rest(list(self._open.values()))))
+        self._show(progress_line(record, waits_for, list(self._open.values())))

@@ -31,11 +31,18 @@ def estimate_rest(records: t.Sequence[MoveRecord]) -> t.Optional[int]:
     left = sum(map(_left_bytes, records))
     beside = max(1, sum(map(_is_sending, records)))
     waiting = sum(record.status in BEFORE_JOB for record in records)
-    return math.ceil(left / rate + SETUP_SECONDS * math.ceil(waiting / beside))
+    return math.ceil(max(left / rate + SETUP_SECONDS * math.ceil(waiting / beside), *map(_capped_seconds, records)))
 
 
 def _is_sending(record: MoveRecord) -> bool:
     return record.status not in BEFORE_JOB and record.progress.bandwidth_bytes > 0
+
+
+def _capped_seconds(record: MoveRecord) -> float:
+    """Return how long a move with a cap lasts at least: it does not get the rate of those that end before it. A cap can be lifted while it moves."""
+    connection = record.connection
+    cap = (connection.bandwidth_mib or 0) * 2**20 if connection else 0
+    return _left_bytes(record) / max(cap, record.progress.bandwidth_bytes) if cap else 0.0
 
 
 def _left_bytes(record: MoveRecord) -> float:

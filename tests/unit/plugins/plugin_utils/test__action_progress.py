@@ -139,6 +139,10 @@ def test_lines_of_several_moves_have_the_eta_of_all_that_are_left() -> None:
     assert shown.lines[-1].endswith("eta 3 s  2 moves left: eta 9 s")
     shown.new(left(moving(10, rate_mib=100, dirty_mib=0), 700), "r3")
     assert shown.lines[-1].endswith("eta 7 s  3 moves left: eta 8 s")
+    shown.new(left(moving(50, rate_mib=20, dirty_mib=0), 250), "r2")
+    assert shown.lines[-1].endswith("eta 12 s  3 moves left: eta 13 s")
+    shown.new(left(moving(60, rate_mib=5, dirty_mib=0), 240), "r2")
+    assert shown.lines[-1].endswith("eta 15 s  3 moves left: eta 15 s"), "it shares the link, and gets the rate of the others when they have ended"
     shown.new(moving(100, "completed"), "r2")
     shown.new(moving(100, "completed"), "r3")
     assert shown.lines[-1].endswith("completed")

@@ -10,7 +10,7 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.eta import estimate_rest
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import PredictedMove
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Connection, PredictedMove
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord, new_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
 
@@ -52,6 +52,16 @@ def test_what_a_guest_writes_meanwhile_is_sent_too() -> None:
 def test_what_a_guest_writes_after_the_switch_to_post_copy_is_not_sent() -> None:
     """QEMU still reports how fast it wrote before."""
     assert estimate_rest([dataclasses.replace(sending(100, 20, 40), status=s.RUNNING_POST_COPY)]) == 5
+
+
+def test_a_move_with_a_cap_does_not_get_the_rate_of_those_that_end_before_it() -> None:
+    def capped(record: MoveRecord) -> MoveRecord:
+        return dataclasses.replace(record, connection=Connection(bandwidth_mib=24))
+
+    assert estimate_rest([capped(sending(1008, 24)), capped(sending(24, 24))]) == 42
+    assert estimate_rest([capped(sending(24, 24)), capped(queued(8192, 1200))]) == 52
+    assert estimate_rest([capped(sending(1008, 24)), capped(queued(8192, 480))]) == pytest.approx(62, abs=1)
+    assert estimate_rest([capped(sending(1008, 84)), capped(sending(84, 84))]) == 12, "its cap was lifted"
 
 
 def test_the_rest_is_unknown_while_nothing_is_sent() -> None:
