@@ -253,7 +253,7 @@ class Dispatcher:
         try:
             orphans = self._follower.follow_moves(mirrors, watchers, lost)
         except Unreachable as error:
-            orphans, open_moves = [], {uuid: mirror for uuid, mirror in mirrors.items() if uuid not in lost and not mirror.is_settled}
+            orphans, open_moves = [], {uuid: mirror for uuid, mirror in mirrors.items() if uuid not in lost and not _is_settled_by_now(mirror)}
             lost |= {uuid: Unreachable(error.message, error.next_step, migrations=[encode(mirror.record)]) for uuid, mirror in open_moves.items()}
         for uuid, trouble in lost.items():
             live[uuid].error = trouble
@@ -277,3 +277,11 @@ class Dispatcher:
                 self._context.warnings.append(
                     f"The move of domain {job.request.label} was started with {option}={recorded}; {option}={given} of this task is not applied."
                 )
+
+
+def _is_settled_by_now(mirror: RecordMirror) -> bool:
+    """Return whether the move is settled, also by somebody else: an evacuation of a silent source closes its records."""
+    if not mirror.is_settled:
+        with contextlib.suppress(KvmfleetError):
+            mirror.read_again()
+    return mirror.is_settled

@@ -82,12 +82,16 @@ class Follower:
         self._deadline = None if wait_seconds is None else time.monotonic() + wait_seconds
 
     def read_seen_facts(self, watchers: t.Mapping[str, Watcher]) -> t.Mapping[str, JsonObject] | None:
-        """Return, by libvirt URI, the facts of hosts that this run's watcher has read at its end; None if it has not, or if another run has moves."""
+        """Return, by libvirt URI, the facts of hosts that this run's watcher has read at its end.
+
+        None if it has not, if another run has moves, or if the source does not answer: the results of the moves are known without them.
+        """
         ours = {uuid: watcher for uuid, watcher in watchers.items() if watcher.run_id == self._run_id}
         if not ours or len(ours) < len(watchers):
             return None
         if self._source.seen is None:
-            self._poll_states(ours)
+            with contextlib.suppress(Unreachable):
+                self._poll_states(ours)
         return self._source.seen
 
     def follow_moves(self, mirrors: dict[str, RecordMirror], watchers: dict[str, Watcher], lost: dict[str, KvmfleetError]) -> list[str]:
@@ -174,9 +178,10 @@ class Follower:
         except Unreachable as error:
             self._silent_since = began_at if self._silent_since is None else self._silent_since
             if time.monotonic() - self._silent_since > UNREACHABLE_SECONDS:
+                moves = "1 move was" if len(watchers) == 1 else f"{len(watchers)} moves were"
                 raise Unreachable(
-                    f"{self._source.name} has not answered for {UNREACHABLE_SECONDS:.0f} s while {len(watchers)} moves were in flight. "
-                    f"If it runs, they are watched there and end by their own limits. {error.message}",
+                    f"{self._source.name} has not answered for {UNREACHABLE_SECONDS:.0f} s while {moves} in flight. "
+                    f"If it runs, moves are watched there and end by their own limits. {error.message}",
                     "Run the same task again when the host can be reached: it follows what is in flight and settles what has ended. If the host is dead: "
                     f"kvmfleet.migration.evacuate -e source={self._source.name}",
                 ) from error

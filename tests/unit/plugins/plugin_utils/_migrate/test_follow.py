@@ -35,6 +35,7 @@ class ListedSource:
     """Answers polls with what was listed; an error in the list is raised."""
 
     name = "kvm1"
+    seen = None
 
     def __init__(self, *answers: t.Any) -> None:
         self.answers = list(answers)
@@ -154,6 +155,14 @@ def test_a_source_that_stays_silent_is_unreachable(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(follow, "UNREACHABLE_SECONDS", -1.0)
     with pytest.raises(Unreachable, match=r"kvm1 has not answered.*2 moves.*the cause.*again"):
         Followed(Unreachable("the cause"), domains="ab")
+
+
+def test_a_source_that_is_silent_after_its_moves_does_not_hide_their_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follow, "UNREACHABLE_SECONDS", -1.0)
+    source = ListedSource(Unreachable("the cause"))
+    follower = Follower(t.cast(t.Any, source), NOBODY_WAITS, "run", lambda record, waits_for: None)
+    assert follower.read_seen_facts({"a": dataclasses.replace(WATCHER, run_id="run")}) is None
+    assert len(source.polls) == 1
 
 
 def test_a_source_that_is_silent_for_long_is_named_on_the_progress_line(monkeypatch: pytest.MonkeyPatch) -> None:

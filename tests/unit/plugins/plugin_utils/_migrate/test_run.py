@@ -574,8 +574,22 @@ def test_a_source_that_stays_silent_leaves_the_move_to_its_watcher(control: Cont
     control.source.silent_polls = 5
     job = run_one_move(control)
     assert isinstance(job.error, e.Unreachable)
-    assert "If it runs, they are watched there" in str(job.error)
+    assert "If it runs, moves are watched there" in str(job.error)
     assert len(control.unsettled()) == 1
+
+
+def test_a_move_that_an_evacuation_has_settled_while_its_source_was_silent_has_that_end(control: Control, monkeypatch: pytest.MonkeyPatch) -> None:
+    def settle_and_be_silent(*_args: t.Any) -> t.Any:
+        for record in control.unsettled():
+            control.ledger.update_record(control.ledger.read_record(record.record_id), record.advance(s.FAILED, "x", "The guest was started on kvm2."))
+        raise e.Unreachable("kvm1 cannot be reached.")
+
+    monkeypatch.setattr(follow, "UNREACHABLE_SECONDS", -1.0)
+    monkeypatch.setattr(control.source, "poll_states", settle_and_be_silent)
+    control.fleet.guest()
+    job = run_one_move(control)
+    assert isinstance(job.error, e.MigrationFailed)
+    assert "was not moved from kvm1 to kvm2: failed. The guest was started on kvm2." in str(job.error)
 
 
 def test_a_domain_locked_by_an_evacuation_is_a_conflict(control: Control) -> None:
