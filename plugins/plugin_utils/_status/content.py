@@ -124,9 +124,11 @@ class MoveInFlight:
 
     @property
     def line(self) -> str:
-        """The move with its figures."""
+        """The move with its figures; without them if no host reports it: those in the record are as old as the record."""
+        is_stale = self.host is None and bool(self.record.progress.memory_total_bytes)
+        last = f"{self.record.progress.percent} % when its host last answered; not known now" if is_stale else None
         by_other = "  not started by this collection" if self.record.id is None and self.watched is not None else ""
-        return f"{progress_line(self.record)}{by_other}"
+        return f"{progress_line(self.record, last)}{by_other}"
 
     def as_json(self) -> JsonObject:
         """Return the move without its samples and history."""

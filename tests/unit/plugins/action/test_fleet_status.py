@@ -170,6 +170,16 @@ def test_a_move_in_flight_has_the_figures_of_its_host(desk: Desk) -> None:
     assert "history" not in seen["moves"][0]
 
 
+def test_a_move_whose_host_is_silent_has_no_rate_and_no_eta(desk: Desk) -> None:
+    stored = desk.ledger.read_record(desk.record(s.RUNNING).record_id)
+    progress = dataclasses.replace(
+        stored.record.progress, memory_total_bytes=1024 * MIB, memory_remaining_bytes=312 * MIB, percent=62, bandwidth_bytes=940 * MIB
+    )
+    desk.ledger.update_record(stored, dataclasses.replace(stored.record, progress=progress))
+    desk.answers["kvm1"] = {"unreachable": True, "msg": "no route to host"}
+    assert "  kvm1 -> kvm2  web1  running  62 % when its host last answered; not known now" in desk.show()["lines"]
+
+
 def test_a_queued_move_that_its_task_has_just_written_is_no_finding(desk: Desk) -> None:
     desk.record(s.SCHEDULED, s.QUEUED)
     seen = desk.show()
