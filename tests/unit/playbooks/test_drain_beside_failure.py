@@ -63,3 +63,15 @@ def test_moves_that_fail_are_reported_without_the_facts_of_all_hosts(tmp_path: p
     assert "ALL-FACTS" not in done.text
     ((_host, args),) = done.calls_of("drain_verify")
     assert (args["_work"]["moved"]["kvm1"]["error_code"], args["_work"]["answered"]) == ("timeout", {"kvm2": {"arch": "ALL-FACTS"}})
+
+
+def test_a_plan_that_is_refused_is_reported_once(tmp_path: pathlib.Path) -> None:
+    stage = Stage(build_collection(tmp_path / "collections", *STEPS), tmp_path)
+    stage.answers["host"] = {"kvm1": {"_drain": {"arriving": [], "ask": [], "ask_for_all": [], "check_mode": False, "ledger": None}}}
+    stage.answers["host_facts"] = {host: {"ansible_facts": {}} for host in ("kvm1", "kvm2", "kvm3")}
+    for refusal in ({"error_code": "conflict"}, {}):
+        stage.answers["drain_plan"] = {"kvm1": {"failed": True, "msg": "The plan no longer applies.", **refusal}}
+        done = stage.play("drain", target="kvm1", drain_host_plan_only=True)
+        assert done.code == 2
+        assert done.text.count("Action failed: The plan no longer applies.") == (1 if refusal else 2), done.text
+        assert done.calls_of("drain_verify") == []
