@@ -75,7 +75,9 @@ def predict_source(
     :arg leavers: by UUID of the domain.
     """
     capacity = find_capacity(source, {move.destination for move in moves}, inputs, wanted)
-    loads = [make_load(leavers[move.uuid], capacity.link_mib, wanted.bandwidth_mib) for move in moves]
+    # A move that has begun keeps the cap that it was started with.
+    begun = {record.domain.uuid: record.connection.bandwidth_mib or 0 for record in inputs.records if record.source.host == source and record.connection}
+    loads = [make_load(leavers[move.uuid], capacity.link_mib, begun.get(move.uuid, wanted.bandwidth_mib)) for move in moves]
     found = predict_moves(loads, capacity)
     seconds = round(drain_seconds(found) + DRAIN_SECONDS + TURN_SECONDS * len(moves), 1) if moves else 0.0
     low, high = range_of(seconds)

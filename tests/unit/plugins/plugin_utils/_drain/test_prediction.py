@@ -55,6 +55,14 @@ def test_moves_and_drains_have_a_range_and_moves_what_they_send() -> None:
     assert [(move.name, move.sends_mib) for move in plan.moves] == [("web", 950), ("db", 95)]
 
 
+def test_a_move_that_has_begun_keeps_its_own_cap() -> None:
+    moving = dataclasses.replace(record("web", "kvm1", "kvm2"), connection=Connection(bandwidth_mib=10))
+    known = {"kvm1": {**facts("kvm1", domain("web", 500, job="outgoing migration"), gib=64), "cpus": 64}, "kvm2": {**facts("kvm2", gib=64), "cpus": 64}}
+    for options, seconds in (({}, 50), ({"bandwidth_mib": 50}, 50)):
+        plan = make_plan(DrainInputs(known, records=[moving]), ["kvm1"], ["kvm2"], DrainOptions.from_values(options=options))
+        assert (plan.moves[0].reason, plan.moves[0].predicted_seconds) == ("The domain is already moving there.", pytest.approx(seconds, rel=0.1))
+
+
 def test_a_plan_without_moves_takes_no_time() -> None:
     plan = plan_of()
     assert (plan.predicted_seconds, plan.predicted_ranges) == ({"kvm1": 0.0}, {"kvm1": (0.0, 0.0)})
