@@ -182,6 +182,19 @@ def test_a_refused_move_is_one_sentence_without_its_record(stage: Stage) -> None
     assert "MODULE FAILURE" in failed.text
 
 
+@pytest.mark.parametrize("playbook", ["abort", "force_complete"])
+def test_what_became_of_a_migration_is_shown(stage: Stage, playbook: str) -> None:
+    stage.place("kvm1", moving=True)
+    history = [{"detail": "by ann"}, {"detail": "{{ 1 + 1 }} runs on the source."}, {"detail": ""}]
+    record = {"domain": {"name": "web1", "uuid": UUID}, "source": {"host": "kvm1"}, "status": "cancelled", "reason": "operator", "history": history}
+    stage.answers[ACTING[playbook]] = {"kvm1": {"changed": True, "migrations": [record]}}
+    done = stage.play(playbook, domain="web1")
+    assert done.code == 0, done.text
+    assert "web1 from kvm1: cancelled (operator). {{ 1 + 1 }} runs on the source." in done.text
+    stage.answers[ACTING[playbook]] = {"kvm1": {"changed": False, "migrations": []}}
+    assert "No migration of the domain is in progress. Nothing was done." in stage.play(playbook, domain="web1").text
+
+
 def test_a_domain_that_has_arrived_is_not_moved(stage: Stage) -> None:
     stage.place("kvm2")
     done = stage.play("migrate", domain="web1", destination="kvm2")
