@@ -104,6 +104,11 @@ find_python() {
 make_venv() {
     name=$1 python=$2 requirements=$3
     shift 3
+    # A link leads to the environment of another clone, which --clear would empty.
+    if [ -L "$build/$name" ]; then
+        echo "The virtual environment .build/$name is a link, and is left as it is" >&2
+        return
+    fi
     stamp=$build/$name/.complete
     sum=$({ "$python" -V; echo "$build" "$@"; cat "$requirements" "$root/requirements.txt"; } | sha256sum)
     if [ -e "$stamp" ] && [ "$(cat "$stamp")" = "$sum" ]; then
