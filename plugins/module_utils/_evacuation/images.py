@@ -30,7 +30,7 @@ from .._model.definition_files import POOLS_OF_UNITS, Pools, locate_volume, sour
 from .._model.errors import KvmfleetError, NotFound, NotSupported
 from .._model.facts import UNTOLD_KINDS
 from .._model.requests import DiskNeed
-from .._model.saved_domains import NeededFile, SavedDisk, SavedFile, SavedMount, StorageToken
+from .._model.saved_domains import NeededFile, SavedDisk, SavedFile, SavedMount, StorageToken, is_identity
 from .qemu_locks import classify_locks
 
 
@@ -42,8 +42,6 @@ class StorageLocation(t.NamedTuple):
     locks: t.Optional[str] = None
 
 
-# The name of an RBD or DRBD device may exist in two clusters; these names belong to the devices themselves.
-_IDENTITIES = ("wwn:", "mpath:", "lvm:", "nvme:")
 _FILES = ("file", "dir")
 VOLUME = "volume"
 
@@ -84,7 +82,7 @@ class ImageLocator:
     def find_device_identity(self, path: str) -> t.Optional[str]:
         """Return the name that a block device has on every host, or null if it has none."""
         store = self._devices.identify_device(path)[1]
-        return store if store and store.startswith(_IDENTITIES) else None
+        return store if is_identity(store) else None
 
     def _locate_file(self, file: NeededFile) -> SavedFile:
         path, kind = file.path, file.kind

@@ -22,6 +22,8 @@ _BY_ID = (
 )
 # Parts of names in /dev/disk/by-path that show a device on a network.
 _OF_A_NETWORK = ("-iscsi-", "-fc-")
+# The number of a mapped RBD image on this host, by the name of its device.
+_RBD_DEVICE = re.compile(r"rbd([0-9]+)(?:p([0-9]+))?")
 # Names that each host assigns in the order in which it finds its devices. Longer names with mpath are those of a person (alias in multipath.conf).
 _NUMBERED_BY_HOST = re.compile(r"(sd[a-z]+|dm-|rbd|(mapper/|disk/by-id/dm-name-)mpath[a-z]{1,3}(p|-part|_part)?)[0-9]*(p[0-9]+)?")
 
@@ -32,10 +34,12 @@ class BlockDevices:
     """The block devices of this host; udev's folders are read once.
 
     :arg root: where the devices are.
+    :arg rbd: where the kernel describes mapped RBD images, by their number.
     """
 
-    def __init__(self, root: str = "/dev") -> None:
+    def __init__(self, root: str = "/dev", rbd: str = "/sys/bus/rbd/devices") -> None:
         self._root = root
+        self._rbd = rbd
         self._folders: t.Dict[str, t.Dict[str, t.List[str]]] = {}
 
     def identify_device(self, path: str) -> Answer:
@@ -45,16 +49,40 @@ class BlockDevices:
         for folder, prefix, shared in (("rbd", "rbd:", True), ("drbd/by-res", "drbd:", None)):
             names = self._names_of(folder, device)
             if names:
-                return None if may_be_other else shared, prefix + names[0]
-        store = _identify_by_id(self._names_of("disk/by-id", device))
+                return None if may_be_other else shared, self._identify_rbd(device) or prefix + names[0]
+        store = self._identify_rbd(device) or _identify_by_id(self._names_of("disk/by-id", device))
         is_remote = any(part in name for name in self._names_of("disk/by-path", device) for part in _OF_A_NETWORK)
         is_shared = is_remote or (store or "").startswith("mpath:")
         return (True if is_shared and not may_be_other else None), store
+
+    def _identify_rbd(self, device: str) -> t.Optional[str]:
+        """Return the identity of a mapped RBD image: its cluster, pool, namespace and ID. A snapshot has none, and neither has an image of format 1.
+
+        https://docs.kernel.org/admin-guide/abi-testing.html, sysfs-bus-rbd.
+        """
+        found = _RBD_DEVICE.fullmatch(os.path.relpath(device, self._root))
+        if not found:
+            return None
+        number, partition = found.groups()
+        cluster, pool, image, snapshot, namespace = (
+            _read_attribute(os.path.join(self._rbd, number, name)) for name in ("cluster_fsid", "pool_id", "image_id", "current_snap", "pool_ns")
+        )
+        if not (cluster and pool and image) or image == "(unknown)" or snapshot != "-":
+            return None
+        return f"krbd:{cluster}/{pool}/{namespace}/{image}" + (f"-part{partition}" if partition else "")
 
     def _names_of(self, folder: str, device: str) -> t.List[str]:
         if folder not in self._folders:
             self._folders[folder] = _list_names_below(os.path.join(self._root, folder))
         return self._folders[folder].get(device, [])
+
+
+def _read_attribute(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as stream:
+            return stream.read().strip()
+    except (OSError, ValueError):
+        return ""
 
 
 def _identify_by_id(names: t.Sequence[str]) -> t.Optional[str]:

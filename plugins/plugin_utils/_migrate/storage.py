@@ -26,8 +26,9 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import CREATE, FILL, REPLACE, DiskCopy
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource_maps import Renaming, rename_folders
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import is_identity
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.surveyed_disks import ExistingImage, SurveyedDisk, SurveyedImage
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import SurveyedDomain, UnsharedFile
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import SurveyedDomain, UnprovedDevice, UnsharedFile
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.request import MoveRequest
 
 AUTO = "auto"
@@ -237,9 +238,19 @@ def _check_devices(request: MoveRequest, domain: SurveyedDomain, source: str, ho
         raise Unsafe(
             f"Domain {request.label} on {source} uses a device that {host} is not known to see ({named}). "
             f"What {host} has under that name may be another device.",
-            f"If both hosts have the device under that name, run the playbook protect for {source} and {host}: it proves that by the device's identity (WWN, "
-            "LVM). Or set unsafe: true if both certainly see the same bytes. Otherwise put the disk on shared storage. Nothing was moved.",
+            f"{_advise_proof(devices, source, host)} Otherwise put the disk on shared storage. Nothing was moved.",
         )
+
+
+def _advise_proof(devices: t.Sequence[UnprovedDevice], source: str, host: str) -> str:
+    """Return what lets these devices move. Where one has no identity, nothing can prove it."""
+    nameless = [device.path for device in devices if not is_identity(device.store)]
+    if nameless:
+        return f"There is no identity by which {', '.join(nameless)} could be proved. Set unsafe: true if both hosts certainly see the same bytes."
+    return (
+        f"If both hosts have the device under that name, run the playbook protect for {source} and {host}: it proves that by the device's identity (WWN, "
+        "LVM). Or set unsafe: true if both certainly see the same bytes."
+    )
 
 
 def _check_files(request: MoveRequest, domain: SurveyedDomain, source: str, host: str, copied: t.Collection[str]) -> None:

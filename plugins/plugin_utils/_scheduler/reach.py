@@ -165,6 +165,7 @@ def _image_key(image: DiskImage, request: Request, fleet: Fleet) -> list[t.Any]:
         place,
         image.store and posixpath.dirname(image.store),
         image.shared,
+        image.kind == _DEVICE_KIND and image.is_identified,
         image.is_readonly,
         optional,
         problem,

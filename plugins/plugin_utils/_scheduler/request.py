@@ -30,6 +30,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests
     NetworkNeed,
 )
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource_maps import HostNames, NameChange, Renaming
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import is_identity
 
 _WHERE: t.Final = "request"
 # Fields that a domain's policy has, too.
@@ -118,6 +119,11 @@ class DiskImage:
     def store(self) -> t.Optional[str]:
         """The identity of a path on every host; None for a device."""
         return ((self.file or self.disk).store or None) if self.kind != "block" else None
+
+    @property
+    def is_identified(self) -> bool:
+        """Whether a device has an identity by which C(protect) can prove it."""
+        return is_identity((self.file or self.disk).store or None)
 
     @functools.cached_property
     def is_readonly(self) -> bool:

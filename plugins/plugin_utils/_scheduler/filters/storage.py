@@ -146,6 +146,8 @@ def _judge_present(image: DiskImage, request: Request, host: HostState, fleet: F
 def _doubt_text(image: DiskImage) -> str:
     if image.shared is False:
         return "it is on storage of its host alone, and moves only with copy_storage or unsafe"
+    if image.kind == "block" and not image.is_identified:
+        return "the device has no identity, and moves only with unsafe"
     if image.kind == "block":
         return "it moves only once protect has seen the device on both hosts, or with unsafe"
     return "it is not known to be shared"

@@ -161,9 +161,14 @@ def test_other_needed_files_have_their_folders(tmp_path: pathlib.Path) -> None:
 
 
 def test_a_block_device_is_identified_only_by_its_wwn(monkeypatch: pytest.MonkeyPatch) -> None:
-    names = {"/dev/sdb": "wwn:0x5", "/dev/rbd0": "rbd:pool/image", "/dev/sdc": None}
+    names = {"/dev/sdb": "wwn:0x5", "/dev/rbd0": "krbd:f1/2//10ab", "/dev/rbd1": "rbd:pool/image", "/dev/sdc": None}
     monkeypatch.setattr(module.BlockDevices, "identify_device", lambda self, path: (None, names[path]))
-    assert {path: disk_of(asked(path, "block")).wwn for path in names} == {"/dev/sdb": "wwn:0x5", "/dev/rbd0": None, "/dev/sdc": None}
+    assert {path: disk_of(asked(path, "block")).wwn for path in names} == {
+        "/dev/sdb": "wwn:0x5",
+        "/dev/rbd0": "krbd:f1/2//10ab",
+        "/dev/rbd1": None,
+        "/dev/sdc": None,
+    }
 
 
 def test_a_file_system_that_does_not_answer_is_waited_for_twice(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,6 +63,36 @@ def test_a_device_is_identified_by_a_host_independent_name(devices: pathlib.Path
     assert BlockDevices(str(devices)).identify_device(str(devices / device)) == (shared, store)
 
 
+@pytest.fixture
+def rbd(tmp_path: pathlib.Path) -> pathlib.Path:
+    """A mapped image, one of another pool's namespace, a snapshot, one of format 1, and one of which an older kernel does not tell the cluster."""
+    image = {"cluster_fsid": "f1\n", "pool_id": "2\n", "pool_ns": "\n", "image_id": "10ab\n", "current_snap": "-\n"}
+    images = [image, {**image, "pool_ns": "blue\n"}, {**image, "current_snap": "daily\n"}, {**image, "image_id": "(unknown)\n"}, {**image, "cluster_fsid": ""}]
+    for number, attributes in enumerate(images):
+        (tmp_path / "sys" / str(number)).mkdir(parents=True)
+        for name, text in attributes.items():
+            (tmp_path / "sys" / str(number) / name).write_text(text)
+    return tmp_path / "sys"
+
+
+@pytest.mark.parametrize(
+    ("device", "shared", "store"),
+    [
+        ("rbd/pool/image", True, "krbd:f1/2//10ab"),
+        ("rbd0", None, "krbd:f1/2//10ab"),
+        ("rbd0p3", None, "krbd:f1/2//10ab-part3"),
+        ("rbd1", None, "krbd:f1/2/blue/10ab"),
+        ("rbd2", None, None),
+        ("rbd3", None, None),
+        ("rbd4", None, None),
+        ("rbd5", None, None),
+    ],
+)
+def test_a_mapped_rbd_image_is_identified_by_its_cluster(devices: pathlib.Path, rbd: pathlib.Path, device: str, shared: bool, store: str) -> None:
+    """Two clusters may have an image of one name."""
+    assert BlockDevices(str(devices), str(rbd)).identify_device(str(devices / device)) == (shared, store)
+
+
 @pytest.mark.parametrize(
     ("device", "store"),
     [

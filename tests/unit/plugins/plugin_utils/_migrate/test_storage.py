@@ -131,3 +131,11 @@ def test_an_unproved_block_device_needs_protect_or_unsafe() -> None:
         check_storage(request_of(), domain, "kvm1", "kvm2")
     check_storage(request_of(), domain, "kvm1", "kvm3")
     check_storage(request_of(unsafe=True), domain, "kvm1", "kvm2")
+
+
+@pytest.mark.parametrize("store", [None, "drbd:r0/0", "rbd:pool/web"])
+def test_a_device_without_an_identity_is_not_said_to_move_after_protect(store: str | None) -> None:
+    domain = replace(domain_of([]), unproved_devices=(UnprovedDevice("vda", "/dev/drbd0", store), DEVICE))
+    with pytest.raises(Unsafe, match=r"no identity by which /dev/drbd0 could be proved\. Set unsafe: true") as refused:
+        check_storage(request_of(), domain, "kvm1", "kvm2")
+    assert "protect" not in str(refused.value)

@@ -88,6 +88,11 @@ def test_a_block_device_is_a_warning_until_protect_found_it_on_both_hosts(paths:
     assert (finding.reason, finding.warnings) == (None, ())
 
 
+@pytest.mark.parametrize(("store", "way"), [("lvm:x", "once protect has seen the device"), ("drbd:r0/0", "only with unsafe"), (None, "only with unsafe")])
+def test_a_warning_about_a_device_names_protect_only_if_the_device_has_an_identity(store: str | None, way: str) -> None:
+    assert way in judge_disk({**DEVICE, "store": store}, paths={DEVICE["source"]: True}).warnings[0]
+
+
 def test_a_proved_block_device_that_is_missing_now_is_refused() -> None:
     there = dataclasses.replace(host(paths={DEVICE["source"]: False}), seen_devices=frozenset([DEVICE["source"]]))
     assert "is not there" in (judge_with("storage", request(disks=[DEVICE]), there).reason or "")
