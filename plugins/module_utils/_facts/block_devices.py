@@ -26,6 +26,10 @@ _OF_A_NETWORK = ("-iscsi-", "-fc-")
 _RBD_DEVICE = re.compile(r"rbd([0-9]+)(?:p([0-9]+))?")
 # Names that each host assigns in the order in which it finds its devices. Longer names with mpath are those of a person (alias in multipath.conf).
 _NUMBERED_BY_HOST = re.compile(r"(sd[a-z]+|dm-|rbd|(mapper/|disk/by-id/dm-name-)mpath[a-z]{1,3}(p|-part|_part)?)[0-9]*(p[0-9]+)?")
+# An array can give each host other LUNs under one number.
+_BY_LUN = "disk/by-path/"
+
+_MOST_LINKS = 40
 
 Answer = t.Tuple[t.Optional[bool], t.Optional[str]]
 
@@ -45,7 +49,8 @@ class BlockDevices:
     def identify_device(self, path: str) -> Answer:
         """Return whether other hosts are known to see the device under that name (true, else null: the opposite is never proved), and its identity or null."""
         device = os.path.realpath(path)
-        may_be_other = bool(_NUMBERED_BY_HOST.fullmatch(os.path.relpath(path, self._root)))
+        name = self._find_name(path)
+        may_be_other = bool(_NUMBERED_BY_HOST.fullmatch(name)) or name.startswith(_BY_LUN)
         for folder, prefix, shared in (("rbd", "rbd:", True), ("drbd/by-res", "drbd:", None)):
             names = self._names_of(folder, device)
             if names:
@@ -54,6 +59,17 @@ class BlockDevices:
         is_remote = any(part in name for name in self._names_of("disk/by-path", device) for part in _OF_A_NETWORK)
         is_shared = is_remote or (store or "").startswith("mpath:")
         return (True if is_shared and not may_be_other else None), store
+
+    def _find_name(self, path: str) -> str:
+        """Return the name of the device below the root. A link elsewhere is made by a person, and leads to a name."""
+        name = ""
+        for _link in range(_MOST_LINKS):
+            path = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
+            name = os.path.relpath(path, self._root)
+            if not name.startswith(os.pardir) or not os.path.islink(path):
+                break
+            path = os.path.join(os.path.dirname(path), os.readlink(path))
+        return name
 
     def _identify_rbd(self, device: str) -> t.Optional[str]:
         """Return the identity of a mapped RBD image: its cluster, pool, namespace and ID. A snapshot has none, and neither has an image of format 1.

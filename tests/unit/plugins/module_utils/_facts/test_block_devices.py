@@ -13,6 +13,8 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.block_de
 
 @pytest.fixture
 def devices(tmp_path: pathlib.Path) -> pathlib.Path:
+    root = tmp_path / "dev"
+    root.mkdir()
     links = {
         "disk/by-id/wwn-0x5000c5": "sda",
         "disk/by-id/ata-ST4000": "sda",
@@ -33,12 +35,22 @@ def devices(tmp_path: pathlib.Path) -> pathlib.Path:
         "drbd/by-res/r0/0": "drbd0",
     }
     for link, device in links.items():
-        (tmp_path / device).touch()
-        path = tmp_path / link
+        (root / device).touch()
+        path = root / link
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.symlink_to(tmp_path / device)
-    (tmp_path / "vda").touch()
-    return tmp_path
+        path.symlink_to(root / device)
+    (root / "vda").touch()
+    return root
+
+
+@pytest.fixture
+def disks(tmp_path: pathlib.Path) -> pathlib.Path:
+    """A folder in which a person has made links to devices."""
+    folder = tmp_path / "srv" / "disks"
+    folder.mkdir(parents=True)
+    for link, target in {"web1": "../../dev/sdb", "linked": "web1", "alias": "../../dev/mapper/vm1", "folder": "../../dev/mapper"}.items():
+        (folder / link).symlink_to(target)
+    return folder
 
 
 @pytest.mark.parametrize(
@@ -47,11 +59,11 @@ def devices(tmp_path: pathlib.Path) -> pathlib.Path:
         ("sda", None, "wwn:0x5000c5"),
         ("disk/by-id/ata-ST4000", None, "wwn:0x5000c5"),
         ("disk/by-id/scsi-36001405", True, "wwn:0x6001405"),
-        ("disk/by-path/ip-10.0.0.9:3260-iscsi-iqn.2026-01.org.example:a-lun-1", True, "wwn:0x6001405"),
         ("mapper/vm1", True, "mpath:360014"),
         ("mapper/mpathdata", True, "mpath:360014"),
         ("disk/by-id/dm-name-vm1", True, "mpath:360014"),
         ("disk/by-id/dm-uuid-mpath-360014", True, "mpath:360014"),
+        ("../srv/disks/alias", True, "mpath:360014"),
         ("dm-2", None, "lvm:abc"),
         ("rbd/pool/image", True, "rbd:pool/image"),
         ("drbd0", None, "drbd:r0/0"),
@@ -59,6 +71,7 @@ def devices(tmp_path: pathlib.Path) -> pathlib.Path:
         ("gone", None, None),
     ],
 )
+@pytest.mark.usefixtures("disks")
 def test_a_device_is_identified_by_a_host_independent_name(devices: pathlib.Path, device: str, shared: bool, store: str) -> None:
     assert BlockDevices(str(devices)).identify_device(str(devices / device)) == (shared, store)
 
@@ -103,8 +116,13 @@ def test_a_mapped_rbd_image_is_identified_by_its_cluster(devices: pathlib.Path, 
         ("disk/by-id/dm-name-mpatha", "mpath:360014"),
         ("disk/by-id/dm-name-mpatha-part1", "mpath:360014"),
         ("rbd0", "rbd:pool/image"),
+        ("disk/by-path/ip-10.0.0.9:3260-iscsi-iqn.2026-01.org.example:a-lun-1", "wwn:0x6001405"),
+        ("../srv/disks/web1", "wwn:0x6001405"),
+        ("../srv/disks/linked", "wwn:0x6001405"),
+        ("../srv/disks/folder/mpatha", "mpath:360014"),
     ],
 )
+@pytest.mark.usefixtures("disks")
 def test_a_name_that_each_host_assigns_itself_proves_nothing_about_others(devices: pathlib.Path, device: str, store: str) -> None:
-    """Another host may have another device of the same SAN under that name: the guest would write to it."""
+    """Another host may have another device of the same SAN under that name, and another LUN under that number: the guest would write to it."""
     assert BlockDevices(str(devices)).identify_device(str(devices / device)) == (None, store)
