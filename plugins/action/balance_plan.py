@@ -39,6 +39,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._balance.tables
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.answers import readable_facts
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.plan_request import save_plan
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.saved_plan import pack_plan
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import check_own_ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_if_any, open_ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.override import check_override
@@ -81,6 +82,10 @@ class ActionModule(FleetAction):
             with readable_facts():
                 # These facts show what earlier balances have brought.
                 measure_runs(ledger, {name: inputs.drain.host_state(name) for name in request.hosts})
+        if ledger is None and not task.only:
+            # An empty ledger would hide that the right one is missing.
+            for name, facts in inputs.drain.hosts.items():
+                check_own_ledger(name, facts.ledger_id, None)
         plan = request.resolve_plan(inputs)
         check_override(ledger, settings, host, plan.options.moves.get(OVERRIDE) is True)
         if plan.balance:

@@ -18,6 +18,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass impo
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject, decode, encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import (
+    Conflict,
     InvalidState,
     KvmfleetError,
     NotFound,
@@ -261,6 +262,14 @@ def _mirror_end(mirror: RecordMirror, record: MoveRecord) -> None:
         time.sleep(POLL_SECONDS)
 
 
+def _allow_new_ledger(action: FleetAction, uri: str, task_vars: Result) -> None:
+    """Raise L(Conflict) if the host belongs to another ledger. It says nothing about a next step: the task goes on without a ledger."""
+    try:
+        action.check_unprotected(uri, task_vars)
+    except Conflict as error:
+        raise Conflict(error.message) from error
+
+
 def run_intervention(action: FleetAction, act: str, options: InterventionOptions, task_vars: Result) -> Result:
     """Carry out the task of one of the two modules; return its result. An error has the warnings too."""
     request = read_intervention(options, act)
@@ -269,7 +278,14 @@ def run_intervention(action: FleetAction, act: str, options: InterventionOptions
     warnings: list[str] = []
 
     def open_it(create: bool) -> Ledger:
-        return action.attach_notifier(open_ledger(*location, create=create), settings, source.name, location)
+        try:
+            ledger = open_ledger(*location, create=False)
+        except NotFound:
+            if not create:
+                raise
+            _allow_new_ledger(action, options["uri"], task_vars)
+            ledger = open_ledger(*location)
+        return action.attach_notifier(ledger, settings, source.name, location)
 
     def settling(ledger: Ledger) -> RunContext:
         host = SourceHost(action, task_vars, options["uri"], "live_migrate")

@@ -10,6 +10,7 @@ import dataclasses
 import datetime
 import json
 import pathlib
+import shutil
 import stat
 import types
 import typing as t
@@ -325,6 +326,20 @@ def test_moves_are_judged_by_the_facts_after_them(node: Node, capsys: pytest.Cap
     assert done["ansible_stats"]["data"]["balance_result"] == result
     assert f"FAILED {left} on kvm1: It is still running (booted) on kvm1. kvm2 cannot accept it." in capsys.readouterr().out
     assert node.task(step="verify", plan=plan, only=True)["result"]["moved"] == {"kvm1": []}
+
+
+def test_a_balance_of_hosts_of_another_ledger_creates_none(node: Node) -> None:
+    """An empty one would hide that the right one was moved away, and be in its way when it is moved back."""
+    shutil.rmtree(node.ledger.name)
+    assert node.task(max_moves=1)["run"]
+    shutil.rmtree(node.ledger.name)
+    node.facts["kvm2"]["ledger_id"] = "5f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a11"
+    path = node.folder / "plan.json"
+    for node.check_mode in (True, False):
+        with pytest.raises(Conflict, match="kvm2 was protected under the ledger 5f5a9c7e"):
+            node.task(file=str(path))
+    assert (pathlib.Path(node.ledger.name).exists(), path.exists()) == (False, False)
+    assert node.task(only=True)["plan"]["moves"]
 
 
 def test_a_plan_that_is_carried_out_begins_a_run_and_the_verdict_closes_it(node: Node) -> None:

@@ -223,6 +223,16 @@ def test_a_missing_ledger_is_created_for_the_record(desk: Desk, tmp_path: pathli
     assert [record.status for record in FileLedger(str(tmp_path / "new")).list_records()] == [s.CANCELLED]
 
 
+@pytest.mark.parametrize("module", ["migration_abort", "migration_force_complete"])
+def test_no_ledger_is_created_for_a_job_on_a_host_that_belongs_to_another_one(desk: Desk, module: str, tmp_path: pathlib.Path) -> None:
+    """An empty one would hide that the right one was moved away, and be in its way when it is moved back."""
+    migration = desk.begin()
+    desk.ledger_id = "5f5a9c7e-5b0c-4c7a-9f0f-0d8f6f1f2a11"
+    done = desk.task(module, name="web1", ledger=str(tmp_path / "new"))
+    assert (done["changed"], migration.is_over or migration.ended.is_set(), (tmp_path / "new").exists()) == (True, True, False)
+    assert f"does not record what it does. kvm1 was protected under the ledger {desk.ledger_id}" in done["warnings"][0]
+
+
 def test_a_domain_that_an_evacuation_holds_is_aborted_without_a_record_of_its_own(desk: Desk) -> None:
     evacuation = desk.open_record(s.PRE_MIGRATING, kind=s.EVACUATION)
     migration = desk.begin()
