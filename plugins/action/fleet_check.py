@@ -19,7 +19,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import utc_now
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Json, JsonObject, Maybe, SignedInt, decode, encode
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, KvmfleetError
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.fleet_cpus import FleetAnswers
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._action import FleetAction, Result
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.answers import LONGEST_AGE_SECONDS, TaskResult
@@ -78,13 +78,14 @@ class _Work:
     """What the tasks file passes.
 
     :arg step: C(ask) or C(answer); absent for the verdict.
-    :arg questions: for one host; C(peers) are the URIs of the hosts that it tries to ask.
+    :arg questions: for one host; C(peers) are the URIs of the hosts that it tries to ask, and C(peers_without_uri) is why it cannot ask others.
     :arg answers: of C(answer), by host; C(silence) is why C(host_facts) has returned nothing.
     """
 
     step: Maybe[str] = ABSENT
     questions: Maybe[JsonObject] = ABSENT
     peers: Maybe[Mapping[str, str]] = ABSENT
+    peers_without_uri: Maybe[Mapping[str, str]] = ABSENT
     answers: Maybe[Mapping[str, _Answered]] = ABSENT
     silence: Maybe[Mapping[str, str]] = ABSENT
 
@@ -131,7 +132,7 @@ class ActionModule(FleetAction):
         with readable_results():
             work = decode(_Work, task.work or {}, "_work")
         if work.step == ANSWER:
-            return self._ask_host(work.questions or {}, work.peers or {}, task.uri, task_vars)
+            return self._ask_host(work, task.uri, task_vars)
         settings = self.settings(task_vars)
         fleet = list(dict.fromkeys(task.fleet)) or settings.fleet()
         hosts_lost = _choose_hosts_lost(task, fleet, settings)
@@ -141,7 +142,7 @@ class ActionModule(FleetAction):
         inputs = _read_inputs(fleet, settings, known, work, max_age)
         view = inputs.collect_guests(fleet)
         if work.step == ASK:
-            return {"changed": False, **_describe_questions(view), "peers": _choose_peers(list(inputs.hosts), settings)}
+            return {"changed": False, **_describe_questions(view), **_choose_peers(list(inputs.hosts), settings)}
 
         answered = {host: one for host, one in (work.answers or {}).items() if one.answers}
         clocks = {host: decode(ClockOffset, one.clock) for host, one in answered.items() if one.clock}
@@ -163,19 +164,30 @@ class ActionModule(FleetAction):
         is_whole = not task.lost and not set(settings.fleet()) - set(fleet)
         return self._describe(verdict, known.ledger if is_whole else None, [*known.ledger.find_threats(), *known.ledger.problems] if known.ledger else ())
 
-    def _ask_host(self, questions: JsonObject, peers: Mapping[str, str], uri: str, task_vars: Result) -> JsonObject:
+    def _ask_host(self, work: _Work, uri: str, task_vars: Result) -> JsonObject:
         """Return the answers of the host, how many seconds its clock is ahead of that of the control node, what is wrong with its fence devices, and why it
         cannot ask other hosts.
         """
         begin = time.time()
-        answers = t.cast(JsonObject, self.run_phase(ANSWER, {"questions": questions}, uri, task_vars)["answers"])
+        answers = t.cast(JsonObject, self.run_phase(ANSWER, {"questions": work.questions or {}}, uri, task_vars)["answers"])
         end, seconds = time.time(), t.cast(float, answers["seconds"])
         host = self.target_host(task_vars)
         fencing = ask_fence_devices(self.settings(task_vars).of(host, VARIABLE), host)
         clock = {"least": seconds - end, "most": seconds - begin}
-        tried: JsonObject = self.run_phase(TRY_PEERS, {"peers": dict(peers)}, uri, task_vars) if peers else {"asked": [], "silent": {}}
+        asked, failed = self._try_peers(work.peers or {}, uri, task_vars)
+        without_uri = dict(work.peers_without_uri or {})
         found: JsonObject = {"answers": answers, "clock": clock, "fencing": fencing}
-        return {"changed": False, **found, "asked_peers": tried["asked"], "failed_peers": tried["silent"]}
+        return {"changed": False, **found, "asked_peers": [*asked, *without_uri], "failed_peers": {**failed, **without_uri}}
+
+    def _try_peers(self, peers: Mapping[str, str], uri: str, task_vars: Result) -> tuple[Sequence[str], Mapping[str, str]]:
+        """Return which of them the host has asked, and why it cannot ask some. An error is about all of them, and not about its other answers."""
+        if not peers:
+            return [], {}
+        try:
+            tried = self.run_phase(TRY_PEERS, {"peers": dict(peers)}, uri, task_vars)
+        except KvmfleetError as error:
+            return list(peers), dict.fromkeys(peers, str(error))
+        return t.cast("Sequence[str]", tried["asked"]), t.cast("Mapping[str, str]", tried["silent"])
 
     def _describe(self, verdict: FleetVerdict, keeper: Ledger | None, problems: Sequence[str]) -> JsonObject:
         """Return the verdict. A check of the whole fleet is kept for the ledger C(keeper)."""
@@ -260,10 +272,17 @@ def _describe_questions(view: FleetGuests) -> JsonObject:
 
 
 def _choose_peers(hosts: Sequence[str], settings: Settings) -> JsonObject:
-    """Return for each host which others it tries to ask, with their URIs."""
+    """Return for each host which others it tries to ask: C(peers) with their URIs, and C(peers_without_uri) with the reason why there is none."""
     ring = sorted(host for host in hosts if settings.is_known(host))
-    following = {host: [*ring[number + 1 :], *ring[:number]][:MOST_PEERS] for number, host in enumerate(ring)}
-    return {host: {peer: settings.libvirt_uri(peer, host) for peer in peers} for host, peers in following.items()}
+    chosen: dict[str, dict[str, Json]] = {host: {} for host in ring}
+    without_uri: dict[str, dict[str, Json]] = {host: {} for host in ring}
+    for number, host in enumerate(ring):
+        for peer in [*ring[number + 1 :], *ring[:number]][:MOST_PEERS]:
+            try:
+                chosen[host][peer] = settings.libvirt_uri(peer, host)
+            except InvalidArgument as error:
+                without_uri[host][peer] = str(error)
+    return {"peers": t.cast(Json, chosen), "peers_without_uri": t.cast(Json, without_uri)}
 
 
 def _make_summary(verdict: FleetVerdict, ledger_id: str, at: str, lines: Sequence[str]) -> CheckedFleet:

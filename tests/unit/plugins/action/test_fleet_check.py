@@ -15,7 +15,7 @@ import uuid
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.action.fleet_check import ActionModule
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument, KvmfleetError, TimedOut
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._observe.checked_fleet import read_check
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import with_receipt
@@ -39,6 +39,8 @@ class Desk:
         self.scheduler: Result = {}
         self.fencing: Result | None = None
         self.failed_peers: dict[str, str] = {}
+        self.try_error: KvmfleetError | None = None
+        self.uris: dict[str, str] = {}
         self.check_mode = False
         self.phases: list[Result] = []
 
@@ -53,11 +55,15 @@ class Desk:
             name: {"inventory_hostname": name, "ansible_facts": {"kvmfleet_host": with_receipt(known)}, "kvmfleet_scheduler": self.scheduler}
             for name, known in self.facts.items()
         }
+        for name, uri in self.uris.items():
+            hosts[name]["kvmfleet_libvirt_uri"] = uri
         own = {**hosts.pop("kvm1"), "kvmfleet_ledger": self.ledger.name, "kvmfleet_fencing": self.fencing}
         return t.cast(Result, action.run_with_options(task_vars("kvm1", own, hosts)))
 
     def answer(self, phase: str, work: Result, uri: str, variables: Result) -> Result:
         self.phases.append({"phase": phase, **work})
+        if phase == "try" and self.try_error:
+            raise self.try_error
         return {"asked": list(work["peers"]), "silent": self.failed_peers} if phase == "try" else {"answers": {"seconds": 1.0, "verdicts": [], "baselines": []}}
 
 
@@ -242,6 +248,29 @@ def test_a_host_that_can_ask_no_other_one_is_one_finding(desk: Desk) -> None:
     desk.answers["kvm2"] |= {"failed_peers": {"kvm3": "Login refused."}}
     desk.answers["kvm3"] |= {"failed_peers": {"kvm2": "Login refused."}}
     assert [one["hosts"] for one in desk.task()["findings"] if one["kind"] == "silent"] == [["kvm2", "kvm1", "kvm3"], ["kvm3", "kvm1", "kvm2"]]
+
+
+def test_a_host_that_fails_to_ask_others_keeps_its_other_answers(desk: Desk) -> None:
+    peers = desk.task(work={"step": "ask"})["peers"]
+    desk.try_error = TimedOut("The module did not end within 60 s.")
+    seen = desk.task(work={"step": "answer", "questions": {"cpus": [], "baselines": []}, "peers": peers["kvm1"]})
+    assert (seen["answers"]["seconds"], seen["fencing"]) == (1.0, [])
+    others = {"answers": seen["answers"], "failed_peers": {}}
+    desk.answers = {"kvm1": seen, "kvm2": {**others, "asked_peers": ["kvm3", "kvm1"]}, "kvm3": {**others, "asked_peers": ["kvm1", "kvm2"]}}
+    (finding,) = [one for one in desk.task()["findings"] if one["kind"] == "silent"]
+    assert finding["msg"].startswith("kvm1 cannot ask libvirt on any host that it has tried (kvm2, kvm3), and others can. kvm2: The module did not end")
+
+
+def test_an_invalid_uri_of_one_host_is_a_finding_about_it(desk: Desk) -> None:
+    desk.uris = {"kvm3": "kvm3.example.org"}
+    asked = desk.task(work={"step": "ask"})
+    assert {host: list(uris) for host, uris in asked["peers"].items()} == {"kvm1": ["kvm2"], "kvm2": ["kvm1"], "kvm3": ["kvm1", "kvm2"]}
+    for host in desk.facts:
+        known = {name: asked[name][host] for name in ("peers", "peers_without_uri")}
+        desk.answers[host] = desk.task(work={"step": "answer", "questions": {"cpus": [], "baselines": []}, **known})
+    (finding,) = [one for one in desk.task()["findings"] if one["kind"] == "silent"]
+    assert finding["hosts"] == ["kvm3", "kvm1", "kvm2"]
+    assert finding["msg"].startswith("kvm1, kvm2 cannot ask libvirt on kvm3. kvm1: kvmfleet_libvirt_uri of kvm3")
 
 
 def test_each_host_of_a_large_fleet_tries_some_others_and_is_tried_by_as_many(desk: Desk) -> None:
