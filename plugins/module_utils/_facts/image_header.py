@@ -231,7 +231,17 @@ def _locate_in_json(text: str, path: str) -> Named:
         return Named(UNKNOWN)
     driver, filename = described.get("driver", "file"), described.get("filename")
     if not isinstance(filename, str) or driver not in _OF_A_HOST:
-        server = described.get("server")
-        address = server if isinstance(server, dict) else {key[len("server.") :]: value for key, value in described.items() if key.startswith("server.")}
-        return _on_server(str(driver), address.get("type") == "unix", str(address.get("host", "")))
+        return _on_server(str(driver), *_find_server(str(driver), described))
     return Named(FILE, _resolve_path(filename, path))
+
+
+def _find_server(driver: str, described: t.Mapping[str, t.Any]) -> t.Tuple[bool, str]:
+    """Return whether the server of an image is a socket of the host itself, and else its host; empty if none is named.
+
+    NBD also has its older form, without C(server); iSCSI has a portal, and HTTP a URL.
+    """
+    server = described.get("server")
+    flat = {key[len("server.") :]: value for key, value in described.items() if key.startswith("server.")}
+    address = server if isinstance(server, dict) else flat or described
+    named = _SERVER.match(str(described.get("portal") or str(described.get("url", "")).partition(":")[2]))
+    return address.get("type") == "unix" or (driver == "nbd" and "path" in address), str(address.get("host") or (named[1] if named else ""))
