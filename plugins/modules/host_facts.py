@@ -150,6 +150,10 @@ ansible_facts:
           description: ID of the operating system.
           type: str
           sample: 4c0f2f0a9d6e4b0c8a3d1e5f7a9b0c2d
+        boot_id:
+          description: ID of the present boot of the host, by the kernel; null with a remote O(uri).
+          type: str
+          sample: 0b9c4a31-7d52-4f6e-8a0b-2c1d9e5f7a43
         ledger_id:
           description: ID of the ledger under which the host was protected; null if it never was, or with a remote O(uri).
           type: str

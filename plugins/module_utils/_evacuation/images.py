@@ -27,10 +27,11 @@ from .._facts.storage_queries import StorageQueries
 from .._files import replace_file
 from .._model.codec import ABSENT, decode, encode
 from .._model.definition_files import POOLS_OF_UNITS, Pools, locate_volume, source_of
+from .._model.device_names import is_identity
 from .._model.errors import KvmfleetError, NotFound, NotSupported
 from .._model.facts import UNTOLD_KINDS
 from .._model.requests import DiskNeed
-from .._model.saved_domains import NeededFile, SavedDisk, SavedFile, SavedMount, StorageToken, is_identity
+from .._model.saved_domains import NeededFile, SavedDisk, SavedFile, SavedMount, StorageToken
 from .qemu_locks import classify_locks
 
 

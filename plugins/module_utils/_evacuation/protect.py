@@ -29,6 +29,7 @@ from .._libvirt.reading import parse_domain_xml, replace_definition
 from .._libvirt.values import Definition
 from .._model import domain_states
 from .._model.boot_guard import BootStatus
+from .._model.clock import boot_moment
 from .._model.codec import ABSENT, Json, Maybe, encode
 from .._model.definition_files import list_needed_files
 from .._model.errors import Conflict, KvmfleetError, NotFound
@@ -129,7 +130,7 @@ def _read_all_domains(uri: str) -> t.Tuple[SavedDomain, ...]:
 def report_seen_tokens(uri: str, work: _SeeTokens) -> Result:
     """Return, by host ID, which of the peers' tokens (C(folders): host ID to folder to nonce) and devices (C(devices)) this host sees: C(sees).
 
-    Beside them C(unread), the folders of which that is not known, because they could not be read.
+    Beside them C(unread), the folders of which that is not known, because they could not be read, and C(boot_id), the present boot of this host.
     """
     require_root()
     require_local(uri)
@@ -144,6 +145,7 @@ def report_seen_tokens(uri: str, work: _SeeTokens) -> Result:
         "changed": False,
         "sees": {host_id: seen for host_id, seen in sees.items() if seen},
         "unread": {host_id: folders for host_id, folders in unread.items() if folders},
+        "boot_id": boot_moment().boot_id or None,
     }
 
 

@@ -11,6 +11,8 @@ import os
 import re
 import typing as t
 
+from .._model.device_names import is_numbered_by_host
+
 # Prefix of a name in /dev/disk/by-id to the prefix of the identity; earlier entries are preferred.
 _BY_ID = (
     ("dm-uuid-mpath-", "mpath:"),
@@ -24,8 +26,6 @@ _BY_ID = (
 _OF_A_NETWORK = ("-iscsi-", "-fc-")
 # The number of a mapped RBD image on this host, by the name of its device.
 _RBD_DEVICE = re.compile(r"rbd([0-9]+)(?:p([0-9]+))?")
-# Names that each host assigns in the order in which it finds its devices. Longer names with mpath are those of a person (alias in multipath.conf).
-_NUMBERED_BY_HOST = re.compile(r"(sd[a-z]+|dm-|rbd|(mapper/|disk/by-id/dm-name-)mpath[a-z]{1,3}(p|-part|_part)?)[0-9]*(p[0-9]+)?")
 # An array can give each host other LUNs under one number.
 _BY_LUN = "disk/by-path/"
 
@@ -50,7 +50,7 @@ class BlockDevices:
         """Return whether other hosts are known to see the device under that name (true, else null: the opposite is never proved), and its identity or null."""
         device = os.path.realpath(path)
         name = self._find_name(path)
-        may_be_other = bool(_NUMBERED_BY_HOST.fullmatch(name)) or name.startswith(_BY_LUN)
+        may_be_other = is_numbered_by_host(name) or name.startswith(_BY_LUN)
         for folder, prefix, shared in (("rbd", "rbd:", True), ("drbd/by-res", "drbd:", None)):
             names = self._names_of(folder, device)
             if names:

@@ -15,7 +15,7 @@ from .._libvirt.host import open_reader
 from .._libvirt.interface import Host, OpenHost
 from .._libvirt.values import Definition, DefinitionList
 from .._model import domain_states
-from .._model.clock import utc_now
+from .._model.clock import boot_moment, utc_now
 from .._model.codec import ABSENT, Maybe, encode
 from .._model.errors import Forbidden, KvmfleetError
 from .._model.facts import (
@@ -51,7 +51,7 @@ from .request import build_request
 Own = t.Mapping[str, OwnPolicy]
 
 # Facts that only a host itself can determine: its files, its file systems, its network interfaces.
-_OF_ITSELF = ("machine_id", "ledger_id", "mounts", "bridges", "interfaces", "interface_details", "firmware_files")
+_OF_ITSELF = ("machine_id", "boot_id", "ledger_id", "mounts", "bridges", "interfaces", "interface_details", "firmware_files")
 # Those of them that can be unknown on the host itself, too.
 _OWN_OPEN = ("mounts", "bridges", "interfaces", "interface_details")
 # Facts that are null if they are unknown.
@@ -207,6 +207,7 @@ def _add_own_facts(facts: HostFacts, stores: LocalStores) -> t.Tuple[HostFacts, 
         facts,
         host_id=host_id,
         machine_id=read_machine_id(),
+        boot_id=boot_moment().boot_id or None,
         ledger_id=find_ledger_id(),
         mounts=tuple(stores.describe_mounts()),
         bridges=None if links is None else tuple(sorted(name for link in links if link.kind in BRIDGES for name in link.names)),

@@ -349,6 +349,7 @@ class HostFacts:
     :arg answered: whether the host answered; present only if several hosts were queried. C(msg) is why not.
     :arg gathered_at: by the host's own clock.
     :arg host_uuid: libvirt's UUID; C(host_id) is the host's own ID.
+    :arg boot_id: of its present boot, as the kernel names it.
     :arg ledger_id: the ledger under which the host was protected; null for none.
     :arg versions: C(libvirt) and C(hypervisor), as libvirt's numbers.
     :arg memory: C(total_bytes) and C(free_bytes).
@@ -383,6 +384,7 @@ class HostFacts:
     secrets: Maybe[t.Tuple[str, ...]] = ABSENT
     host_id: Maybe[str] = ABSENT
     machine_id: Maybe[str] = ABSENT
+    boot_id: Maybe[str] = ABSENT
     ledger_id: Maybe[str] = ABSENT
     mounts: Maybe[t.Tuple[MountFacts, ...]] = ABSENT
     bridges: Maybe[t.Tuple[str, ...]] = ABSENT

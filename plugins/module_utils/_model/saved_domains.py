@@ -19,13 +19,6 @@ from .references import HostRef
 _NETWORK, _VOLUME = "network", "volume"
 # The states of a domain that ran.
 RAN = (RUNNING, PAUSED)
-# The name of an RBD or DRBD device may exist in two clusters; these names belong to the devices themselves.
-_IDENTITIES = ("wwn:", "mpath:", "lvm:", "nvme:", "krbd:")
-
-
-def is_identity(store: t.Optional[str]) -> bool:
-    """Whether that name of a block device is its identity, by which C(protect) proves that another host has the same device."""
-    return bool(store) and str(store).startswith(_IDENTITIES)
 
 
 @dataclass(frozen=True)

@@ -416,9 +416,15 @@ def read_sights(transaction: Transaction, paths: Sequence[DocumentPath]) -> dict
     return {host_id: sights.seen_of(host_id) for sights in found for host_id in sights.sees}
 
 
-def list_sights_of(transaction: Transaction, seen_id: str) -> dict[str, JsonObject]:
-    """Return what others see of a host, by their ID."""
-    return {document.sights.host_id: document.sights.seen_of(seen_id) for document in transaction.read_all((*SIGHTS, seen_id[0]))}
+def read_sight_boots(transaction: Transaction, paths: Sequence[DocumentPath]) -> set[str | None]:
+    """Return the boots in which a host has seen what is in these documents; None for those that do not say."""
+    transaction.prefetch_paths(paths)
+    return {document.sights.boot_id or None for path in paths if (document := transaction.read_document(path))}
+
+
+def list_sights_of(transaction: Transaction, seen_id: str) -> dict[str, HostSights]:
+    """Return the documents with what others see of a host, by their ID."""
+    return {document.sights.host_id: document.sights for document in transaction.read_all((*SIGHTS, seen_id[0]))}
 
 
 # The foreign acts that the document of a domain keeps. The audit has all of them.

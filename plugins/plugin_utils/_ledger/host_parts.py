@@ -20,12 +20,14 @@ class HostSights:
 
     :arg host_id: of the host that sees. It is the key of the document; the digit is its folder.
     :arg sees: by ID of the other host, the paths of its tokens and devices that the host sees, with the nonce or the WWN.
+    :arg boot_id: the boot of the host in which it saw them.
     """
 
     IS_LENIENT: t.ClassVar[bool] = True
 
     host_id: str
     sees: JsonObject
+    boot_id: Maybe[str] = ABSENT
     schema: t.Union[int, Absent] = ABSENT
     extra: JsonObject = field(default_factory=dict)
 

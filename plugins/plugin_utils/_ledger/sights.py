@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, JsonObject
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, JsonObject, Maybe
 
 from .documents import HostEntry, HostProtection
 from .host_parts import HostSights, ProtectTime
@@ -33,7 +33,16 @@ def list_sights_of(ledger: Ledger | None, entries: Iterable[HostEntry], host_id:
         return {}
     kept = ledger.list_sights_of(host_id)
     others = [entry for entry in entries if entry.host_id and entry.host_id != host_id]
-    return {str(entry.host_id): kept.get(str(entry.host_id), {}) if entry.sees is ABSENT else entry.seen_of(host_id) for entry in others}
+    found = {str(entry.host_id): entry if entry.sees is not ABSENT else kept.get(str(entry.host_id)) for entry in others}
+    return {other: sights.seen_of(host_id) if sights else {} for other, sights in found.items()}
+
+
+def list_boots_of_sights(ledger: Ledger | None, entries: Iterable[HostEntry], host_id: str | None) -> dict[str, str]:
+    """Return, by ID of every other host that says so, in which boot of it the host has seen what L(list_sights_of) returns."""
+    if ledger is None or not host_id:
+        return {}
+    outdated = {entry.host_id for entry in entries if entry.sees is not ABSENT}
+    return {other: sights.boot_id for other, sights in ledger.list_sights_of(host_id).items() if sights.boot_id and other not in outdated}
 
 
 def read_own_sights(ledger: Ledger, entry: HostEntry) -> Sights:
@@ -42,13 +51,17 @@ def read_own_sights(ledger: Ledger, entry: HostEntry) -> Sights:
     return {other: seen for other, seen in found.items() if seen}
 
 
-def write_sights(ledger: Ledger, host_id: str, sees: Sights) -> None:
-    """Write what a host sees, as far as it has changed: a document for each first digit of the IDs of the hosts that it sees, or has seen."""
+def write_sights(ledger: Ledger, host_id: str, sees: Sights, boot_id: Maybe[str] = ABSENT) -> None:
+    """Write what a host sees, as far as it has changed: a document for each first digit of the IDs of the hosts that it sees, or has seen.
+
+    :arg boot_id: the boot in which it sees that; the documents of another one are written again.
+    """
     now = _group_by_digit(host_id, sees)
     before = _group_by_digit(host_id, {other: seen for other, seen in ledger.read_sights(host_id).items() if seen})
+    has_booted = bool(ledger.read_sight_boots(host_id) - {boot_id or None})
     for digit in sorted({*now, *before}):
-        if now.get(digit) != before.get(digit):
-            ledger.put_sights(HostSights(host_id, now.get(digit, {})), digit)
+        if has_booted or now.get(digit) != before.get(digit):
+            ledger.put_sights(HostSights(host_id, now.get(digit, {}), boot_id or ABSENT), digit)
 
 
 def _group_by_digit(host_id: str, sees: Sights) -> dict[str, dict[str, JsonObject]]:

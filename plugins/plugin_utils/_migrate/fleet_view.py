@@ -167,7 +167,10 @@ class FleetView:
             return {}
         storage = SeenStorage.from_ledger(self.ledger, self.source_facts().host)
         pools, found = self.source_facts().pools or (), {host: self.candidate_facts(host, uri) for host, uri in uris.items()}
-        return {host: find_seen_devices(domain.unproved_devices, storage, facts.host, pools, facts.pools or ()) for host, facts in found.items()}
+        return {
+            host: find_seen_devices(domain.unproved_devices, storage, facts.host, pools, facts.pools or (), facts.boot_id or None)
+            for host, facts in found.items()
+        }
 
     def own_facts(self) -> HostFacts | None:
         """Return the fresh facts of the host on which the task runs, or None."""

@@ -8,13 +8,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import field, fields, replace
 
 from ansible.errors import AnsibleError
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, JsonObject, Maybe, ShapeError
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.definition_files import Pools, locate_volume
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.device_names import may_be_numbered
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import PARTS, PLATFORM_CPUS, DomainFacts, HostFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import PROFILE
@@ -24,7 +25,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import HostEntry
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import list_entries
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.sights import Sights, list_sights_of
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.sights import Sights, list_boots_of_sights, list_sights_of
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import Settings
 
 _FACT_NAMES = tuple(fact.name for fact in fields(HostFacts) if fact.name != "extra")
@@ -134,26 +135,29 @@ def _fill_disk(disk: DiskNeed, known: DiskNeed | None) -> DiskNeed:
 class SeenStorage:
     """The storage of the source according to the ledger.
 
-    :arg sights: what each other host sees of it, by its ID.
+    :arg sights: what each other host sees of it, by its ID; C(boots), in which boot it saw that.
     """
 
     entries: Sequence[HostEntry]
     source: HostRef
     sights: Sights
+    boots: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def from_ledger(cls, ledger: Ledger | None, source: HostRef) -> SeenStorage:
         """Read the ledger."""
         entries = list_entries(ledger)
         own = _find_entry(entries, source)
-        return cls(entries, source, list_sights_of(ledger, entries, own.host_id if own else None))
+        host_id = own.host_id if own else None
+        return cls(entries, source, list_sights_of(ledger, entries, host_id), list_boots_of_sights(ledger, entries, host_id))
 
 
 def find_seen_devices(
-    devices: Sequence[UnprovedDevice], known: SeenStorage, destination: HostRef, pools: Pools = (), pools_there: Pools = ()
+    devices: Sequence[UnprovedDevice], known: SeenStorage, destination: HostRef, pools: Pools = (), pools_there: Pools = (), boot_there: str | None = None
 ) -> tuple[str, ...]:
     """Return the paths of these devices of the source that the destination also has, with the same path and the current identity.
 
+    :arg boot_there: the present boot of the destination, if it is known. A name that it assigns itself may be that of another device after the next one.
     :arg pools: of the source, in which a device may be a volume (C(pool/volume)); C(pools_there) those of the destination.
     """
     own, peer = _find_entry(known.entries, known.source), _find_entry(known.entries, destination)
@@ -161,7 +165,12 @@ def find_seen_devices(
         return ()
     reported, sees = own.devices or {}, known.sights.get(str(peer.host_id), {})
     paths = {device.path: _find_common_path(device.path, pools, pools_there) for device in devices}
-    return tuple(device.path for device in devices if device.store and reported.get(paths[device.path]) == sees.get(paths[device.path]) == device.store)
+    is_of_this_boot = boot_there is not None and known.boots.get(str(peer.host_id)) == boot_there
+
+    def is_seen(path: str, store: str | None) -> bool:
+        return bool(store) and reported.get(path) == sees.get(path) == store and (is_of_this_boot or not may_be_numbered(path))
+
+    return tuple(device.path for device in devices if is_seen(paths[device.path], device.store))
 
 
 def _find_common_path(device: str, pools: Pools, pools_there: Pools) -> str:

@@ -13,6 +13,7 @@ import typing as t
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.renamed_request import rename_request
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.definition_files import DATA, SEPARATE, SHARED, UNPROVED
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.device_names import is_identity, may_be_numbered
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import (
     Conflict,
     InvalidArgument,
@@ -26,7 +27,6 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import CREATE, FILL, REPLACE, DiskCopy
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource_maps import Renaming, rename_folders
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import is_identity
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.surveyed_disks import ExistingImage, SurveyedDisk, SurveyedImage
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import SurveyedDomain, UnprovedDevice, UnsharedFile
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.request import MoveRequest
@@ -247,9 +247,11 @@ def _advise_proof(devices: t.Sequence[UnprovedDevice], source: str, host: str) -
     nameless = [device.path for device in devices if not is_identity(device.store)]
     if nameless:
         return f"There is no identity by which {', '.join(nameless)} could be proved. Set unsafe: true if both hosts certainly see the same bytes."
+    numbered = [device.path for device in devices if os.path.isabs(device.path) and may_be_numbered(device.path)]
+    facts = f" For {', '.join(numbered)}, that counts until {host} boots again, and only if the play has gathered its facts (host_facts)." if numbered else ""
     return (
         f"If both hosts have the device under that name, run the playbook protect for {source} and {host}: it proves that by the device's identity (WWN, "
-        "LVM). Or set unsafe: true if both certainly see the same bytes."
+        f"LVM).{facts} Or set unsafe: true if both certainly see the same bytes."
     )
 
 

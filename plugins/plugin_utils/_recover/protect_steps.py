@@ -92,6 +92,7 @@ class LeaveResult:
 class _SeeAnswer:
     sees: t.Mapping[str, t.Mapping[str, t.Optional[str]]]
     unread: Maybe[t.Mapping[str, tuple[str, ...]]] = ABSENT
+    boot_id: Maybe[str] = ABSENT
     extra: JsonObject = field(default_factory=dict)
 
 
@@ -218,8 +219,9 @@ class ProtectSteps:
         kept = _select_sights(before, unread, peers)
         seen = {host_id: {named_there(host_id, path): value for path, value in paths.items()} for host_id, paths in answer.sees.items()}
         sees = {host_id: {**kept.get(host_id, {}), **seen.get(host_id, {})} for host_id in {**kept, **seen}}
-        if not self.check and (sees != before or own.sees is not ABSENT):
-            write_sights(self.ledger, str(own.host_id), sees)
+        if not self.check:
+            write_sights(self.ledger, str(own.host_id), sees, answer.boot_id)
+        if not self.check and own.sees is not ABSENT:
             self._update_entry(HostIdentity.from_entry(own), lambda entry: replace(entry, sees=ABSENT))
         changed = sees != _without_forgotten(before, peers)
         notes = tuple(TOKENS_KEPT.format(host=peers[host_id].name, folders=", ".join(sorted(folders))) for host_id, folders in kept.items())

@@ -15,6 +15,7 @@ from dataclasses import field, replace
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.renamed_request import rename_request
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Json, JsonObject, ShapeError, decode, encode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.device_names import is_identity
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import check_field
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
@@ -30,7 +31,6 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests
     NetworkNeed,
 )
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource_maps import HostNames, NameChange, Renaming
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import is_identity
 
 _WHERE: t.Final = "request"
 # Fields that a domain's policy has, too.

@@ -24,6 +24,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._evacuation imp
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts import storage_queries
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.boot_guard import AutomaticStart, StartNote
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import boot_moment
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import (
     Conflict,
     Forbidden,
@@ -105,7 +106,8 @@ def test_storage_tokens_are_written_once_and_seen_in_the_same_folder(images: pat
     again = protect.leave_own_tokens(LOCAL_URI, {**NOTHING, "known": first["folders"]})
     assert again == {**first, "changed": False}
     work = {"folders": {first["host_id"]: first["folders"], OTHER: first["folders"]}, "devices": {}, "host_id": None}
-    assert protect.report_seen_tokens(LOCAL_URI, work)["sees"] == {first["host_id"]: first["folders"]}
+    seen = protect.report_seen_tokens(LOCAL_URI, work)
+    assert (seen["sees"], seen["boot_id"]) == ({first["host_id"]: first["folders"]}, boot_moment().boot_id)
 
 
 def test_no_token_waits_for_a_libvirt_that_hangs(fleet: FakeFleet, images: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:

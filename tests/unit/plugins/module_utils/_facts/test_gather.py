@@ -14,6 +14,7 @@ import pytest
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts import gather as module
 from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.values import Definition, DefinitionList
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import domain_states
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import boot_moment
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Internal, Unreachable
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import Surroundings
@@ -62,7 +63,7 @@ def test_local_facts_are_null_and_unverified_over_a_remote_connection(fleet: Fak
     monkeypatch.setattr(module, "read_host_id", lambda: pytest.fail("was read"))
     fleet.guest(disks=(domain_states.Disk("vda", "file", "/x"), domain_states.Disk("vdb", "network", "pool/image")))
     facts, warnings = facts_of(fleet, FROM_AFAR)
-    for key in ("host_id", "machine_id", "mounts", "bridges", "interfaces", "interface_details"):
+    for key in ("host_id", "machine_id", "boot_id", "mounts", "bridges", "interfaces", "interface_details"):
         assert facts[key] is None
         assert key in facts["unverified"]
     assert [disk["shared"] for disk in facts["domains"][0]["request"]["disks"]] == [None, True]
@@ -71,6 +72,7 @@ def test_local_facts_are_null_and_unverified_over_a_remote_connection(fleet: Fak
 
 def test_mounts_and_interfaces_of_the_local_host_are_gathered(fleet: FakeFleet) -> None:
     facts, _warnings = facts_of(fleet)
+    assert facts["boot_id"] == boot_moment().boot_id
     assert "lo" in facts["interfaces"]
     assert {"name": "lo", "kind": "", "mtu": 65536, "vlan": None, "lower": None, "controller": None} in facts["interface_details"]
     assert any(mount["path"] == "/" and mount["capacity_bytes"] > 0 for mount in facts["mounts"])

@@ -20,7 +20,7 @@ from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import LOCAL_
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.host import FakeHost
 
 FROM_ANOTHER_HOST = "qemu+ssh://kvm1/system"
-OF_ITSELF = ("machine_id", "ledger_id", "mounts", "bridges", "interfaces", "interface_details", "firmware_files")
+OF_ITSELF = ("machine_id", "boot_id", "ledger_id", "mounts", "bridges", "interfaces", "interface_details", "firmware_files")
 PLATFORMS = (Platform("x86_64", "kvm"), Platform("i686", "kvm"))
 
 

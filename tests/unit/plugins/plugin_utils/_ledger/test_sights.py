@@ -23,7 +23,13 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_en
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_parts import ProtectTime
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.query import Conditions, read_term
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.sights import list_sights_of, read_own_sights, with_protect_times, write_sights
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.sights import (
+    list_boots_of_sights,
+    list_sights_of,
+    read_own_sights,
+    with_protect_times,
+    write_sights,
+)
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.protect_steps import ProtectSteps
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import host_entry
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.stores import Store
@@ -53,13 +59,13 @@ def own_sights(ledger: Ledger) -> t.Mapping[str, t.Any]:
     return read_own_sights(ledger, entry)
 
 
-def protect_steps(ledger: Ledger, sees: Body) -> ProtectSteps:
+def protect_steps(ledger: Ledger, sees: Body, boot_id: str | None = None) -> ProtectSteps:
     """Return the steps for the first host, which sees this."""
     guard = {"installed": True, "systemd": True, "held_at_boot": True, "held": False, "note": ""}
     answers = {
         "identify": {"identity": {"host_id": ONE, "host_uuid": None, "machine_id": None}, "libvirt_error": None},
         "leave": {"changed": False, "host_id": ONE, "folders": FOLDERS[ONE], "unwritable": {}, "devices": {}},
-        "see": {"sees": sees},
+        "see": {"sees": sees, "boot_id": boot_id},
         "save": {"domains": [], "arriving": [], "unreadable": [], "remembered": []},
         "guard": {"changed": False, "guard": guard},
     }
@@ -96,6 +102,33 @@ def test_only_documents_with_another_content_are_written(ledger: Ledger, store: 
     write_sights(ledger, ONE, {THREE: FOLDERS[THREE]})
     assert own_sights(ledger) == {THREE: FOLDERS[THREE]}
     assert store.read(f"sights/a/{ONE}.json") == before[f"sights/a/{ONE}.json"]
+
+
+def test_sights_have_the_boot_in_which_the_host_saw_them(ledger: Ledger, store: Store) -> None:
+    put_fleet(ledger)
+    write_sights(ledger, ONE, SEES)
+    assert list_boots_of_sights(ledger, list_entries(ledger), THREE) == {}
+    for boot in ("b1", "b2"):
+        write_sights(ledger, ONE, SEES, boot)
+        assert own_sights(ledger) == SEES
+        for seen in (TWO, THREE):
+            assert list_boots_of_sights(ledger, list_entries(ledger), seen) == {ONE: boot}
+    before = {name: store.read(name) for name in store.names("sights")}
+    write_sights(ledger, ONE, SEES, "b2")
+    assert {name: store.read(name) for name in store.names("sights")} == before
+
+
+def test_the_boot_is_not_that_of_sights_inside_an_entry(ledger: Ledger) -> None:
+    put_fleet(ledger, sees=SEES)
+    write_sights(ledger, ONE, SEES, "b1")
+    assert list_boots_of_sights(ledger, list_entries(ledger), THREE) == {}
+
+
+def test_protect_writes_the_boot_of_the_host_beside_what_it_sees(ledger: Ledger) -> None:
+    put_fleet(ledger)
+    for boot in ("b1", "b2"):
+        protect_steps(ledger, SEES, boot).read_tokens()
+        assert list_boots_of_sights(ledger, list_entries(ledger), THREE) == {ONE: boot}
 
 
 def test_sights_inside_an_entry_are_valid_until_the_entry_is_written_without_them(ledger: Ledger) -> None:

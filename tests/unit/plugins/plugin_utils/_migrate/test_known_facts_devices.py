@@ -58,6 +58,26 @@ def test_a_device_with_a_missing_or_different_identity_is_not_proved(device: dic
     assert seen(device, *entries) == ()
 
 
+@pytest.mark.parametrize("path", ["/dev/sdb", "/dev/dm-3", "/dev/mapper/mpatha", "/srv/disks/web1"])
+def test_a_name_that_a_host_assigns_itself_counts_for_one_boot(path: str) -> None:
+    """After the next one, the destination may have another device of the same SAN there, to which the guest would write."""
+    device, hosts = UnprovedDevice("vda", path, "wwn:1"), [host_entry({**SOURCE, "devices": {path: "wwn:1"}}), host_entry(PEER)]
+
+    def seen_in(boots: dict[str, str], boot_there: str | None) -> tuple[str, ...]:
+        return find_seen_devices([device], SeenStorage(hosts, HERE, {"id2": {path: "wwn:1"}}, boots), THERE, boot_there=boot_there)
+
+    assert seen_in({"id2": "b1"}, "b1") == (path,)
+    for boots, there in (({"id2": "b1"}, "b2"), ({"id2": "b1"}, None), ({}, "b1"), ({}, None), ({"id1": "b1"}, "b1")):
+        assert seen_in(boots, there) == ()
+
+
+@pytest.mark.parametrize("path", ["/dev/disk/by-id/wwn-0x1", "/dev/disk/by-path/ip-10.0.0.9:3260-iscsi-iqn.a:b-lun-1", "/dev/mapper/vm1", "/dev/vg0/web"])
+def test_another_name_is_proved_for_all_boots(path: str) -> None:
+    hosts = [host_entry({**SOURCE, "devices": {path: "wwn:1"}}), host_entry(PEER)]
+    known = SeenStorage(hosts, HERE, {"id2": {path: "wwn:1"}}, {"id2": "b1"})
+    assert find_seen_devices([UnprovedDevice("vda", path, "wwn:1")], known, THERE, boot_there="b2") == (path,)
+
+
 def test_a_volume_is_proved_by_the_device_that_the_pools_of_both_hosts_have() -> None:
     volume = decode(UnprovedDevice, {"target": "vda", "path": "vms/web", "store": STORE})
     own, other = StoragePool("vms", "logical", path="/dev/vg0"), StoragePool("vms", "logical", path="/dev/vg1")

@@ -133,6 +133,12 @@ def test_an_unproved_block_device_needs_protect_or_unsafe() -> None:
     check_storage(request_of(unsafe=True), domain, "kvm1", "kvm2")
 
 
+def test_a_name_that_a_host_assigns_itself_needs_the_facts_of_the_destination_too() -> None:
+    domain = replace(domain_of([]), unproved_devices=(UnprovedDevice("vda", "/dev/sdb", "wwn:1"), UnprovedDevice("vdc", "vms/web", "wwn:2"), DEVICE))
+    with pytest.raises(Unsafe, match=r"run the playbook protect for kvm1 and kvm2.* For /dev/sdb, that counts until kvm2 boots again, and only if the play"):
+        check_storage(request_of(), domain, "kvm1", "kvm2")
+
+
 @pytest.mark.parametrize("store", [None, "drbd:r0/0", "rbd:pool/web"])
 def test_a_device_without_an_identity_is_not_said_to_move_after_protect(store: str | None) -> None:
     domain = replace(domain_of([]), unproved_devices=(UnprovedDevice("vda", "/dev/drbd0", store), DEVICE))
