@@ -21,7 +21,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.admission import AdmissionQueue
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.admission import ASK_SECONDS, AdmissionQueue
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.job import RecordMirror
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.clock import FakeClock
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._scheduler.builders import uuid_of
@@ -230,3 +230,48 @@ def test_a_move_that_left_the_queue_is_not_admitted(site: Site) -> None:
     run.drop_move(move)
     site.ask(run)
     assert statuses(move) == [s.QUEUED]
+
+
+def test_moves_that_have_waited_are_admitted_together_when_there_is_room_for_all(site: Site) -> None:
+    others, moves = [site.queued(name, status=s.RUNNING) for name in "ab"], [site.queued(name) for name in "cd"]
+    run = site.run()
+    for move in moves:
+        run.add_move(move, {"moves_in": 2}, 0)
+    site.ask(run)
+    assert [turn_of(move).limits for move in moves] == [{"moves_in": 2}] * 2
+    for other in others:
+        site.lead(other, s.COMPLETED)
+    site.ask(run, seconds=20)
+    assert statuses(*moves) == [s.PREPARING, s.PREPARING]
+
+
+def test_a_move_that_is_admitted_when_its_patience_ends_is_not_cancelled(site: Site) -> None:
+    other, move, run = site.queued("a", status=s.RUNNING), site.queued("b"), site.run()
+    run.add_move(move, ONE_IN, 20)
+    site.ask(run)
+    site.lead(other, s.COMPLETED)
+    site.ask(run, seconds=20)
+    assert statuses(move) == [s.PREPARING]
+    assert run.answers == {"given": {move.record.id: "It had waited 20 s for its turn."}, "ended": {}}
+
+
+def test_the_patience_of_a_move_ends_with_its_last_second(site: Site) -> None:
+    site.queued("a", status=s.RUNNING)
+    move, run = site.queued("b"), site.run()
+    run.add_move(move, ONE_IN, 20)
+    site.ask(run)
+    site.ask(run, seconds=19)
+    assert run.is_waiting(move)
+    site.ask(run, seconds=1)
+    assert not run.is_waiting(move)
+
+
+def test_the_ledger_is_not_asked_at_each_poll(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.queued("a", status=s.RUNNING)
+    move, run, asked = site.queued("b"), site.run(), []
+    run.add_move(move, ONE_IN, 0)
+    site.ask(run)
+    monkeypatch.setattr(run, "_open_records", lambda: asked.append(site.clock()) or [])
+    for _poll in range(10):
+        site.ask(run, seconds=ASK_SECONDS / 20)
+    assert asked == []

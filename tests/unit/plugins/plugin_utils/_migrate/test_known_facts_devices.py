@@ -14,6 +14,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import StoragePool
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import UnprovedDevice
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.sights import write_sights
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.known_facts import SeenStorage, find_seen_devices
 from ansible_collections.kvmfleet.migration.tests.simulator.facts import disk
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import UUID
@@ -108,6 +109,24 @@ def test_a_move_with_a_block_device_is_refused_without_the_proof_of_protect(cont
     assert [warning for warning in control.warnings if PATH in warning] == []
 
 
+def test_a_move_with_a_numbered_name_needs_the_boot_in_which_protect_has_seen_it(control: Control, monkeypatch: pytest.MonkeyPatch) -> None:
+    control.fleet.guest()
+    prepare = control.source._prepare
+    monkeypatch.setattr(control.source, "_prepare", lambda asked: with_device(prepare(asked), "/dev/sdb"))
+    ids = {"kvm1": "11111111-1111-4111-8111-111111111111", "kvm2": "22222222-2222-4222-8222-222222222222"}
+    for name, told in (("kvm1", {"devices": {"/dev/sdb": STORE}}), ("kvm2", {})):
+        body = {"host_id": ids[name], "name": name, "host_uuid": control.fleet.machines[name].host_uuid, "state": "enabled"}
+        control.ledger.put_host(host_entry({**body, **told}), None)
+    write_sights(control.ledger, ids["kvm2"], {ids["kvm1"]: {"/dev/sdb": STORE}}, "b1")
+
+    refused = run_one_move(control)
+    assert "For /dev/sdb, that counts until kvm2 boots again" in str(refused.error)
+    control.say("kvm2", boot_id="b2")
+    assert run_one_move(control).error is not None
+    control.say("kvm2", boot_id="b1")
+    assert run_one_move(control).error is None
+
+
 def test_a_move_onto_another_file_at_the_destination_is_refused(control: Control, monkeypatch: pytest.MonkeyPatch) -> None:
     control.fleet.guest()
     prepare = control.source._prepare
@@ -124,8 +143,8 @@ def with_other_file(answer: dict[str, t.Any]) -> dict[str, t.Any]:
     return answer
 
 
-def with_device(answer: dict[str, t.Any]) -> dict[str, t.Any]:
+def with_device(answer: dict[str, t.Any], path: str = PATH) -> dict[str, t.Any]:
     for domain in answer["survey"]["domains"]:
-        domain["unproved_devices"] = [DEVICE]
-        domain["request"]["disks"] = [disk("vda", None, kind="block", source=PATH, store=STORE)]
+        domain["unproved_devices"] = [{**DEVICE, "path": path}]
+        domain["request"]["disks"] = [disk("vda", None, kind="block", source=path, store=STORE)]
     return answer
