@@ -13,7 +13,7 @@ import typing as t
 # The name of an RBD or DRBD device may exist in two clusters; these names belong to the devices themselves.
 _IDENTITIES = ("wwn:", "mpath:", "lvm:", "nvme:", "krbd:")
 # Names that each host assigns in the order in which it finds its devices. Longer names with mpath are those of a person (alias in multipath.conf).
-_NUMBERED_BY_HOST = re.compile(r"(sd[a-z]+|dm-|rbd|(mapper/|disk/by-id/dm-name-)mpath[a-z]{1,3}(p|-part|_part)?)[0-9]*(p[0-9]+)?")
+_NUMBERED_BY_HOST = re.compile(r"(sd[a-z]+|nvme[0-9]+n|dm-|rbd|(mapper/|disk/by-id/dm-name-)mpath[a-z]{1,3}(p|-part|_part)?)[0-9]*(p[0-9]+)?")
 _ROOT = "/dev/"
 
 

@@ -59,7 +59,7 @@ def test_a_device_with_a_missing_or_different_identity_is_not_proved(device: dic
     assert seen(device, *entries) == ()
 
 
-@pytest.mark.parametrize("path", ["/dev/sdb", "/dev/dm-3", "/dev/mapper/mpatha", "/srv/disks/web1"])
+@pytest.mark.parametrize("path", ["/dev/sdb", "/dev/dm-3", "/dev/nvme0n1", "/dev/nvme1n2p3", "/dev/mapper/mpatha", "/srv/disks/web1"])
 def test_a_name_that_a_host_assigns_itself_counts_for_one_boot(path: str) -> None:
     """After the next one, the destination may have another device of the same SAN there, to which the guest would write."""
     device, hosts = UnprovedDevice("vda", path, "wwn:1"), [host_entry({**SOURCE, "devices": {path: "wwn:1"}}), host_entry(PEER)]
@@ -72,7 +72,10 @@ def test_a_name_that_a_host_assigns_itself_counts_for_one_boot(path: str) -> Non
         assert seen_in(boots, there) == ()
 
 
-@pytest.mark.parametrize("path", ["/dev/disk/by-id/wwn-0x1", "/dev/disk/by-path/ip-10.0.0.9:3260-iscsi-iqn.a:b-lun-1", "/dev/mapper/vm1", "/dev/vg0/web"])
+@pytest.mark.parametrize(
+    "path",
+    ["/dev/disk/by-id/wwn-0x1", "/dev/disk/by-path/ip-10.0.0.9:3260-iscsi-iqn.a:b-lun-1", "/dev/disk/by-id/nvme-eui.1", "/dev/mapper/vm1", "/dev/vg0/web"],
+)
 def test_another_name_is_proved_for_all_boots(path: str) -> None:
     hosts = [host_entry({**SOURCE, "devices": {path: "wwn:1"}}), host_entry(PEER)]
     known = SeenStorage(hosts, HERE, {"id2": {path: "wwn:1"}}, {"id2": "b1"})
