@@ -92,6 +92,25 @@ def test_a_block_device_that_protect_found_on_both_hosts_moves(lab: Lab, control
 
 
 @pytest.mark.long
+def test_a_device_behind_a_link_moves_in_the_boot_in_which_protect_found_it(
+    lab: Lab, control: Control, guest: Make, device: str, identify: Identify, tmp_path: pathlib.Path
+) -> None:
+    """A person's link may lead to /dev/sdb, which is another device after the next boot."""
+    name, link = guest("web", "--mib", "64", "--storage", "nbd"), tmp_path / "data"
+    link.symlink_to(device)
+    lab.virsh(1, "attach-disk", name, str(link), "vdb", "--sourcetype", "block", "--subdriver", "raw", "--persistent")
+    for number in HOSTS:
+        identify(number, "volume1")
+    protect_hosts(control)
+    refused = control.move(name, 2, transport="tcp")
+    assert refused.refused() == "unsafe"
+    assert f"For {link}, that counts until {lab.host(2)} boots again" in refused.msg
+    (moved,) = control.play(1, [("live_migrate", {"name": name, "destination": lab.host(2), "transport": "tcp"})], facts=True)
+    assert not moved.get("failed"), moved
+    assert lab.places(name) == {2: "running"}
+
+
+@pytest.mark.long
 def test_a_different_block_device_at_the_same_path_is_unsafe(lab: Lab, control: Control, guest: Make, device: str, identify: Identify) -> None:
     name = guest("web", "--mib", "64", "--storage", "nbd")
     lab.virsh(1, "attach-disk", name, device, "vdb", "--sourcetype", "block", "--subdriver", "raw", "--persistent")
