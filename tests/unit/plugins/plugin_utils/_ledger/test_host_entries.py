@@ -15,11 +15,13 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documen
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import (
     HostIdentity,
+    displacing_since,
     find_entry_by_name,
     find_host_entry,
     is_changed,
     make_entry,
 )
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import host_entry
 
 ID, UUID, NEW = (str(uuid.UUID(int=number)) for number in (1, 2, 3))
 
@@ -167,3 +169,15 @@ def test_a_missing_host_has_one_of_the_documents_that_cannot_be_read(ledger: Fil
     with pytest.raises(NotFound, match=rf"hosts/{keys[6]}\.json") as caught:
         find_entry_by_name(ledger, keys[6])
     assert keys[0] not in str(caught.value)
+
+
+def test_records_displace_since_the_first_of_the_hosts_out_of_service_is_that() -> None:
+    states = {
+        "kvm1": ("maintenance", "2026-11-21T03:00:00.000Z"),
+        "kvm2": ("fenced", "2026-11-20T03:00:00.000Z"),
+        "kvm3": ("enabled", "2026-11-19T03:00:00.000Z"),
+    }
+    hosts = [host_entry({"name": name, "state": state, "since": since}) for name, (state, since) in states.items()]
+    assert displacing_since(hosts) == "2026-11-20T03:00:00.000Z"
+    assert displacing_since([*hosts, host_entry({"name": "kvm4", "state": "maintenance"})]) == "2026-11-20T03:00:00.000Z"
+    assert displacing_since(hosts[2:]) is None
