@@ -123,3 +123,13 @@ def test_a_host_whose_new_ssh_key_another_host_does_not_accept_is_found(lab: Lab
     assert f"cannot ask libvirt on {lab.host(2)}" not in text
     assert "Host key verification failed" in text
     assert lab.places(web) == {1: "running"}
+
+
+@pytest.mark.long
+def test_an_invalid_uri_of_one_host_is_a_finding_about_it(lab: Lab, control: Desk, web: str) -> None:
+    control.variables(3, kvmfleet_libvirt_uri=lab.host(3))
+    code, text = check(control)
+    assert code == NOT_MET, text
+    assert f"cannot ask libvirt on {lab.host(3)}." in text, text
+    assert f"kvmfleet_libvirt_uri of {lab.host(3)} is '{lab.host(3)}', which is not a libvirt URI" in text, text
+    assert lab.places(web) == {1: "running"}
