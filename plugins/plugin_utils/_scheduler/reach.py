@@ -191,10 +191,7 @@ _KEYS_OF_HOSTS = ("versions", "cpus", "cpu_ids", "platforms", "host_cpu", "trait
 def _host_key(state: HostState, networks: set[str], secrets: set[str], volumes: set[str], has_devices: bool) -> list[t.Any]:
     facts, settings = state.hardware.facts, state.settings
     return [
-        *(
-            encode(getattr(facts, key) or None)
-            for key in ("versions", "cpus", "cpu_ids", "platforms", "host_cpu", "traits", "missing_traits", "unverified_reasons")
-        ),
+        *(encode(getattr(facts, key) or None) for key in _KEYS_OF_HOSTS),
         state.hardware.total_mib,
         [(cell.id, cell.total_mib, encode(cell.pages or ())) for cell in facts.numa_cells or ()],
         encode(facts.firmware_files or None),

@@ -103,7 +103,7 @@ def test_a_host_whose_document_was_damaged_gets_no_domain(node: Node) -> None:
     pathlib.Path(node.ledger.path, "hosts", f"{uuid_of('ID2')}.json").write_text("torn")
     done = node.task()
     assert done["plan"]["moves"] == []
-    assert "kvm2: Its state in the ledger is 'unknown' (its document was damaged and set aside" in str(done["plan"])
+    assert "kvm2, kvm3: Its state in the ledger is 'unknown' (its document was damaged and set aside" in str(done["plan"])
     assert f"The state of the host {uuid_of('ID2')} is not known" in str(done["warnings"])
 
 
