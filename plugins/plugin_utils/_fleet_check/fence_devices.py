@@ -28,12 +28,19 @@ def ask_fence_devices(given: Json, host: str) -> list[str]:
         replies = query_host(config).replies if config else []
     except InvalidArgument as error:
         return [error.message]
-    return [problem for device, reply in replies if (problem := _find_problem(host, device, reply))]
+    on = next((device.label for device, reply in replies if reply.power is PowerState.ON), None)
+    return [problem for device, reply in replies if (problem := _find_problem(host, device, reply, on))]
 
 
-def _find_problem(host: str, device: FenceDevice, reply: AgentReply) -> str:
+def _find_problem(host: str, device: FenceDevice, reply: AgentReply, on: str | None) -> str:
+    """:arg on: a device that reports the host as on, if there is one."""
     if reply.power is PowerState.UNKNOWN:
         return f"{device.label} of {host} does not report a power state: {reply}. As long as that is so, it cannot fence {host}."
+    if reply.power is PowerState.OFF and device.is_status_evidence and on:
+        return (
+            f"{device.label} of {host} reports it as off, while {on} reports it as on, and {host} answers: one of several power supplies was left off, or it is"
+            f" the device of another machine. Switch it on, or correct kvmfleet_fencing of {host}."
+        )
     if reply.power is PowerState.OFF and device.is_status_evidence:
         return (
             f"{device.label} of {host} reports it as off, and {host} answers: it is probably the device of another machine."

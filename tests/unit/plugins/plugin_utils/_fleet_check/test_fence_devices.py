@@ -37,7 +37,13 @@ def test_a_device_that_reports_nothing_is_named_with_its_output_and_without_secr
 def test_each_device_of_each_level_is_asked(tmp_path: pathlib.Path) -> None:
     bmc, strip = Agent(tmp_path, power="off", name="fence_bmc"), Agent(tmp_path, name="fence_strip")
     (problem,) = ask_fence_devices({"levels": [[bmc.entry()], [strip.entry()]]}, "kvm1")
-    assert f"{bmc.path} (level 1) of kvm1 {OTHER_MACHINE}" in problem
+    assert f"{bmc.path} (level 1) of kvm1 reports it as off, while {strip.path} (level 2) reports it as on" in problem
+
+
+def test_an_outlet_that_was_left_off_does_not_make_the_host_count_as_off(tmp_path: pathlib.Path) -> None:
+    one, other = Agent(tmp_path, power="off", name="fence_one"), Agent(tmp_path, name="fence_other")
+    (problem,) = ask_fence_devices({"levels": [[one.entry(), other.entry()]]}, "kvm1")
+    assert "one of several power supplies was left off, or it is the device of another machine. Switch it on, or correct" in problem
 
 
 def test_the_message_of_a_host_that_has_not_read_it_yet_is_no_problem(tmp_path: pathlib.Path) -> None:
