@@ -521,6 +521,23 @@ def test_a_host_whose_reboot_a_person_has_aborted_is_not_fenced(desk: Desk, is_a
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("is_aborted", [True, False])
+def test_what_fails_for_a_whole_batch_is_judged_by_its_first_host(desk: Desk, is_aborted: bool) -> None:
+    """A pause, or a task that runs once, is noted as the failed task of the first host only. The others have none, or one that failed before."""
+    off = {"name": "Switch it off", "ansible.builtin.set_fact": {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1}}
+    failed = {"name": "Reboot it", "ansible.builtin.fail": {"msg": "It stays off."}}
+    aborted = {"name": "Wait until it was switched on", "ansible.builtin.pause": {"seconds": "aborted"}}
+    by_hand = {"name": "Reboot it, or have it done by hand", "block": [off, failed], "rescue": [aborted]}
+    tasks = desk.hook("reboot", by_hand) if is_aborted else desk.hook("reboot", off, {**failed, "run_once": True})
+    for host in ("kvm1", "kvm2"):
+        desk.put_entry(host)
+    reboot = {"rolling_maintenance_reboot": True, "rolling_maintenance_reboot_tasks": tasks, "target": "kvm1,kvm2", "rolling_maintenance_max_unavailable": 2}
+    done = desk.maintain(**reboot, kvmfleet_fencing={"agent": "fence_ipmilan"})
+    fenced = [f"{host} did not come back from its reboot" in done.text for host in ("kvm1", "kvm2")]
+    assert (fenced, [host["status"] for host in desk.runs[0]["hosts"]]) == ([not is_aborted] * 2, ["failed"] * 2)
+
+
+@pytest.mark.long
 def test_a_host_that_shows_a_guest_after_its_drain_is_not_rebooted(desk: Desk) -> None:
     desk.put_entry("kvm1")
     desk.report_guests("kvm1", domains=(f.domain("web1"),))
