@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
@@ -39,6 +40,7 @@ from .messages import (
     Refused,
     TransactionResult,
     Unanswered,
+    key_read,
     parse_lease,
     parse_page,
     parse_renewal,
@@ -220,14 +222,26 @@ class Client:
     def _survey_member(self, endpoint: Endpoint) -> MemberState:
         connection = Connection(endpoint, self._context, REQUEST_SECONDS)
         try:
+            problem = self._find_problem(connection)
+        except (Unanswered, KvmfleetError) as error:
+            return MemberState(str(error).rstrip("."))
+        return MemberState(problem, connection.read_certificate())
+
+    def _find_problem(self, connection: Connection) -> t.Optional[str]:
+        try:
             answer = self._post_request(connection, "maintenance/status", {}, self._token)
         except Refused:
             # A user with few rights: the member itself serves.
-            return MemberState(None, connection.read_certificate())
-        except (Unanswered, KvmfleetError) as error:
-            return MemberState(str(error).rstrip("."))
+            return None
+        except Unanswered as error:
+            if not error.lasting:
+                raise
+            # A proxy may pass on the calls of a ledger only.
+            with contextlib.suppress(Refused):
+                self._post_request(connection, "kv/range", key_read(self.address.prefix), self._token)
+            return None
         has_leader = str(answer.get("leader", "0")) != "0"
-        return MemberState(None if has_leader else "it is cut off from the other members, or most of them are down", connection.read_certificate())
+        return None if has_leader else "it is cut off from the other members, or most of them are down"
 
     def send_request(self, call: str, payload: Message, read: Callable[[Message], _T]) -> _T:
         """Return the cluster's answer as it is read.

@@ -21,6 +21,8 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.etcd.th
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.locate import open_ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings import certificates
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.etcd.proxy import Proxy
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.stores import EtcdStore
 
 
 @pytest.fixture
@@ -63,6 +65,16 @@ def test_members_that_do_not_serve_are_named(cluster: Cluster, monkeypatch: pyte
         assert time.monotonic() < deadline
     assert f"The member {first} of the etcd ledger {ledger.name} does not serve: it is cut off from the other members, or most of them are down." in found[0]
     assert third in found[2]
+
+
+def test_a_proxy_that_passes_on_the_calls_of_a_ledger_only_is_no_threat(store: EtcdStore, ledger: Ledger, proxy: Proxy) -> None:
+    proxy.refuses = lambda call, _request: {"error": "forbidden"} if call.startswith("maintenance/") else None
+    location = f"etcd://{proxy.endpoint}{store.address.prefix}"
+    assert open_ledger(location).find_threats() == []
+    behind = open_ledger(location)
+    proxy.refuses = lambda _call, _request: {"error": "forbidden"}
+    (threat,) = behind.find_threats()
+    assert "does not serve: the service there is not etcd 3.4 or later (HTTP status 400)." in threat
 
 
 def test_certificates_that_expire_soon_are_named(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
