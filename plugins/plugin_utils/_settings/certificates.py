@@ -14,9 +14,9 @@ from datetime import UTC, datetime, timedelta
 # Ansible itself requires it.
 from cryptography import x509
 
-# So early, or in this part of its validity if that is shorter: the owner of a certificate for a day renews it in its last hours.
+# So early, or in this last part of its validity if that is shorter: programs that renew short-lived certificates wait for up to nine tenths of it.
 _EARLY = timedelta(days=14)
-_LAST_PART = 5
+_LAST_PART = 10
 _PEM = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 
 

@@ -25,8 +25,8 @@ DAY = timedelta(days=1)
         (365 * DAY, 350 * DAY, None),
         (365 * DAY, 351 * DAY, "expires at 2027-01-01 00:00 UTC"),
         (365 * DAY, 365 * DAY, "expired at 2027-01-01 00:00 UTC"),
-        (DAY, timedelta(hours=19), None),
-        (DAY, timedelta(hours=20), "expires at 2026-01-02 00:00 UTC"),
+        (DAY, timedelta(hours=21), None),
+        (DAY, timedelta(hours=22), "expires at 2026-01-02 00:00 UTC"),
     ],
 )
 def test_a_certificate_that_is_to_be_renewed_is_described(monkeypatch: pytest.MonkeyPatch, valid: timedelta, age: timedelta, described: str | None) -> None:

@@ -100,6 +100,6 @@ def test_of_two_authorities_the_later_one_counts_and_of_a_chain_the_first_certif
         with monkeypatch.context() as patch:
             move_clock(patch, timedelta(hours=23))
             assert list(find_file_threats(EtcdOptions(tls=True, **{name: str(both)}))) == []  # type: ignore[arg-type]
-            move_clock(patch, timedelta(hours=20))
+            move_clock(patch, timedelta(hours=21))
             assert len(list(find_file_threats(EtcdOptions(tls=True, **{name: str(both)})))) == 1  # type: ignore[arg-type]
     assert list(find_file_threats(EtcdOptions(tls=True, ca_file=str(tmp_path / "missing.pem")))) == []
