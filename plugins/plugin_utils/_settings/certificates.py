@@ -18,6 +18,7 @@ from cryptography import x509
 _EARLY = timedelta(days=14)
 _LAST_PART = 10
 _PEM = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
+_UNREADABLE = (ValueError, x509.InvalidVersion)
 
 
 class Validity(t.NamedTuple):
@@ -35,7 +36,7 @@ def read_validities(pem: bytes) -> list[Validity]:
 def _read_validity(pem: bytes) -> Validity | None:
     try:
         return _get_validity(x509.load_pem_x509_certificate(pem))
-    except ValueError:
+    except _UNREADABLE:
         return None
 
 
@@ -43,7 +44,7 @@ def read_der_validity(der: bytes) -> Validity | None:
     """Return that of the certificate of a peer; null if it cannot be read."""
     try:
         return _get_validity(x509.load_der_x509_certificate(der))
-    except ValueError:
+    except _UNREADABLE:
         return None
 
 

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import ssl
 import types
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -43,6 +44,16 @@ def test_the_certificates_of_a_file_are_read_in_their_order(tmp_path: Path) -> N
     assert (first.end - first.begin, second.end - second.begin) == (DAY, 2 * DAY)
     assert m.read_validities(b"no certificate") == []
     assert m.read_der_validity(b"no certificate") is None
+
+
+def test_a_certificate_of_a_version_that_does_not_exist_is_left_out(tmp_path: Path) -> None:
+    """OpenSSL accepts it. Scripts that took the number of the version for its encoding have made such ones."""
+    der = ssl.PEM_cert_to_DER_cert(Path(Authority.made(tmp_path / "tls").certificate("ca")).read_text())
+    fourth = der.replace(bytes.fromhex("a003020102"), bytes.fromhex("a003020103"), 1)
+    assert fourth != der
+    assert m.read_der_validity(der)
+    assert m.read_der_validity(fourth) is None
+    assert m.read_validities(ssl.DER_cert_to_PEM_cert(fourth).encode()) == []
 
 
 def test_times_without_a_zone_are_those_of_utc() -> None:
