@@ -92,7 +92,8 @@ def check_take_over(run: MaintenanceRun, holder: RunHolder, alive: t.Optional[bo
 def check_holder(run: MaintenanceRun, holder: RunHolder) -> None:
     """Raise L(Conflict) unless this process holds the run, and still runs: its workers outlive it if it is killed."""
     if holder.is_same_process(run.holder):
-        if is_alive(holder) is False:
+        # In a container that has the /proc of another one, the start of a process is not known.
+        if holder.started and is_alive(holder) is False:
             raise Conflict(f"The process that carries out the {run.noun} {run.id} has ended. Nothing was changed.", "Run its command again.")
         return
     now = f"{run.holder.by} holds it since {run.holder.since}" if run.holder else f"it is {run.state}, and nobody holds it"

@@ -14,7 +14,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance import transitions
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance import holding, transitions
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._maintenance.holding import check_holder, check_take_over, identify_process, is_alive
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._maintenance.nights import at, holder, night
 
@@ -94,3 +94,11 @@ def test_a_process_that_was_replaced_is_refused() -> None:
     taken = transitions.take_over(night(), holder(2), at())
     with pytest.raises(Conflict, match="ann@control pid 2 holds it"):
         check_holder(taken, holder())
+
+
+def test_a_process_that_proc_does_not_have_holds_its_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container that has C(/proc) of another one."""
+    monkeypatch.setattr(holding, "_read_stat", lambda _pid: [])
+    own = identify_process(os.getpid(), "me", at().at)
+    assert own.started == 0
+    check_holder(transitions.take_over(night(), own, at()), own)
