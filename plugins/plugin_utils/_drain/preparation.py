@@ -7,8 +7,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import typing as t
 from collections.abc import Callable, Iterable
 from dataclasses import field
+
+from ansible.module_utils.common.validation import check_type_dict
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
@@ -35,6 +39,13 @@ class _PreparationWork:
     strategies: Maybe[GivenStrategies] = ABSENT
     parallel: Maybe[Json] = ABSENT
     moves: Maybe[Json] = ABSENT
+
+
+def _read_moves(moves: Maybe[Json]) -> Json:
+    """Return the options of the moves. C(drain_plan) takes them as text too, as the command line has them."""
+    with contextlib.suppress(TypeError, ValueError):
+        return t.cast(Json, check_type_dict(moves))
+    return moves or None
 
 
 @dataclass(frozen=True)
@@ -65,7 +76,7 @@ class PreparationRequest:
             ) from error
         # Refused here, because the host is put into maintenance before the plan.
         parallel = AUTO if work.parallel in (ABSENT, None) else work.parallel
-        options = DrainOptions.from_values(parallel, options=work.moves or None, **vars(work.strategies or GivenStrategies()))
+        options = DrainOptions.from_values(parallel, options=_read_moves(work.moves), **vars(work.strategies or GivenStrategies()))
         play, candidates = (tuple(map(str, names or ())) for names in (work.play, work.candidates))
         return cls(host, play, candidates, bool(work.just_asked), bool(work.measure), options.cold)
 

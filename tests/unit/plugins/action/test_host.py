@@ -277,6 +277,14 @@ def test_an_invalid_option_of_the_moves_is_refused_before_the_host_is_put_into_m
     assert [entry["state"] for entry in fleet.entries()] == ["enabled"]
 
 
+@pytest.mark.parametrize("text", ['{"bandwidth_mib": 100}', "bandwidth_mib=100"])
+def test_options_of_the_moves_may_be_text_as_on_the_command_line(fleet: Fleet, text: str) -> None:
+    fleet.task(state="maintenance", _work={"drain": {**DRAIN, "moves": text}})
+    assert [entry["state"] for entry in fleet.entries()] == ["maintenance"]
+    with pytest.raises(InvalidArgument, match="bandwidth_mib of the moves is -1"):
+        fleet.task(state="maintenance", _work={"drain": {**DRAIN, "moves": text.replace("100", "-1")}})
+
+
 def test_a_default_of_the_host_that_only_saves_memory_needs_a_folder_too(fleet: Fleet) -> None:
     fleet.facts = with_receipt({"host_id": ID, "host_uuid": UUID, "machine_id": "m1", "domains": [{**SAVED, "policy": {}}]})
     fleet.variables = {"kvmfleet_migration_policy": {"drain": "save"}}
