@@ -417,9 +417,9 @@ def read_sights(transaction: Transaction, paths: Sequence[DocumentPath]) -> dict
 
 
 def read_sight_boots(transaction: Transaction, paths: Sequence[DocumentPath]) -> set[str | None]:
-    """Return the boots in which a host has seen what is in these documents; None for those that do not say."""
+    """Return the boots in which a host has seen what is in these documents; None for those that do not say. Documents without any host do not count."""
     transaction.prefetch_paths(paths)
-    return {document.sights.boot_id or None for path in paths if (document := transaction.read_document(path))}
+    return {document.sights.boot_id or None for path in paths if (document := transaction.read_document(path)) and document.sights.sees}
 
 
 def list_sights_of(transaction: Transaction, seen_id: str) -> dict[str, HostSights]:

@@ -118,6 +118,14 @@ def test_sights_have_the_boot_in_which_the_host_saw_them(ledger: Ledger, store: 
     assert {name: store.read(name) for name in store.names("sights")} == before
 
 
+def test_a_document_that_names_no_host_any_more_has_no_boot(ledger: Ledger) -> None:
+    put_fleet(ledger)
+    write_sights(ledger, ONE, SEES, "b1")
+    write_sights(ledger, ONE, {THREE: FOLDERS[THREE]}, "b1")
+    write_sights(ledger, ONE, {THREE: FOLDERS[THREE]}, "b2")
+    assert ledger.read_sight_boots(ONE) == {"b2"}
+
+
 def test_the_boot_is_not_that_of_sights_inside_an_entry(ledger: Ledger) -> None:
     put_fleet(ledger, sees=SEES)
     write_sights(ledger, ONE, SEES, "b1")
