@@ -248,7 +248,7 @@ def _advise_proof(devices: t.Sequence[UnprovedDevice], source: str, host: str) -
     if nameless:
         return f"There is no identity by which {', '.join(nameless)} could be proved. Set unsafe: true if both hosts certainly see the same bytes."
     numbered = [device.path for device in devices if os.path.isabs(device.path) and may_be_numbered(device.path)]
-    facts = f" For {', '.join(numbered)}, that counts until {host} boots again, and only if the play has gathered its facts (host_facts)." if numbered else ""
+    facts = f" For {', '.join(numbered)}, that counts until {host} boots again, and only with its facts (host_facts) of the last minute." if numbered else ""
     return (
         f"If both hosts have the device under that name, run the playbook protect for {source} and {host}: it proves that by the device's identity (WWN, "
         f"LVM).{facts} Or set unsafe: true if both certainly see the same bytes."

@@ -11,6 +11,7 @@ import os
 import pathlib
 import re
 import sys
+import typing as t
 
 import pytest
 import yaml
@@ -27,12 +28,14 @@ NOWHERE = "2f6d1d3e-93a4-4f6e-8f0e-4f5d0f6f9a10"
 
 @pytest.fixture(scope="module")
 def collections(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    return build_collection(tmp_path_factory.mktemp("collections"))
+    return build_collection(tmp_path_factory.mktemp("collections"), "host_facts")
 
 
 @pytest.fixture
 def stage(collections: pathlib.Path, tmp_path: pathlib.Path) -> Stage:
-    return Stage(collections, tmp_path)
+    stage = Stage(collections, tmp_path)
+    stage.answers["host_facts"] = {}
+    return stage
 
 
 def write_record(stage: Stage, *steps: str, folder: str = "ledger") -> MoveRecord:
@@ -195,6 +198,16 @@ def test_what_became_of_a_migration_is_shown(stage: Stage, playbook: str) -> Non
     assert "No migration of the domain is in progress. Nothing was done." in stage.play(playbook, domain="web1").text
 
 
+@pytest.mark.parametrize("answer", [{"changed": False}, {"failed": True, "error_code": "unreachable", "msg": "libvirt does not answer."}])
+def test_a_move_has_the_facts_of_its_destination_if_that_answers(stage: Stage, answer: dict[str, t.Any]) -> None:
+    stage.place("kvm1")
+    stage.answers["host_facts"] = {"kvm2": answer}
+    done = stage.play("migrate", domain="web1", destination="kvm2")
+    assert done.code == 0, done.text
+    assert [(name, host) for name, host, _args in done.calls if name != "migration_info"] == [("host_facts", "kvm2"), ("live_migrate", "kvm1")]
+    assert stage.play("migrate", domain="web1").calls_of("host_facts") == []
+
+
 def test_a_domain_that_has_arrived_is_not_moved(stage: Stage) -> None:
     stage.place("kvm2")
     done = stage.play("migrate", domain="web1", destination="kvm2")
@@ -216,7 +229,7 @@ def test_a_domain_that_is_active_twice_is_an_alarm_and_no_choice(stage: Stage) -
 def test_an_unsettled_move_is_continued_from_its_source(stage: Stage) -> None:
     write_record(stage, s.RUNNING)
     done = stage.play("migrate", domain="web1", destination="kvm3")
-    assert [call[:2] for call in done.calls] == [("live_migrate", "kvm2")]
+    assert [call[:2] for call in done.calls] == [("host_facts", "kvm3"), ("live_migrate", "kvm2")]
 
 
 def test_a_silent_host_prevents_only_what_it_may_have(stage: Stage) -> None:

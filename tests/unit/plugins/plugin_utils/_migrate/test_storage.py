@@ -135,7 +135,7 @@ def test_an_unproved_block_device_needs_protect_or_unsafe() -> None:
 
 def test_a_name_that_a_host_assigns_itself_needs_the_facts_of_the_destination_too() -> None:
     domain = replace(domain_of([]), unproved_devices=(UnprovedDevice("vda", "/dev/sdb", "wwn:1"), UnprovedDevice("vdc", "vms/web", "wwn:2"), DEVICE))
-    with pytest.raises(Unsafe, match=r"run the playbook protect for kvm1 and kvm2.* For /dev/sdb, that counts until kvm2 boots again, and only if the play"):
+    with pytest.raises(Unsafe, match=r"run the playbook protect for kvm1 and kvm2.* For /dev/sdb, that counts until kvm2 boots again, and only with its facts"):
         check_storage(request_of(), domain, "kvm1", "kvm2")
 
 
