@@ -188,7 +188,7 @@ def test_a_refused_move_is_one_sentence_without_its_record(stage: Stage) -> None
 @pytest.mark.parametrize("playbook", ["abort", "force_complete"])
 def test_what_became_of_a_migration_is_shown(stage: Stage, playbook: str) -> None:
     stage.place("kvm1", moving=True)
-    history = [{"detail": "by ann"}, {"detail": "{{ 1 + 1 }} runs on the source."}, {"detail": ""}]
+    history = [{"detail": "by ann"}, {"status": "running"}, {"detail": "{{ 1 + 1 }} runs on the source."}, {"detail": ""}, {"detail": None}]
     record = {"domain": {"name": "web1", "uuid": UUID}, "source": {"host": "kvm1"}, "status": "cancelled", "reason": "operator", "history": history}
     stage.answers[ACTING[playbook]] = {"kvm1": {"changed": True, "migrations": [record]}}
     done = stage.play(playbook, domain="web1")
