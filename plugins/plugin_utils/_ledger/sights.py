@@ -29,20 +29,18 @@ def list_sights_of(ledger: Ledger | None, entries: Iterable[HostEntry], host_id:
 
     :arg entries: of all hosts, read before this call.
     """
+    return list_dated_sights_of(ledger, entries, host_id)[0]
+
+
+def list_dated_sights_of(ledger: Ledger | None, entries: Iterable[HostEntry], host_id: str | None) -> tuple[Sights, dict[str, str]]:
+    """Return what L(list_sights_of) returns, and in which boot each host that says so has seen it. Both are of one reading: C(protect) may write meanwhile."""
     if ledger is None or not host_id:
-        return {}
+        return {}, {}
     kept = ledger.list_sights_of(host_id)
     others = [entry for entry in entries if entry.host_id and entry.host_id != host_id]
     found = {str(entry.host_id): entry if entry.sees is not ABSENT else kept.get(str(entry.host_id)) for entry in others}
-    return {other: sights.seen_of(host_id) if sights else {} for other, sights in found.items()}
-
-
-def list_boots_of_sights(ledger: Ledger | None, entries: Iterable[HostEntry], host_id: str | None) -> dict[str, str]:
-    """Return, by ID of every other host that says so, in which boot of it the host has seen what L(list_sights_of) returns."""
-    if ledger is None or not host_id:
-        return {}
-    outdated = {entry.host_id for entry in entries if entry.sees is not ABSENT}
-    return {other: sights.boot_id for other, sights in ledger.list_sights_of(host_id).items() if sights.boot_id and other not in outdated}
+    boots = {other: sights.boot_id for other, sights in found.items() if isinstance(sights, HostSights) and sights.boot_id}
+    return {other: sights.seen_of(host_id) if sights else {} for other, sights in found.items()}, boots
 
 
 def read_own_sights(ledger: Ledger, entry: HostEntry) -> Sights:

@@ -25,7 +25,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import HostEntry
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import list_entries
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.sights import Sights, list_boots_of_sights, list_sights_of
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.sights import Sights, list_dated_sights_of
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import Settings
 
 _FACT_NAMES = tuple(fact.name for fact in fields(HostFacts) if fact.name != "extra")
@@ -149,7 +149,7 @@ class SeenStorage:
         entries = list_entries(ledger)
         own = _find_entry(entries, source)
         host_id = own.host_id if own else None
-        return cls(entries, source, list_sights_of(ledger, entries, host_id), list_boots_of_sights(ledger, entries, host_id))
+        return cls(entries, source, *list_dated_sights_of(ledger, entries, host_id))
 
 
 def find_seen_devices(

@@ -24,7 +24,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_pa
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.query import Conditions, read_term
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.sights import (
-    list_boots_of_sights,
+    list_dated_sights_of,
     list_sights_of,
     read_own_sights,
     with_protect_times,
@@ -107,12 +107,12 @@ def test_only_documents_with_another_content_are_written(ledger: Ledger, store: 
 def test_sights_have_the_boot_in_which_the_host_saw_them(ledger: Ledger, store: Store) -> None:
     put_fleet(ledger)
     write_sights(ledger, ONE, SEES)
-    assert list_boots_of_sights(ledger, list_entries(ledger), THREE) == {}
+    assert list_dated_sights_of(ledger, list_entries(ledger), THREE)[1] == {}
     for boot in ("b1", "b2"):
         write_sights(ledger, ONE, SEES, boot)
         assert own_sights(ledger) == SEES
         for seen in (TWO, THREE):
-            assert list_boots_of_sights(ledger, list_entries(ledger), seen) == {ONE: boot}
+            assert list_dated_sights_of(ledger, list_entries(ledger), seen)[1] == {ONE: boot}
     before = {name: store.read(name) for name in store.names("sights")}
     write_sights(ledger, ONE, SEES, "b2")
     assert {name: store.read(name) for name in store.names("sights")} == before
@@ -129,14 +129,14 @@ def test_a_document_that_names_no_host_any_more_has_no_boot(ledger: Ledger) -> N
 def test_the_boot_is_not_that_of_sights_inside_an_entry(ledger: Ledger) -> None:
     put_fleet(ledger, sees=SEES)
     write_sights(ledger, ONE, SEES, "b1")
-    assert list_boots_of_sights(ledger, list_entries(ledger), THREE) == {}
+    assert list_dated_sights_of(ledger, list_entries(ledger), THREE)[1] == {}
 
 
 def test_protect_writes_the_boot_of_the_host_beside_what_it_sees(ledger: Ledger) -> None:
     put_fleet(ledger)
     for boot in ("b1", "b2"):
         protect_steps(ledger, SEES, boot).read_tokens()
-        assert list_boots_of_sights(ledger, list_entries(ledger), THREE) == {ONE: boot}
+        assert list_dated_sights_of(ledger, list_entries(ledger), THREE)[1] == {ONE: boot}
 
 
 def test_sights_inside_an_entry_are_valid_until_the_entry_is_written_without_them(ledger: Ledger) -> None:

@@ -130,6 +130,24 @@ def test_a_move_with_a_numbered_name_needs_the_boot_in_which_protect_has_seen_it
     assert run_one_move(control).error is None
 
 
+def test_what_was_seen_is_not_taken_for_seen_in_a_later_boot(control: Control, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Protect may write the sights of a host that has booted while a task reads them."""
+    ids = {"kvm1": "11111111-1111-4111-8111-111111111111", "kvm2": "22222222-2222-4222-8222-222222222222"}
+    for name, host_id in ids.items():
+        control.ledger.put_host(host_entry({"host_id": host_id, "name": name, "host_uuid": None, "state": "enabled"}), None)
+    write_sights(control.ledger, ids["kvm2"], {ids["kvm1"]: {"/dev/sdb": STORE}}, "b1")
+    read = control.ledger.list_sights_of
+
+    def read_before_protect(host_id: str) -> t.Any:
+        found = read(host_id)
+        write_sights(control.ledger, ids["kvm2"], {ids["kvm1"]: {"/dev/sdb": "wwn:2"}}, "b2")
+        return found
+
+    monkeypatch.setattr(control.ledger, "list_sights_of", read_before_protect)
+    known = SeenStorage.from_ledger(control.ledger, HostRef("kvm1", ids["kvm1"], None))
+    assert (known.sights, known.boots) == ({ids["kvm2"]: {"/dev/sdb": STORE}}, {ids["kvm2"]: "b1"})
+
+
 def test_a_move_onto_another_file_at_the_destination_is_refused(control: Control, monkeypatch: pytest.MonkeyPatch) -> None:
     control.fleet.guest()
     prepare = control.source._prepare
