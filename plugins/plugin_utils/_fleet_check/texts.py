@@ -48,7 +48,9 @@ def _loss_text(verdict: FleetVerdict) -> str:
     what = " and ".join([*verdict.lost, others] if more else verdict.lost)
     if verdict.sets[CANNOT]:
         every = f"every {kind}" if more == 1 else f"every set of {more} {kind}"
-        return f"{named} cannot be lost{f' together with {every}' if more else ''}." if named else f"Not {every} can be lost."
+        if not more:
+            return f"{named} cannot be lost{' together' if len(verdict.lost) > 1 else ''}."
+        return f"Not {every} can be lost{f' together with {named}' if named else ''}."
     return f"Whether the fleet can lose {what} is not known." if verdict.sets[UNKNOWN] else f"The fleet can lose {what}."
 
 

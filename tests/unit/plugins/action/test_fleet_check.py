@@ -364,7 +364,7 @@ def test_only_sets_with_certain_hosts_are_judged_and_their_guests_are_named(desk
     (loss,) = found["losses"]
     (guest,) = loss["guests"]
     assert (loss["hosts"], loss["verdict"], guest["name"] in ("web-kvm1", "web-kvm2")) == (["kvm1", "kvm2"], "cannot", True)
-    assert found["lines"][0].startswith("kvm1 cannot be lost together with every other host.")
+    assert found["lines"][0].startswith("Not every other host can be lost together with kvm1.")
     assert found["findings"][0]["msg"].startswith("1 of 2 sets of 2 hosts cannot be lost. The worst is kvm1 and kvm2:")
     assert any(f"{guest['name']} of {guest['host']}, 6000 MiB: kvm3:" in line for line in found["lines"])
     # It is not a check of the fleet.
@@ -383,6 +383,7 @@ def test_a_fleet_that_cannot_lose_every_host_is_not_said_to_lose_none(desk: Desk
     assert none["findings"][0]["msg"].startswith(f"None of {len(hosts)} hosts can be lost.")
     assert desk.task(hosts_lost=2, ignore=[])["lines"][0].startswith("Not every set of 2 hosts can be lost.")
     assert desk.task(lost=["kvm1"], ignore=[])["lines"][0].startswith("kvm1 cannot be lost. ")
+    assert desk.task(lost=["kvm1", "kvm2"], hosts_lost=2, ignore=[])["lines"][0].startswith("kvm1 and kvm2 cannot be lost together. ")
 
 
 def test_every_guest_without_a_place_is_named_for_hosts_that_are_named(desk: Desk) -> None:
