@@ -297,6 +297,25 @@ def test_a_host_that_fails_before_its_drain_is_passed_over_and_named(desk: Desk)
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("kind", ["maintain", "reboot"])
+def test_a_failed_command_of_the_operator_is_named_with_its_last_line(desk: Desk, kind: str) -> None:
+    commands = {
+        "kvm1": "echo Upgrading; echo warning >&2; printf 'E: the disk is \\033[31mfull\\n\\n' >&2; exit 3",
+        "kvm2": "echo secret >&2; exit 3",
+        "kvm3": "seq -s '' 200; exit 3",
+    }
+    fails = {"name": "Run it", "ansible.builtin.shell": "{{ commands[inventory_hostname] }}", "no_log": "{{ inventory_hostname == 'kvm2' }}"}
+    tasks = {"rolling_maintenance_tasks" if kind == "maintain" else "rolling_maintenance_reboot_tasks": desk.hook("own", fails)}
+    for host in HOSTS:
+        desk.put_entry(host)
+    options = {"rolling_maintenance_max_unavailable": 3, "rolling_maintenance_max_failures": 3, "rolling_maintenance_reboot": kind == "reboot"}
+    done = desk.maintain(commands=commands, **options, **tasks)
+    reasons = ["non-zero return code: E: the disk is [31mfull", "non-zero return code", f"non-zero return code: {''.join(map(str, range(1, 201)))[:200]}"]
+    assert [host["error"] for host in desk.runs[0]["hosts"]] == reasons, done.text
+    assert f"kvm1 ({kind}: {reasons[0]})" in done.text
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("silent", [False, True])
 def test_a_host_that_fails_ends_no_other_of_its_batch(desk: Desk, monkeypatch: pytest.MonkeyPatch, silent: bool) -> None:
     """Also where the configuration ends every play at its first error."""
