@@ -189,10 +189,11 @@ class _RunWork:
 
     def _show(self) -> Result:
         if self._task.run:
-            runs = [self._known_ledger.read_maintenance_run(self._task.run).maintenance_run]
+            known = runs = [self._known_ledger.read_maintenance_run(self._task.run).maintenance_run]
         else:
-            runs = list_open_runs(self._ledger) if self._ledger else []
-        return {"changed": False, "runs": [texts.show_run(run) for run in runs], "lines": texts.list_runs(runs)}
+            known = [document.maintenance_run for document in self._ledger.list_maintenance_runs()] if self._ledger else []
+            runs = [run for run in known if run.is_open]
+        return {"changed": False, "runs": [texts.show_run(run) for run in runs], "lines": texts.list_runs(runs, known)}
 
     def _request(self, request: str) -> Result:
         ledger = self._known_ledger

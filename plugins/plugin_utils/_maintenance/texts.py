@@ -103,6 +103,7 @@ def show_run(run: MaintenanceRun) -> Json:
     return t.cast(Json, {**encode(run), "summary": summarize_hosts(run)})
 
 
-def list_runs(runs: Sequence[MaintenanceRun]) -> list[str]:
-    """Return the lines of several runs."""
-    return [line for run in runs for line in list_lines(run)] or ["no maintenance run"]
+def list_runs(runs: Sequence[MaintenanceRun], ended: Sequence[MaintenanceRun]) -> list[str]:
+    """Return the lines of several runs; if there are none, the last one that has ended."""
+    last = max(ended, key=lambda run: run.updated_at, default=None)
+    return [line for run in runs for line in list_lines(run)] or ["no open maintenance run", *([f"the last one: {run_line(last)}"] if last else [])]
