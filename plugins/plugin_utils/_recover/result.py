@@ -56,7 +56,7 @@ def result_lines(result: Mapping[str, HostRecovery]) -> list[str]:
         lines += [f"CLEANED {entry.label} on {host}" for entry in own.cleaned]
         lines += [f"BACK    {entry.label} on {host}: {entry.why}" for entry in own.superseded]
         lines += [f"DELETED {path} of {entry.label} on {host}" for entry in own.deleted for path in entry.paths or ()]
-        lines += [f"KEPT    {entry.label} on {host}: {entry.why}" for entry in own.kept]
+        lines += [f"KEPT    {_kept_text(entry)} on {host}: {entry.why}" for entry in own.kept]
         lines += [f"REFUSED {entry.label} on {host}: {entry.why}" for entry in own.refused]
         lines += [f"STARTED {entry.label} on {host}" for entry in own.started]
         lines += [f"OFF     {entry.name or entry.uuid} on {host}: {entry.reason}" for entry in own.stayed_off]
@@ -75,6 +75,13 @@ def list_problems(own: HostRecovery) -> list[str]:
     sentences += [f"Failed to {entry.what} {entry.label}: {entry.why}" for entry in own.failed]
     sentences += [f"{entry.label} was not cleaned up: {entry.why}" for entry in own.refused]
     return [printable_line(sentence) for sentence in sentences]
+
+
+def _kept_text(entry: ReportedDomain) -> str:
+    """Return which files of which domain were kept. A quarantine that its host cannot read has neither."""
+    paths = ", ".join([entry.path] if entry.path else entry.paths or ())
+    label = f"record {entry.record}" if entry.record and not (entry.name or entry.uuid) else entry.label
+    return f"{paths} of {label}" if paths else label
 
 
 def _counts_text(own: HostRecovery) -> str:

@@ -130,7 +130,8 @@ class ReportedDomain:
 
     :arg what: what failed for it.
     :arg source: the host from which it moved back.
-    :arg paths: of files that were deleted.
+    :arg path: of a disk that was kept.
+    :arg paths: of files that were deleted, or kept in quarantine.
     :arg record: the ID of the record of the evacuation, for a domain that C(evacuation_cleanup) reports.
     """
 
@@ -139,6 +140,7 @@ class ReportedDomain:
     record: Maybe[str] = ABSENT
     what: t.Union[str, Absent] = ABSENT
     source: t.Union[str, Absent] = ABSENT
+    path: Maybe[str] = ABSENT
     paths: Maybe[tuple[str, ...]] = ABSENT
     reason: Maybe[str] = ABSENT
     reasons: Maybe[tuple[str, ...]] = ABSENT

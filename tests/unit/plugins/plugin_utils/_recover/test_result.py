@@ -72,6 +72,10 @@ def test_lines_and_problems_of_a_recovery_name_domain_host_and_reason() -> None:
         failed=[{"what": "start", **ITEM, "reason": "It may run on kvm9."}],
         superseded=[{**ITEM, "reason": "It has come back."}],
         deleted=[{**ITEM, "record": "r", "paths": ["/a/disk"]}],
+        kept=[
+            {**ITEM, "record": "r", "target": "vda", "path": "/a/image", "only_copy": False, "reason": "other hosts see it too"},
+            {"uuid": None, "name": None, "record": "r", "target": None, "path": None, "only_copy": True, "reason": "Its age is unknown.", "paths": ["/q"]},
+        ],
         enabled=False,
         error="Stopped.",
     )
@@ -79,6 +83,7 @@ def test_lines_and_problems_of_a_recovery_name_domain_host_and_reason() -> None:
     assert {"OFF     db1\\n on kvm1: It ran.", "STARTED web1 on kvm1", "BACK    web1 on kvm1: It has come back.", "DELETED /a/disk of web1 on kvm1"} <= set(
         lines
     )
+    assert {"KEPT    /a/image of web1 on kvm1: other hosts see it too", "KEPT    /q of record r on kvm1: Its age is unknown."} <= set(lines)
     assert lines[-1] == "kvm1: 0 cleaned, 1 started, 0 brought home, 1 failed. Its boot is released, and it does NOT accept domains."
     assert list_problems(result) == ["Stopped.", "Failed to start web1: It may run on kvm9.", "web1 was not cleaned up: It is active here."]
     assert list_problems(host_result()) == []
