@@ -203,10 +203,8 @@ def _missing_text(one: ListedDocument, is_new: bool) -> str:
         return f"Domain {one.name} is no longer on this host. According to the ledger, it may be on {', '.join(map(str, one.possible_hosts))} now; {last}."
     if not one.missing_since:
         return f"Domain {one.name} is no longer on this host, and the ledger does not know where it is; {last}."
-    return (
-        f"Domain {one.name} is no longer on this host ({last}), so it is not evacuated from it any more. If it was moved by hand, start it on its new host, "
-        "and protect that."
-    )
+    gone = f"Domain {one.name} is no longer on this host ({last}), so an evacuation of this host does not start it."
+    return f"{gone} If it was moved by hand, start it on its new host, and protect that."
 
 
 def _disk_text(one: UnprovedImage) -> str:

@@ -360,7 +360,7 @@ def test_a_domain_that_its_host_does_not_have_any_more_is_noted_once_and_told_on
     assert (outcome.after["web1"]["missing"]["host"], outcome.after["web1"]["missing"]["boot_id"]) == (encode(KVM1), "boot B")
     (told,) = list_notes(outcome, "", {})
     assert told.startswith("Domain web1 is no longer on this host (saved 2")
-    assert told.endswith("so it is not evacuated from it any more. If it was moved by hand, start it on its new host, and protect that.")
+    assert told.endswith("), so an evacuation of this host does not start it. If it was moved by hand, start it on its new host, and protect that.")
     again = steps.save_domains()
     assert (again.is_changed, list_notes(again, "", {})) == (False, [])
     (listed,) = again.as_result()["missing"]
