@@ -27,6 +27,7 @@ from .base import PASS, Finding, Rule, names_text
 
 _PATH_KINDS = ("file", "dir", "block")
 _DEVICE_KIND = "block"
+_MEDIA = ("cdrom", "floppy")
 _FILE_KIND, _NETWORK_KIND, _VOLUME_KIND = "file", "network", "volume"
 
 
@@ -116,7 +117,12 @@ def _judge_renamed(image: DiskImage, own: DiskImage, request: Request, host: Hos
 
 
 def _judge_absent(image: DiskImage) -> Finding:
-    return PASS if image.disk.optional else Finding(f"{_name(image)} is not there.")
+    if image.disk.optional:
+        return PASS
+    # A writable medium that was copied is not proved to be the same one.
+    copy = ", or copy it to the same path there" if image.is_readonly else ""
+    step = f" Eject it from the running guest{copy}." if image.disk.device in _MEDIA and image.file is None else ""
+    return Finding(f"{_name(image)} is not there.{step}")
 
 
 def _judge_pathless(image: DiskImage, request: Request) -> Finding:

@@ -24,6 +24,14 @@ def test_a_missing_image_is_refused() -> None:
     assert judge_disk(f.disk("vda"), paths={PATH: False}).reason == f"The image {PATH} of disk vda is not there."
 
 
+def test_a_missing_medium_is_refused_with_the_next_step() -> None:
+    disc, floppy = f.disk("sda", device="cdrom", readonly=True, source="/iso/tools.iso"), f.disk("fda", device="floppy", source="/iso/tools.img")
+    missing = {"/iso/tools.iso": False, "/iso/tools.img": False}
+    either = "The image /iso/tools.iso of disk sda is not there. Eject it from the running guest, or copy it to the same path there."
+    assert judge_disk(disc, paths=missing).reason == either
+    assert judge_disk(floppy, paths=missing).reason == "The image /iso/tools.img of disk fda is not there. Eject it from the running guest."
+
+
 SILENT = {"path": "/srv/images", "kind": "nfs4", "store": "nfs4:nas:/images", "capacity_bytes": None, "available_bytes": None, "silent": True}
 
 
