@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure, AnsibleError
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._argspec import Spec
-from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.eta import estimate_rest
+from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.eta import estimate_rest, has_settled_rate
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import Json, JsonObject, decode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import (
     Internal,
@@ -309,7 +309,8 @@ def _figure_texts(record: MoveRecord, rest: int | None) -> list[str]:
         parts.append(f"pause <= {record.samples[-1].allowed_downtime_ms} ms")
     net = rate - progress.dirty_rate_bytes
     # If the guest writes nearly as fast as the link transfers, the quotient is meaningless.
-    parts.append(f"eta {left // net if rest is None else min(left // net, rest)} s" if net > rate / 10 else "eta unknown")
+    is_known = net > rate / 10 and has_settled_rate(record)
+    parts.append(f"eta {left // net if rest is None else min(left // net, rest)} s" if is_known else "eta unknown")
     return parts
 
 

@@ -18,10 +18,12 @@ from .prediction import SETUP_SECONDS
 # What a guest writes while it is sent prolongs its move by at most this factor: nearer to the rate of the link, the quotient means nothing. Above that rate,
 # the policy of the move ends it, by a throttle, a longer pause or a timeout.
 _MOST_GROWTH = 4.0
+# Before that, the rate of a job is far below what its link reaches.
+_SETTLING_MS = 2000
 
 
 def estimate_rest(records: t.Sequence[MoveRecord]) -> t.Optional[int]:
-    """Return the seconds until all of these moves will have ended; null while none of them sends, or if no memory size is known.
+    """Return the seconds until all of these moves will have ended; null while none of them has sent for two seconds, or if no memory size is known.
 
     :arg records: the newest record of each move that has not ended.
     """
@@ -34,8 +36,14 @@ def estimate_rest(records: t.Sequence[MoveRecord]) -> t.Optional[int]:
     return math.ceil(max(left / rate + SETUP_SECONDS * math.ceil(waiting / beside), *map(_capped_seconds, records)))
 
 
+def has_settled_rate(record: MoveRecord) -> bool:
+    """Whether a move has gone on for so long that its rate means something."""
+    elapsed_ms = record.samples[-1].elapsed_ms if record.samples else None
+    return elapsed_ms is None or elapsed_ms >= _SETTLING_MS
+
+
 def _is_sending(record: MoveRecord) -> bool:
-    return record.status not in BEFORE_JOB and record.progress.bandwidth_bytes > 0
+    return record.status not in BEFORE_JOB and record.progress.bandwidth_bytes > 0 and has_settled_rate(record)
 
 
 def _capped_seconds(record: MoveRecord) -> float:

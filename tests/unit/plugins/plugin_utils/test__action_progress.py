@@ -41,6 +41,13 @@ def test_the_eta_is_unknown_if_the_move_does_not_converge(rate: int, dirty: int,
     assert progress_line(moving(rate_mib=rate, dirty_mib=dirty)).endswith(eta)
 
 
+@pytest.mark.parametrize(("elapsed_ms", "eta"), [(0, "eta unknown"), (900, "eta unknown"), (2100, "eta 350 s")])
+def test_the_eta_is_unknown_until_the_rate_has_settled(elapsed_ms: int, eta: str) -> None:
+    """The rate counts what was sent since the job began: nothing but its setup at first."""
+    record = dataclasses.replace(moving(rate_mib=1, dirty_mib=0), samples=(Sample(elapsed_ms=elapsed_ms, allowed_downtime_ms=95),))
+    assert progress_line(record).endswith(eta)
+
+
 def test_the_last_line_has_duration_and_downtime() -> None:
     assert progress_line(moving(status="completed", elapsed_ms=1834, downtime_ms=96)) == "kvm1 -> kvm2  web1  completed  1.8 s  paused 96 ms"
 

@@ -10,7 +10,7 @@ import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.eta import estimate_rest
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Connection, PredictedMove
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.record_parts import Connection, PredictedMove, Sample
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord, new_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
 
@@ -31,6 +31,13 @@ def sending(left_mib: int, rate_mib: int, dirty_mib: int = 0) -> MoveRecord:
 
 def test_what_is_left_is_divided_by_the_rate_that_all_reach_together() -> None:
     assert estimate_rest([sending(300, 30), sending(300, 30)]) == 10
+
+
+def test_a_rate_that_has_not_settled_does_not_count() -> None:
+    begun = dataclasses.replace(sending(900, 1), samples=(Sample(elapsed_ms=900),))
+    assert estimate_rest([begun]) is None
+    assert estimate_rest([begun, begun]) is None
+    assert estimate_rest([begun, sending(100, 50)]) == 20
 
 
 def test_moves_that_wait_count_with_what_was_predicted_else_with_their_memory() -> None:
