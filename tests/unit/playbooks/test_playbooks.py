@@ -185,6 +185,20 @@ def test_a_refused_move_is_one_sentence_without_its_record(stage: Stage) -> None
     assert "MODULE FAILURE" in failed.text
 
 
+@pytest.mark.parametrize("playbook", ["abort", pytest.param("force_complete", marks=pytest.mark.long)])
+def test_a_refused_request_is_one_sentence_without_its_record(stage: Stage, playbook: str) -> None:
+    stage.place("kvm1", moving=True)
+    refusal = {"changed": True, "failed": True, "error_code": "invalid_state", "msg": "It came too late.", "migrations": [{"id": "of the record"}]}
+    stage.answers[ACTING[playbook]] = {"kvm1": refusal}
+    done = stage.play(playbook, domain="web1")
+    assert done.code == 2, done.text
+    assert 'fatal: [kvm1]: FAILED! => {"changed": false, "msg": "It came too late."}' in done.text
+    assert "of the record" not in done.text
+    stage.answers[ACTING[playbook]] = {"kvm1": {"changed": False, "failed": True, "msg": "MODULE FAILURE"}}
+    failed = stage.play(playbook, domain="web1")
+    assert (failed.code, "MODULE FAILURE" in failed.text) == (2, True), failed.text
+
+
 @pytest.mark.parametrize("playbook", ["abort", "force_complete"])
 def test_what_became_of_a_migration_is_shown(stage: Stage, playbook: str) -> None:
     stage.place("kvm1", moving=True)
