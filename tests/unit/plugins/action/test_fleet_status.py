@@ -569,6 +569,30 @@ def test_an_old_protection_is_a_finding(tmp_path: pathlib.Path, hours: float, li
     assert all("kvmfleet.migration.protect -e target=kvm2" in finding for finding in seen["attention"])
 
 
+def test_active_guests_that_no_protect_has_saved_are_named_without_being_a_finding(tmp_path: pathlib.Path) -> None:
+    """They were created since: each fleet has such guests until the next protect, which is a finding itself once it is late."""
+    desk = Desk(tmp_path)
+    desk.host("kvm1")
+    desk.host("kvm2")
+    desk.host("kvm3", hours=None)
+    desk.domain("web1", "kvm1")
+    saved = desk.ledger.find_domains("web1")[0].domain.uuid
+    moving = desk.record(s.RUNNING, name="web3")
+
+    def seen(name: str, uuid_text: str = "", active: bool = True) -> Result:
+        state = "running" if active else "shut off"
+        return {"uuid": uuid_text or str(uuid.uuid4()), "name": name, "active": active, "state": state, "reason": "booted", "autostart": False}
+
+    desk.report("kvm1", moving)
+    desk.look("kvm1", seen("web5"), seen("web4\n"), seen("web1", saved), seen("web3", moving.domain.uuid), seen("off1", active=False))
+    desk.look("kvm2", seen("db1"), host_id=HOST_IDS["kvm3"])
+    desk.look("kvm3", seen("web9"))
+    shown = desk.show_all()
+    unsaved = "  kvm1: web4\\n, web5 are not saved yet, and could not be evacuated. Run kvmfleet.migration.protect -e target=kvm1"
+    assert [line for line in shown["lines"] if "not saved" in line] == [unsaved]
+    assert shown["attention"] == ["kvm3: never protected, so its domains cannot be evacuated."]
+
+
 def test_a_protection_that_found_nothing_new_counts(tmp_path: pathlib.Path) -> None:
     desk = Desk(tmp_path)
     desk.host("kvm1", hours=100)
