@@ -45,6 +45,8 @@ POLL_SECONDS = 0.2
 UNREACHABLE_SECONDS = 120.0
 # A shorter silence of the source is not worth a line.
 SHOWN_SILENCE_SECONDS = 5.0
+# How often the ledger is read meanwhile.
+LEDGER_SECONDS = 10.0
 
 ShowRecord = t.Callable[[MoveRecord, str | None], None]
 T = t.TypeVar("T")
@@ -79,6 +81,7 @@ class Follower:
         self._counter = 0
         # When the first of the polls began that the source has left unanswered since.
         self._silent_since: float | None = None
+        self._ledger_read_at = 0.0
         self._deadline = None if wait_seconds is None else time.monotonic() + wait_seconds
 
     def read_seen_facts(self, watchers: t.Mapping[str, Watcher]) -> t.Mapping[str, JsonObject] | None:
@@ -110,6 +113,7 @@ class Follower:
             news = self._collect_news([mirrors[uuid].record for uuid in sorted(open_moves)])
             states = self._poll_states({uuid: watchers[uuid] for uuid in sorted(open_moves)}, news)
             if states is None:
+                open_moves -= self._end_settled({uuid: mirrors[uuid] for uuid in sorted(open_moves)})
                 self._show_silence([mirrors[uuid].record for uuid in sorted(open_moves)])
             else:
                 open_moves -= {uuid for uuid in sorted(open_moves) if self._is_done(uuid, states.get(uuid), mirrors[uuid], watchers, orphans, lost)}
@@ -188,6 +192,20 @@ class Follower:
             return None
         self._silent_since = None
         return states
+
+    def _end_settled(self, mirrors: t.Mapping[str, RecordMirror]) -> set[str]:
+        """Return the moves of a silent source that somebody else has settled, as an evacuation of the source does. The ledger is read now and then."""
+        now = time.monotonic()
+        if self._silent_since is None or now - max(self._silent_since, self._ledger_read_at) < LEDGER_SECONDS:
+            return set()
+        self._ledger_read_at = now
+        with contextlib.suppress(KvmfleetError):
+            for mirror in mirrors.values():
+                mirror.adopt_end()
+        settled = {uuid for uuid, mirror in mirrors.items() if mirror.is_settled}
+        for uuid in sorted(settled):
+            self._show(mirrors[uuid].record, None)
+        return settled
 
     def _show_silence(self, records: Sequence[MoveRecord]) -> None:
         seconds = 0.0 if self._silent_since is None else time.monotonic() - self._silent_since

@@ -98,6 +98,12 @@ class RecordMirror:
         """Read the record again."""
         self.stored = self._ledger.read_record(self.record.record_id)
 
+    def adopt_end(self) -> None:
+        """Read the record, and adopt it if another process has settled it. Of an open one, the older version stays, so that the next write notices the change."""
+        stored = self._ledger.read_record(self.record.record_id)
+        if stored.record.status in s.FINAL:
+            self.stored = stored
+
     def _is_news(self, record: MoveRecord) -> bool:
         if record.status in s.BEFORE_JOB and self.record.status == s.PREPARING:
             # It is admitted, and its watcher does not know that yet.

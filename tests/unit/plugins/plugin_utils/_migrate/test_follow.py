@@ -69,6 +69,10 @@ class ListeningMirror:
         if self.refreshed:
             self.record = dataclasses.replace(self.record, status=self.refreshed)
 
+    def adopt_end(self) -> None:
+        if self.refreshed in s.FINAL:
+            self.read_again()
+
 
 class RecordlessMirror(ListeningMirror):
     """A mirror whose record the ledger has lost."""
@@ -175,6 +179,20 @@ def test_a_source_that_is_silent_for_long_is_named_on_the_progress_line(monkeypa
     )
     follower.follow_moves(t.cast(t.Any, {"a": ListeningMirror("r-a")}), {"a": WATCHER}, {})
     assert lines == [(s.QUEUED, "kvm1 has not answered for 8 s"), (s.COMPLETED, None)]
+
+
+@pytest.mark.parametrize(("refreshed", "polls"), [(s.CANCELLED, 4), (s.RUNNING, 5)])
+def test_a_move_of_a_silent_source_ends_once_an_evacuation_has_closed_its_record(monkeypatch: pytest.MonkeyPatch, refreshed: str, polls: int) -> None:
+    clock = FakeClock()
+    monkeypatch.setattr(follow, "time", types.SimpleNamespace(monotonic=clock, sleep=clock.sleep))
+    shown: list[tuple[str, str | None]] = []
+    source, mirror = ListedSource(*[Unreachable("x")] * 4, {"a": state(s.COMPLETED)}), ListeningMirror("r-a")
+    mirror.refreshed = refreshed
+    follower = Follower(
+        t.cast(t.Any, source), NOBODY_WAITS, "run", lambda record, waits_for: shown.append((record.status, waits_for)), lambda _s: clock.sleep(4)
+    )
+    assert follower.follow_moves(t.cast(t.Any, {"a": mirror}), {"a": WATCHER}, {}) == []
+    assert (len(source.polls), shown[-1]) == (polls, (mirror.record.status, None))
 
 
 def test_only_polls_without_an_answer_count_as_silence(monkeypatch: pytest.MonkeyPatch) -> None:

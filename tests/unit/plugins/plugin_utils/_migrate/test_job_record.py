@@ -132,6 +132,17 @@ def test_an_owner_whose_record_was_changed_stops_writing(mirrored: Mirrored) -> 
     assert mirrored.written == s.PREPARING
 
 
+def test_only_an_end_that_others_have_written_is_adopted(mirrored: Mirrored) -> None:
+    """If the version of an open record were adopted, the owner would write over what it has not seen."""
+    mirror, version = mirrored.mirror(owner=True), mirrored.stored.version
+    stored = mirrored.ledger.update_record(mirrored.stored, mirrored.stored.record.advance(s.PREPARING, "another"))
+    mirror.adopt_end()
+    assert (mirror.stored.version, mirror.is_settled) == (version, False)
+    mirrored.ledger.update_record(stored, stored.record.advance(s.CANCELLED, "another"))
+    mirror.adopt_end()
+    assert (mirror.record.status, mirror.is_settled) == (s.CANCELLED, True)
+
+
 def test_a_record_missing_from_the_ledger_is_a_conflict_that_names_set_aside(mirrored: Mirrored) -> None:
     mirror = mirrored.mirror(owner=True)
     (file,) = mirrored.folder.glob("ledger/migrations/open/*.json")
