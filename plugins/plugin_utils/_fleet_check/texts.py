@@ -84,8 +84,15 @@ def _refusals_text(refused: Sequence[Refusal]) -> str:
 def _reach_lines(one: GuestsReach) -> Iterator[str]:
     blocked = "; ".join(f"blocked on {names_text(refusal.hosts)} by {', '.join(refusal.filters)}: {refusal.reason.rstrip('.')}" for refusal in one.refused)
     one_way = f". No way back from {names_text(one.one_way)}" if one.one_way else ""
-    unsure = f". Not certain on {names_text([host for refusal in one.unsure for host in refusal.hosts])}" if one.unsure else ""
+    # A host on which all of them run can run them, whatever is not known of it.
+    doubtful = [host for refusal in one.unsure for host in refusal.hosts if (host,) != one.on]
+    unsure = f". Not certain on {names_text(doubtful)}: {_unsure_text(one.unsure)}" if doubtful else ""
     yield f"{names_text(one.guests)}: {len(one.hosts)} of {one.of} hosts{f'; {blocked}' if blocked else ''}{one_way}{unsure}"
+
+
+def _unsure_text(unsure: Sequence[Refusal]) -> str:
+    """Return the first reason. Many name their host, so that each host of a large fleet has its own."""
+    return f"{'for example, ' if len(unsure) > 1 else ''}{unsure[0].reason.rstrip('.')}"
 
 
 def _cpu_lines(cpu: FleetCpu) -> Iterator[str]:

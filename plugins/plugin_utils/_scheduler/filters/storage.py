@@ -162,6 +162,8 @@ def _doubt_text(image: DiskImage) -> str:
 def _judge_by_store(image: DiskImage, request: Request, host: HostState, fleet: Fleet) -> Finding:
     if image.disk.optional:
         return PASS
+    if image.shared is False and not image.is_readonly and not request.unsafe:
+        return Finding(warnings=(f"{_name(image)} is on storage of {request.source} alone, and moves only with copy_storage or unsafe.",))
     found = _find_store(image, host)
     if found is not None and image.store and found.identity == image.store:
         return PASS

@@ -317,6 +317,15 @@ def test_protected_images_count_and_so_does_the_age_of_the_protection(desk: Desk
     assert (found["met"], kinds(found)) == (False, ["protection"])
 
 
+def test_where_a_guest_on_storage_of_its_host_can_run_does_not_contradict_that_it_is_lost_with_it(desk: Desk) -> None:
+    desk.facts["kvm1"]["domains"] = [f.domain("big", disks=[f.disk("vda", shared=False)])]
+    found = desk.task()
+    assert found["hosts"]["kvm1"]["alone"] == "cannot"
+    image = "/var/lib/libvirt/images/vda.qcow2 of disk vda"
+    why = f"The image {image} is on storage of kvm1 alone, and moves only with copy_storage or unsafe"
+    assert f"  big: 3 of 3 hosts. Not certain on kvm2, kvm3: {why}" in found["lines"]
+
+
 def test_the_result_is_kept_for_this_ledger_unless_in_check_mode(desk: Desk) -> None:
     desk.check_mode = True
     desk.task()

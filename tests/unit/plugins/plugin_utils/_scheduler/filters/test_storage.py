@@ -197,13 +197,19 @@ def test_a_path_without_a_link_must_be_on_the_store() -> None:
     assert linked([LOCAL_MOUNT, NFS_MOUNT], [LOCAL_MOUNT, {**NFS_MOUNT, "path": "/images"}]).reason
 
 
-@pytest.mark.parametrize(
-    ("disk", "mounts"), [(f.disk("vda"), None), (f.disk("vda", None), [LOCAL_MOUNT]), (f.disk("vda", False), [LOCAL_MOUNT]), (f.disk("vda"), [])]
-)
+@pytest.mark.parametrize(("disk", "mounts"), [(f.disk("vda"), None), (f.disk("vda", None), [LOCAL_MOUNT]), (f.disk("vda"), [])])
 def test_an_image_that_cannot_be_compared_is_a_warning(disk: dict[str, t.Any], mounts: list[dict[str, t.Any]] | None) -> None:
     finding = judge_disk(disk, mounts=mounts)
     assert finding.reason is None
     assert "exists on kvm2 is not known" in finding.warnings[0]
+
+
+@pytest.mark.parametrize("mounts", [None, [LOCAL_MOUNT]])
+def test_an_image_on_storage_of_its_host_alone_is_a_warning_with_the_remedy(mounts: list[dict[str, t.Any]] | None) -> None:
+    finding = judge_disk(f.disk("vda", False), mounts=mounts)
+    warning = f"The image {LOCAL_PATH} of disk vda is on storage of kvm1 alone, and moves only with copy_storage or unsafe."
+    assert (finding.reason, finding.warnings) == (None, (warning,))
+    assert "exists on kvm2 is not known" in judge_disk(f.disk("vda", False, readonly=True), mounts=mounts).warnings[0]
 
 
 DEVICE_MOUNT = {"path": "/dev", "kind": "devtmpfs", "store": None, "capacity_bytes": MIB, "available_bytes": MIB}
