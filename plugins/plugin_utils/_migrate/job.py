@@ -99,7 +99,7 @@ class RecordMirror:
         self.stored = self._ledger.read_record(self.record.record_id)
 
     def adopt_end(self) -> None:
-        """Read the record, and adopt it if another process has settled it. Of an open one, the older version stays, so that the next write notices the change."""
+        """Read the record, and adopt it if another process has settled it. Of an open one, the older version stays: the next write notices the change."""
         stored = self._ledger.read_record(self.record.record_id)
         if stored.record.status in s.FINAL:
             self.stored = stored
