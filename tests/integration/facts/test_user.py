@@ -131,7 +131,7 @@ def test_a_check_of_a_user_warns_of_everything_that_only_root_can_check(
     assert set(done.result["unverified_reasons"]) == {lab.host(1), there}
     assert {*WITHHELD, "mounts"} <= set(done.result["unverified_reasons"][there])
     warnings = " ".join(verdict["warnings"])
-    assert f"exists on {there} is not known" in warnings
+    assert f"is on storage of {lab.host(1)} alone, and moves only with copy_storage or unsafe." in warnings
     assert f"Whether {there} can run the CPU of {name} could not be determined" in warnings
     for host in (lab.host(1), there):
         assert f"Not checked on {host}, because it was read without root: " in warnings
