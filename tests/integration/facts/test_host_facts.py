@@ -21,7 +21,7 @@ from ansible_collections.kvmfleet.migration.tests.integration.support.fleet impo
 MIB = 1024**2
 Make = t.Callable[..., str]
 # What only a host itself can tell.
-OF_ITSELF = ["host_id", "machine_id", "ledger_id", "mounts", "bridges", "interfaces", "interface_details", "firmware_files"]
+OF_ITSELF = ["host_id", "machine_id", "boot_id", "ledger_id", "mounts", "bridges", "interfaces", "interface_details", "firmware_files"]
 
 
 def domain_of(facts: Facts, name: str) -> Facts:

@@ -30,6 +30,8 @@ PASSING = {
     "domains",
     "platforms",
     "traits",
+    # Of the whole machine, to which other labs add some.
+    "net_devices",
 }
 ACTS: dict[str, dict[str, t.Any]] = {
     "live_migrate": {"destination": "2"},
@@ -98,6 +100,7 @@ def test_the_facts_of_a_user_are_those_of_root_but_for_what_is_listed(lab: Lab, 
     assert all(reasons.values())
     assert (own["unverified"], "unverified_reasons" in own) == ([], False)
     assert {key: facts[key] for key in own if key not in PASSING} == {key: own[key] for key in own if key not in PASSING}
+    assert "lo" in facts["net_devices"]
     assert facts["platforms"] == [{**platform, "cpu": None, "firmware": None} for platform in own["platforms"]]
     assert set(own["traits"]) == {*facts["traits"], *(trait for trait in reasons if trait.startswith("COMPUTE_"))}
     assert (facts["remembered"] is None) == ("remembered" in reasons)
