@@ -189,7 +189,7 @@ class EvacuationAction(FleetAction):
         settings, target_host = self.settings(task_vars), self.target_host(task_vars)
         location = settings.ledger(target_host, task.ledger)
         ledger = self.attach_notifier(open_ledger(*location, create=False), settings, target_host, location)
-        run_process, warnings = RunProcess(), list[str]()
+        warnings = list[str]()
         context = EvacuationContext(
             ledger=ledger,
             settings=settings,
@@ -198,7 +198,7 @@ class EvacuationAction(FleetAction):
             by=describe_actor(task_vars),
             options=task,
             phase=lambda phase, work: self._run_evacuation_phase(phase, work, task.uri, task_vars),
-            in_parent=lambda: not run_process.has_ended(),
+            run_process=RunProcess(),
             warnings=warnings,
             make_probe=(lambda host: self.make_probe(host, task_vars)) if connects_as_ansible else None,
             restart_limit=RestartLimit.from_option(task.restart_limit or None),

@@ -275,7 +275,7 @@ class Evacuation:
         age = boot_moment().seconds_since(probed.silent_moment)
         if age is None or age > _FRESH_SECONDS:
             self.proofs.check_silence()
-        self.context.stop_if_orphaned()
+        self.context.run_process.require()
 
     def _check_writable(self) -> None:
         """Raise the ledger's error if no start can be recorded: the source may be on, and its guests would be down for nothing."""

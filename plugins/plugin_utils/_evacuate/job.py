@@ -26,7 +26,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses
 from .._drain.answers import TaskResult
 from .._ledger.documents import Stored
 from .._ledger.ledger import Ledger
-from .._run_process import ControllerGone
+from .._run_process import RunProcess
 from .._settings.variables import Settings
 from .renaming import RenamedDefinition, rename_definition, rename_disk
 from .restart_limit import RestartLimit
@@ -148,7 +148,7 @@ class EvacuationContext:
     :arg restart_limit: the limit that the options state.
     :arg detection: the detection that they state, if its times can be true.
     :arg phase: runs a phase of the module there.
-    :arg in_parent: whether the process that started this one still lives.
+    :arg run_process: the one that runs the play.
     :arg make_probe: returns an attempt to connect to a host of the inventory as Ansible does; None for a task that makes no such attempt.
     :arg show: receives a line about a wait, for people.
     """
@@ -160,20 +160,12 @@ class EvacuationContext:
     by: str
     options: EvacuationTask
     phase: RunPhase
-    in_parent: Callable[[], bool]
+    run_process: RunProcess
     warnings: list[str] = field(default_factory=list)
     make_probe: t.Optional[MakeProbe] = None
     show: Callable[[str], None] = lambda line: None
     restart_limit: t.Optional[RestartLimit] = None
     detection: t.Optional[Detection] = None
-
-    def stop_if_orphaned(self) -> None:
-        """Raise L(ControllerGone) if the process that started this one has ended.
-
-        Workers of ansible-core outlive a killed ansible-playbook; from then on a newer run may own the records.
-        """
-        if not self.in_parent():
-            raise ControllerGone(1)
 
 
 @dataclass

@@ -187,7 +187,7 @@ class DomainStarter:
 
         :arg peers: the answers of the last round, if they may be used again.
         """
-        self.context.stop_if_orphaned()
+        self.context.run_process.require()
         until = None if settle_only else t.cast(HostClock, self.clock).moment_of(self._proved_at + GOOD_FOR_SECONDS)
         work = {
             "orders": [encode(self._make_order(job, settle_only)) for job in jobs],
@@ -199,7 +199,7 @@ class DomainStarter:
         }
         answer = decode(_StartAnswer, self.context.phase("start", work))
         self.clock = HostClock(answer.at, time.monotonic())
-        self.context.stop_if_orphaned()
+        self.context.run_process.require()
         return {result.uuid: result for result in answer.results}, answer.elsewhere
 
     def _make_order(self, job: EvacuationJob, settle_only: bool) -> r.RestartOrder:

@@ -25,6 +25,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.referenc
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.evacuation import Evacuation
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._evacuate.job import EvacuationContext, EvacuationTask
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._run_process import RunProcess
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import Settings, with_receipt
 from ansible_collections.kvmfleet.migration.tests.simulator import facts as f
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.starting import FakeStartingHost, definition
@@ -43,6 +44,16 @@ def host_id(name: str) -> str:
 def image_of(uuid: str) -> str:
     """Return the name that the image of a domain has in the whole fleet."""
     return f"nas:/srv/{uuid}.qcow2"
+
+
+class SiteRunProcess(RunProcess):
+    """The process that runs the play, as long as the site says that it lives."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    def has_ended(self) -> bool:
+        return not self._site.parent_lives
 
 
 class Site:
@@ -169,7 +180,7 @@ class Site:
         own = {name: given.pop(name) for name in ("restart_limit", "detection") if name in given}
         task = decode(EvacuationTask, {**defaults, "source": "kvm1", "lock_wait_seconds": 0, **given})
         context = EvacuationContext(
-            self.ledger, self.settings(), on, task.uri, "a test", task, lambda phase, work: self.phase(on, phase, work), lambda: self.parent_lives, **own
+            self.ledger, self.settings(), on, task.uri, "a test", task, lambda phase, work: self.phase(on, phase, work), SiteRunProcess(self), **own
         )
         run = Evacuation(context, check)
         run.proofs.try_connection = self.knock
