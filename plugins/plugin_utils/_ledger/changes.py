@@ -409,17 +409,12 @@ def _with_unknown_grant(entry: HostEntry) -> HostEntry:
     return replace(entry, protected=HostProtection(token_id=str(uuid.uuid4()), token_folders=None)) if entry.host_id else entry
 
 
-def read_sights(transaction: Transaction, paths: Sequence[DocumentPath]) -> dict[str, JsonObject]:
-    """Return what a host sees of others, by their ID, from its documents."""
+def read_dated_sights(transaction: Transaction, paths: Sequence[DocumentPath]) -> tuple[dict[str, JsonObject], set[str | None]]:
+    """Return what a host sees of others, by their ID, from its documents, and the boots in which it has seen that; None for documents that do not say."""
     transaction.prefetch_paths(paths)
     found = [document.sights for path in paths if (document := transaction.read_document(path))]
-    return {host_id: sights.seen_of(host_id) for sights in found for host_id in sights.sees}
-
-
-def read_sight_boots(transaction: Transaction, paths: Sequence[DocumentPath]) -> set[str | None]:
-    """Return the boots in which a host has seen what is in these documents; None for those that do not say. Documents without any host do not count."""
-    transaction.prefetch_paths(paths)
-    return {document.sights.boot_id or None for path in paths if (document := transaction.read_document(path)) and document.sights.sees}
+    seen = {host_id: sights.seen_of(host_id) for sights in found for host_id in sights.sees}
+    return seen, {sights.boot_id or None for sights in found if sights.sees}
 
 
 def list_sights_of(transaction: Transaction, seen_id: str) -> dict[str, HostSights]:

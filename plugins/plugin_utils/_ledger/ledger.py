@@ -35,7 +35,7 @@ from .host_parts import HostSights, ProtectTime
 from .identity import LedgerIdentity
 from .maintenance import MAINTENANCE_RUNS
 from .parsed import ParsedDocuments
-from .rules import BRAKE, DOMAINS, HOSTS, OPEN, PROTECTED, SETTINGS, SIGHT_FOLDERS, SIGHTS, DocumentPath, check_domain, check_uuid, document_path
+from .rules import BRAKE, DOMAINS, HOSTS, OPEN, PROTECTED, SETTINGS, SIGHT_FOLDERS, SIGHTS, check_domain, check_uuid, document_path
 from .run_documents import RunDocuments
 from .selection import Selection, make_selection
 from .unreadable_hosts import LedgerHosts, check_new_host
@@ -83,10 +83,6 @@ def describe_process() -> str:
 
 _T = t.TypeVar("_T")
 _AnyRuns = t.Union[RunDocuments[BalanceRun], RunDocuments[MaintenanceRun]]
-
-
-def _list_sight_paths(host_id: str) -> list[DocumentPath]:
-    return [document_path(folder, check_uuid(host_id, "host id")) for folder in SIGHT_FOLDERS]
 
 
 class Ledger(abc.ABC):
@@ -250,13 +246,12 @@ class Ledger(abc.ABC):
 
     def read_sights(self, host_id: str) -> dict[str, JsonObject]:
         """Return what a host sees: by ID of the other host, its tokens and devices by path. An entry of version 0.1.0 may have it instead."""
-        paths = _list_sight_paths(host_id)
-        return self._run_reading(lambda transaction: changes.read_sights(transaction, paths))
+        return self.read_dated_sights(host_id)[0]
 
-    def read_sight_boots(self, host_id: str) -> set[str | None]:
-        """Return the boots in which a host has seen what its documents say; None for those that do not say when."""
-        paths = _list_sight_paths(host_id)
-        return self._run_reading(lambda transaction: changes.read_sight_boots(transaction, paths))
+    def read_dated_sights(self, host_id: str) -> tuple[dict[str, JsonObject], set[str | None]]:
+        """Return what L(read_sights) returns, and the boots in which the host has seen that; None for documents that do not say when."""
+        paths = [document_path(folder, check_uuid(host_id, "host id")) for folder in SIGHT_FOLDERS]
+        return self._run_reading(lambda transaction: changes.read_dated_sights(transaction, paths))
 
     def list_sights_of(self, host_id: str) -> dict[str, HostSights]:
         """Return, by ID of the host that sees it, which tokens and devices of this host it sees, and others. Entries of version 0.1.0 may have more."""

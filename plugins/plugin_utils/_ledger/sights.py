@@ -55,8 +55,9 @@ def write_sights(ledger: Ledger, host_id: str, sees: Sights, boot_id: Maybe[str]
     :arg boot_id: the boot in which it sees that; the documents of another one are written again.
     """
     now = _group_by_digit(host_id, sees)
-    before = _group_by_digit(host_id, {other: seen for other, seen in ledger.read_sights(host_id).items() if seen})
-    has_booted = bool(ledger.read_sight_boots(host_id) - {boot_id or None})
+    found, boots = ledger.read_dated_sights(host_id)
+    before = _group_by_digit(host_id, {other: seen for other, seen in found.items() if seen})
+    has_booted = bool(boots - {boot_id or None})
     for digit in sorted({*now, *before}):
         if has_booted or now.get(digit) != before.get(digit):
             ledger.put_sights(HostSights(host_id, now.get(digit, {}), boot_id or ABSENT), digit)

@@ -123,7 +123,7 @@ def test_a_document_that_names_no_host_any_more_has_no_boot(ledger: Ledger) -> N
     write_sights(ledger, ONE, SEES, "b1")
     write_sights(ledger, ONE, {THREE: FOLDERS[THREE]}, "b1")
     write_sights(ledger, ONE, {THREE: FOLDERS[THREE]}, "b2")
-    assert ledger.read_sight_boots(ONE) == {"b2"}
+    assert ledger.read_dated_sights(ONE)[1] == {"b2"}
 
 
 def test_the_boot_is_not_that_of_sights_inside_an_entry(ledger: Ledger) -> None:
