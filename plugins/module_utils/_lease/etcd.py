@@ -16,14 +16,10 @@ import ssl
 import typing as t
 
 from .._model.codec import Json, JsonObject
+from .._model.etcd_refusals import is_stale_token, says_no_users, wants_user
 from .._time_limits import PendingAnswer
 from .config import LeaseConfig
 
-_UNAUTHENTICATED = 16
-# It depends on the release of etcd.
-_OLD_REVISION = ("revision of auth store is old", "revision in header is old")
-_NO_USERS = "authentication is not enabled"
-_NO_USER = "user name is empty"
 _MAX_BYTES = 2**20
 LOGIN_SECONDS = 30.0
 """A login is expensive for a member, and after an outage all hosts log in at once: one that was given up and tried again would cost the others the same."""
@@ -47,7 +43,7 @@ class _Refused(NotAcknowledged):
     @property
     def wants_login(self) -> bool:
         """Whether the token is no longer valid, or the cluster has got users since it said that it has none."""
-        return self.code == _UNAUTHENTICATED or str(self).endswith(_OLD_REVISION) or _NO_USER in str(self)
+        return is_stale_token(self.code, str(self)) or wants_user(str(self))
 
 
 def split_endpoint(endpoint: str) -> Address:
@@ -159,7 +155,7 @@ class Way:
             status, body = self._ask(self._open_stream(LOGIN_SECONDS), *_as_request("auth/authenticate", payload), None, is_kept=False)
             self._tokens.token = str(_read_answer(status, body).get("token", ""))
         except _Refused as error:
-            if _NO_USERS not in str(error):
+            if not says_no_users(str(error)):
                 return f"it rejects the user {self._config.user!r}: {error}"
             self._tokens.is_needed = False
         except NotAcknowledged as error:

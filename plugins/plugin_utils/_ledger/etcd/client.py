@@ -17,6 +17,7 @@ import time
 import typing as t
 from collections.abc import Callable, Sequence
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model import etcd_refusals
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Forbidden, Internal, InvalidArgument, KvmfleetError, Unreachable
 from ansible_collections.kvmfleet.migration.plugins.module_utils._time_limits import answer_all_within
 
@@ -30,7 +31,6 @@ from .messages import (
     NOT_FOUND,
     OUT_OF_RANGE,
     PERMISSION_DENIED,
-    UNAUTHENTICATED,
     UNAVAILABLE,
     UNKNOWN,
     DatabaseSize,
@@ -55,11 +55,7 @@ _CODES_OF_TRANSPORT = (CANCELLED, UNKNOWN, INTERNAL)
 # etcd has one code for several refusals; the text distinguishes them where it matters.
 _COMMON_NAME = b"CommonName of client"
 _WANTS_TLS = b"to an HTTPS server"
-_NO_USER = "user name is empty"
-_NO_USERS = "authentication is not enabled"
 _LEARNER = "not supported for learner"
-# It depends on the release of etcd.
-_OLD_REVISION = ("revision of auth store is old", "revision in header is old")
 _NO_SPACE = "database space exceeded"
 _TOO_MANY = "too many requests"
 _TOO_LARGE = ("request is too large", "larger than max")
@@ -85,7 +81,7 @@ def not_etcd_error(status: int, body: bytes) -> Unanswered:
 
 def is_stale_token(error: Refused) -> bool:
     """Whether the token is no longer valid: it expired, its member restarted, or users were changed."""
-    return error.code == UNAUTHENTICATED or str(error).endswith(_OLD_REVISION)
+    return etcd_refusals.is_stale_token(error.code, str(error))
 
 
 def login_error(error: Refused, address: EtcdAddress, user: t.Optional[str]) -> Forbidden:
@@ -100,7 +96,7 @@ def translate_refusal(error: Refused, address: EtcdAddress, user: t.Optional[str
         return Overtaken(text)
     if error.code == NOT_FOUND:
         return error
-    if error.code in (PERMISSION_DENIED, UNAUTHENTICATED) or _NO_USER in text:
+    if error.code in (PERMISSION_DENIED, etcd_refusals.UNAUTHENTICATED) or etcd_refusals.wants_user(text):
         return _forbidden_error(address, user, text)
     if _NO_SPACE in text:
         return Internal(
@@ -215,9 +211,9 @@ class Client:
 
     def survey_members(self) -> dict[Endpoint, MemberState]:
         """Ask each member of the address, side by side, how it is. Raises nothing of its answers."""
-        twins = {str(endpoint): (endpoint, self.make_twin()) for endpoint in self.address.endpoints}
-        states = answer_all_within(REQUEST_SECONDS, {key: functools.partial(twin._survey_member, endpoint) for key, (endpoint, twin) in twins.items()})
-        return {endpoint: states[key] or MemberState(f"no answer within {REQUEST_SECONDS:g} s") for key, (endpoint, _twin) in twins.items()}
+        endpoints = self.address.endpoints
+        states = answer_all_within(REQUEST_SECONDS, {str(endpoint): functools.partial(self.make_twin()._survey_member, endpoint) for endpoint in endpoints})
+        return {endpoint: states[str(endpoint)] or MemberState(f"no answer within {REQUEST_SECONDS:g} s") for endpoint in endpoints}
 
     def _survey_member(self, endpoint: Endpoint) -> MemberState:
         connection = Connection(endpoint, self._context, REQUEST_SECONDS)
@@ -300,7 +296,7 @@ class Client:
             try:
                 answer = self._post_request(patient, "auth/authenticate", {"name": self.options.user, "password": self.options.password}, None)
             except Refused as error:
-                if _NO_USERS not in str(error):
+                if not etcd_refusals.says_no_users(str(error)):
                     raise login_error(error, self.address, self.options.user) from error
                 # This cluster has no authentication.
                 return None
@@ -366,4 +362,4 @@ def _parse_error_of_stream(answer: t.Optional[Message]) -> t.Optional[Message]:
     if not isinstance(error, dict):
         return answer
     code = error.get("grpc_code", error.get("code"))
-    return {"code": code, "message": error.get("message")} if isinstance(code, int) and 0 < code <= UNAUTHENTICATED else answer
+    return {"code": code, "message": error.get("message")} if isinstance(code, int) and 0 < code <= etcd_refusals.UNAUTHENTICATED else answer
