@@ -171,6 +171,10 @@ def test_other_needed_files_are_checked(tmp_path: pathlib.Path, given: HostToken
     }
     # One that was never made is made where it is first needed.
     assert find_unproved(dataclasses.replace(domain, files=(dataclasses.replace(file, present=False),), fresh=())) == {}
+    # One that exists may be another one.
+    file = dataclasses.replace(file, path=str(tmp_path / "old"), folders=("/elsewhere",))
+    unproved = find_unproved(dataclasses.replace(domain, files=(file,), fresh=()))
+    assert unproved == {f"firmware variables {file.path}": "the token that its host left in /elsewhere is not visible on this host"}
 
 
 def test_a_network_disk_is_everywhere_unless_its_backing_is_local() -> None:
@@ -185,7 +189,8 @@ def test_a_volume_that_is_another_file_in_the_pool_of_this_host_is_found(tmp_pat
     volumes = list_volumes(DomainRequest(1024, 1, disks=disks))
     assert volumes == {"vda": "images/web"}
     pools = [StoragePool("images", "dir", path="/var/lib/libvirt/images")]
-    assert find_other_volumes([disk(tmp_path, path="/var/lib/libvirt/images/web")], volumes, pools) == {}
+    beside = disk(tmp_path, target="vdb", path="/srv/db")
+    assert find_other_volumes([beside, disk(tmp_path, path="/var/lib/libvirt/images/web")], volumes, pools) == {}
     assert "which is the file /var/lib/libvirt/images/web on this host" in find_other_volumes([disk(tmp_path)], volumes, pools)["disk vda"]
 
 
