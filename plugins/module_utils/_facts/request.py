@@ -123,7 +123,7 @@ def build_request(definition: Definition, own: OwnPolicy, versions: t.Mapping[st
     :arg versions: of the host that the domain is on.
     """
     request = _bare_request(definition, own, versions)
-    root, info = definition.root, definition.info
+    root = definition.root
     if root is None:
         return dataclasses.replace(request, blockers=(definition.problem,))
     numa, cpu, kind = read_numa(root), describe_cpu(root), root.find("os/type")
@@ -134,7 +134,7 @@ def build_request(definition: Definition, own: OwnPolicy, versions: t.Mapping[st
         machine=kind.get("machine") if kind is not None else None,
         cpu=cpu,
         start_cpu=describe_start_cpu(definition.configuration),
-        pinning=read_pinning(root, info.vcpus),
+        pinning=read_pinning(root),
         numa=numa,
         hugepages=tuple(read_hugepages(root, request.memory_mib, numa)),
         devices=tuple(list_host_devices(root)),

@@ -84,9 +84,9 @@ def _remove_thread_features(cpu: ElementTree.Element) -> ElementTree.Element:
 _MOST_PINS = 2**22
 
 
-def read_pinning(root: Element, vcpus: int) -> t.Optional[Pinning]:
-    """Return the pinning, or null if nothing is pinned. A set for all vCPUs applies to those without one of their own."""
-    vcpu = root.find("vcpu")
+def read_pinning(root: Element) -> t.Optional[Pinning]:
+    """Return the pinning, or null if nothing is pinned. A set for all vCPUs applies to those without one of their own, also to those plugged in later."""
+    vcpu, vcpus = root.find("vcpu"), parse_vcpu_count(root.findtext("vcpu"), 1)
     common = tuple(parse_ids(vcpu.get("cpuset"))) if vcpu is not None and vcpu.get("placement") != "auto" else ()
     pins = {str(number): common for number in range(vcpus)} if common else {}
     named = len(common) * vcpus

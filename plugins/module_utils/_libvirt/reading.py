@@ -97,10 +97,11 @@ def parse_definition(xml: str) -> DefinedDomain:
 
 def read_domain_info(root: ElementTree.Element) -> DefinedDomain:
     """Return the keys of L(DomainInfo) that the definition of a domain contains."""
-    memory = root.find("memory")
+    memory, vcpu = root.find("memory"), root.find("vcpu")
     return {
         "memory_bytes": parse_size(memory.text, memory.get("unit")) if memory is not None else 0,
-        "vcpus": parse_vcpu_count(root.findtext("vcpu"), 1),
+        # Further ones may be plugged in later; until then, they take no time of the host.
+        "vcpus": parse_vcpu_count(vcpu.get("current") or vcpu.text if vcpu is not None else None, 1),
         "disks": tuple(_read_disk(element) for element in root.findall("devices/disk")),
         "has_nvram": root.find("os/nvram") is not None,
         "has_tpm": root.find("devices/tpm/backend[@type='emulator']") is not None,

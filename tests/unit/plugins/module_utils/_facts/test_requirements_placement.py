@@ -18,27 +18,32 @@ CELLS = (
 
 
 def test_a_guest_without_pins_has_no_pinning() -> None:
-    assert read_pinning(domain(), 4) is None
-    assert read_pinning(domain(vcpu="<vcpu placement='auto' cpuset='0-1'>4</vcpu>"), 4) is None
+    assert read_pinning(domain()) is None
+    assert read_pinning(domain(vcpu="<vcpu placement='auto' cpuset='0-1'>4</vcpu>")) is None
 
 
 def test_the_pin_of_a_vcpu_overrides_the_common_cpuset() -> None:
     root = domain("<cputune><vcpupin vcpu='1' cpuset='6'/><emulatorpin cpuset='0-1'/></cputune>", vcpu="<vcpu cpuset='2-3'>2</vcpu>")
-    assert encode(read_pinning(root, 2)) == {"vcpus": {"0": [2, 3], "1": [6]}, "emulator": [0, 1]}
+    assert encode(read_pinning(root)) == {"vcpus": {"0": [2, 3], "1": [6]}, "emulator": [0, 1]}
 
 
 def test_pinned_io_threads_are_read() -> None:
     """libvirt starts no domain with a thread that it cannot pin."""
     root = domain("<iothreads>2</iothreads><cputune><iothreadpin iothread='1' cpuset='8-9'/><iothreadpin iothread='2' cpuset='9'/></cputune>")
-    assert encode(read_pinning(root, 4)) == {"vcpus": {}, "emulator": None, "iothreads": {"1": [8, 9], "2": [9]}}
+    assert encode(read_pinning(root)) == {"vcpus": {}, "emulator": None, "iothreads": {"1": [8, 9], "2": [9]}}
 
 
 def test_the_common_cpuset_applies_to_the_emulator() -> None:
-    assert encode(read_pinning(domain(vcpu="<vcpu cpuset='2-3'>1</vcpu>"), 1)) == {"vcpus": {"0": [2, 3]}, "emulator": [2, 3]}
+    assert encode(read_pinning(domain(vcpu="<vcpu cpuset='2-3'>1</vcpu>"))) == {"vcpus": {"0": [2, 3]}, "emulator": [2, 3]}
+
+
+def test_the_common_cpuset_applies_to_vcpus_that_are_plugged_in_later() -> None:
+    root = domain(vcpu="<vcpu cpuset='2-3' current='1'>2</vcpu>")
+    assert encode(read_pinning(root)) == {"vcpus": {"0": [2, 3], "1": [2, 3]}, "emulator": [2, 3]}
 
 
 def test_a_single_pinned_vcpu_is_read() -> None:
-    assert encode(read_pinning(domain("<cputune><vcpupin vcpu='0' cpuset='5'/></cputune>"), 4)) == {"vcpus": {"0": [5]}, "emulator": None}
+    assert encode(read_pinning(domain("<cputune><vcpupin vcpu='0' cpuset='5'/></cputune>"))) == {"vcpus": {"0": [5]}, "emulator": None}
 
 
 def test_numa_mode_and_cells_are_read() -> None:
@@ -76,9 +81,9 @@ def test_hugepages_are_summed_by_size(pages: str, expected: list[dict[str, objec
 
 def test_a_definition_with_too_many_pins_is_refused() -> None:
     everywhere = "".join(f"<vcpupin vcpu='{number}' cpuset='0-16383'/>" for number in range(300))
-    for root, vcpus in ((domain(vcpu="<vcpu cpuset='0-16383'>16384</vcpu>"), 16384), (domain(f"<cputune>{everywhere}</cputune>"), 1)):
+    for root in (domain(vcpu="<vcpu cpuset='0-16383'>16384</vcpu>"), domain(f"<cputune>{everywhere}</cputune>")):
         with pytest.raises(Internal, match="than are supported"):
-            read_pinning(root, vcpus)
+            read_pinning(root)
 
 
 def test_a_cell_can_be_bound_where_the_rest_of_the_memory_is_not() -> None:

@@ -37,7 +37,8 @@ def parsed(xml: str = XML, os: str = "", devices: str = "") -> t.Dict[str, t.Any
 
 
 def test_memory_and_vcpus_are_parsed() -> None:
-    assert (parsed()["memory_bytes"], parsed()["vcpus"]) == (1024**3, 2)
+    assert (parsed()["memory_bytes"], parsed()["vcpus"]) == (1024**3, 1)
+    assert parsed("<domain><vcpu>2</vcpu></domain>")["vcpus"] == 2
 
 
 @pytest.mark.parametrize(("unit", "memory"), [("unit='MiB'", 512 * 1024**2), ("unit='GB'", 512 * 1000**3), ("unit='bytes'", 512), ("", 512 * 1024)])
