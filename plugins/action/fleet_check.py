@@ -101,6 +101,7 @@ class _CheckTask:
     fleet: tuple[str, ...]
     hosts_lost: t.Optional[SignedInt]
     lost: tuple[str, ...]
+    accept_fresh: tuple[str, ...]
     ignore: tuple[str, ...]
     max_clock_skew_seconds: SignedInt
     protect_max_hours: SignedInt
@@ -140,7 +141,7 @@ class ActionModule(FleetAction):
         known = _read_ledger(open_if_any(*settings.ledger(self.target_host(task_vars), task.ledger)))
         max_age = LOST_FACTS_MAX_AGE_SECONDS if task.lost else FACTS_MAX_AGE_SECONDS
         inputs = _read_inputs(fleet, settings, known, work, max_age)
-        view = inputs.collect_guests(fleet)
+        view = inputs.collect_guests(fleet, task.accept_fresh)
         if work.step == ASK:
             return {"changed": False, **_describe_questions(view), **_choose_peers(list(inputs.hosts), settings)}
 

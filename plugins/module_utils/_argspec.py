@@ -510,6 +510,8 @@ FLEET_CHECK_KINDS = ("capacity", "reach", "cpu", "network", "protection", "fenci
 
 def fleet_check_spec() -> Spec:
     """Return the options of C(fleet_check)."""
+    from ._model.saved_domains import REPLACEABLE
+
     return {
         **libvirt_spec(),
         **ledger_spec(),
@@ -517,6 +519,7 @@ def fleet_check_spec() -> Spec:
         "fleet": {"type": "list", "elements": "str", "default": []},
         "hosts_lost": {"type": "int"},
         "lost": {"type": "list", "elements": "str", "default": []},
+        "accept_fresh": {"type": "list", "elements": "str", "choices": list(REPLACEABLE), "default": []},
         "ignore": {"type": "list", "elements": "str", "choices": list(FLEET_CHECK_KINDS), "default": []},
         "max_clock_skew_seconds": {"type": "int", "default": 2},
         "protect_max_hours": {"type": "int", "default": 24},

@@ -41,6 +41,13 @@ options:
     type: list
     elements: str
     default: []
+  accept_fresh:
+    description: Resources that an evacuation may replace by new ones, so that no other host must see them; see
+      O(kvmfleet.migration.evacuate#module:accept_fresh).
+    type: list
+    elements: str
+    choices: [nvram, tpm]
+    default: []
   ignore:
     description:
       - Kinds of findings that are reported, and do not count for RV(met).

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import typing as t
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
@@ -182,10 +182,13 @@ class DrainInputs:
         facts = self._usable_facts(host)
         return (facts.domains or ()) if facts and host not in self.unreachable else ()
 
-    def collect_guests(self, hosts: Iterable[str]) -> FleetGuests:
-        """Return these hosts with their guests."""
+    def collect_guests(self, hosts: Iterable[str], accept_fresh: Collection[str] = ()) -> FleetGuests:
+        """Return these hosts with their guests.
+
+        :arg accept_fresh: kinds of files of which an evacuation accepts new ones.
+        """
         states = {host: self.host_state(host) for host in hosts}
-        return collect_guests(states, {host: self.list_domains(host) for host in states}, self.entries, self.documents)
+        return collect_guests(states, {host: self.list_domains(host) for host in states}, self.entries, self.documents, accept_fresh)
 
     def find_record_from(self, uuid: str, source: HostRef) -> t.Optional[MoveRecord]:
         """Return the unsettled record of the domain's move away from that host."""

@@ -12,6 +12,7 @@ from dataclasses import field, replace
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ShapeError, decode
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.definition_files import describe_file
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_states import JOB_INCOMING
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import DomainFacts
@@ -101,12 +102,17 @@ def _add_host(images: SeenImages, host_id: str) -> SeenImages:
 
 @pause_collector()
 def collect_guests(
-    states: Mapping[str, HostState], domains: Mapping[str, Sequence[DomainFacts]], entries: Iterable[HostEntry] = (), documents: Iterable[DomainEntry] = ()
+    states: Mapping[str, HostState],
+    domains: Mapping[str, Sequence[DomainFacts]],
+    entries: Iterable[HostEntry] = (),
+    documents: Iterable[DomainEntry] = (),
+    accept_fresh: Collection[str] = (),
 ) -> FleetGuests:
     """Return these hosts with their guests.
 
     :arg domains: of the hosts that answered, with the additions of their profiles.
     :arg entries: the ledger's hosts; C(documents) its domains.
+    :arg accept_fresh: kinds of files of which an evacuation accepts new ones, so that no other host must see them.
     """
     listed, closed = list(documents), {entry.name: entry for entry in entries}
     active = [(domain.uuid, host) for host in states for domain in domains.get(host, ()) if domain.active]
@@ -122,7 +128,8 @@ def collect_guests(
         uncertain[host] = f"what {', '.join(unreadable)} needs is not known." if unreadable else ""
     uncertain = {host: why for host, why in uncertain.items() if why}
     silent = {host: state.unanswered for host, state in states.items() if state.unanswered is not None and host in uncertain}
-    return FleetGuests(Fleet(states), guests, silent, uncertain, _read_seen(listed, [request for requests in guests.values() for request in requests]))
+    seen = _read_seen(listed, [request for requests in guests.values() for request in requests], accept_fresh)
+    return FleetGuests(Fleet(states), guests, silent, uncertain, seen)
 
 
 def _why_uncertain(state: HostState, entry: HostEntry | None, documents: Iterable[DomainEntry]) -> str:
@@ -149,12 +156,12 @@ def _read_guests(state: HostState, domains: Iterable[DomainFacts], elsewhere: Co
     return found, unreadable
 
 
-def _read_seen(documents: Iterable[DomainEntry], requests: Iterable[Request]) -> dict[str, SeenImages]:
+def _read_seen(documents: Iterable[DomainEntry], requests: Iterable[Request], accept_fresh: Collection[str]) -> dict[str, SeenImages]:
     """Return what C(protect) has proved of the images that guests have now, by UUID."""
     saved = {document.uuid: document for document in documents if document.saved}
     found = {}
     for request in requests:
-        images = _list_seen(saved[request.uuid]) if request.uuid in saved else None
+        images = _list_seen(saved[request.uuid], accept_fresh) if request.uuid in saved else None
         if images is None:
             continue
         known, paths = images
@@ -163,7 +170,7 @@ def _read_seen(documents: Iterable[DomainEntry], requests: Iterable[Request]) ->
     return found
 
 
-def _list_seen(document: DomainEntry) -> tuple[SeenImages, frozenset[str]] | None:
+def _list_seen(document: DomainEntry, accept_fresh: Collection[str]) -> tuple[SeenImages, frozenset[str]] | None:
     """Return the disks and files that another host must see, each with the hosts that see it, and the paths of all of them; None if they were not saved."""
     saved = document.saved
     if saved is None or not isinstance(saved.disks, tuple):
@@ -174,6 +181,7 @@ def _list_seen(document: DomainEntry) -> tuple[SeenImages, frozenset[str]] | Non
     except ShapeError:
         return None
     images = {f"disk {disk.target}": disk.seeing_hosts for disk in disks if disk.is_needed and not disk.is_everywhere}
-    images |= {f"{file.what} {file.path}": file.seeing_hosts for file in files if not file.is_everywhere}
+    needed = [file for file in files if not file.is_everywhere and file.what not in accept_fresh]
+    images |= {describe_file(file.what, file.path): file.seeing_hosts for file in needed}
     paths = {path for disk in disks for path in (disk.path, *(disk.backing or ()), *(disk.backing_devices or ()))}
     return images, frozenset(paths)

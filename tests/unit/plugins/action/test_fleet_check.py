@@ -317,6 +317,38 @@ def test_protected_images_count_and_so_does_the_age_of_the_protection(desk: Desk
     assert (found["met"], kinds(found)) == (False, ["protection"])
 
 
+def protect_without_variables(desk: Desk) -> str:
+    """Protect a guest whose image every host sees, and whose firmware variables only its own; return their path."""
+    ids = {name: f.uuid_of(f"ID {name}") for name in desk.facts}
+    for name, facts in desk.facts.items():
+        facts["host_id"] = ids[name]
+    path, disk = "/var/lib/libvirt/qemu/nvram/web1_VARS.fd", f.disk("vda")
+    desk.facts["kvm1"]["domains"] = [f.domain("web1", disks=[disk], nvram=path)]
+    seen = {"target": "vda", "kind": "file", "path": disk["source"], "readonly": False, "optional": False, "folders": [], "seen_by": list(ids.values())}
+    variables = {"what": "nvram", "kind": "file", "path": path, "folders": ["/var/lib/libvirt/qemu/nvram"], "seen_by": [ids["kvm1"]]}
+    protected = {
+        "at": "2020-01-01T00:00:00Z",
+        "host": {"host": "kvm1", "host_id": ids["kvm1"]},
+        "disks": [seen],
+        "files": [variables],
+        "definition": "<domain/>",
+    }
+    desk.ledger.put_domain(domain_entry({"uuid": f.uuid_of("web1"), "name": "web1", "possible_hosts": [], "protected": protected}), None)
+    return path
+
+
+def test_a_guest_that_may_start_with_fresh_firmware_variables_is_not_lost_with_its_host(desk: Desk) -> None:
+    path = protect_without_variables(desk)
+    lost = desk.task()
+    assert lost["hosts"]["kvm1"]["alone"] == "cannot"
+    assert (
+        f"Its access to firmware variables {path} of web1 was not proved by protect. "
+        "Keep them on shared storage, or let the guest start with fresh ones (evacuate_host_accept_fresh)"
+    ) in "".join(lost["lines"])
+    assert desk.task(accept_fresh=["tpm"])["hosts"]["kvm1"]["alone"] == "cannot"
+    assert desk.task(accept_fresh=["nvram"])["hosts"]["kvm1"]["alone"] == "can"
+
+
 def test_where_a_guest_on_storage_of_its_host_can_run_does_not_contradict_that_it_is_lost_with_it(desk: Desk) -> None:
     desk.facts["kvm1"]["domains"] = [f.domain("big", disks=[f.disk("vda", shared=False)])]
     found = desk.task()
