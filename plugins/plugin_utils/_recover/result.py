@@ -19,6 +19,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.statuses
 from .._drain.answers import TaskResult
 from .._drain.verify_request import DomainsResult
 from .._ledger.ledger import Ledger
+from .._scheduler.filters.base import names_text
 from .displaced import keep_origins
 from .task_results import CleanupTask, DomainItemResult, DomainVerdict, HostTasks, LoopItem, MoveBack, ReleaseTask, ReportedDomain, is_done
 
@@ -56,7 +57,7 @@ def result_lines(result: Mapping[str, HostRecovery]) -> list[str]:
         lines += [f"CLEANED {entry.label} on {host}" for entry in own.cleaned]
         lines += [f"BACK    {entry.label} on {host}: {entry.why}" for entry in own.superseded]
         lines += [f"DELETED {path} of {entry.label} on {host}" for entry in own.deleted for path in entry.paths or ()]
-        lines += [f"KEPT    {_kept_text(entry)} on {host}: {entry.why}" for entry in own.kept]
+        lines += _kept_lines(host, own.kept)
         lines += [f"REFUSED {entry.label} on {host}: {entry.why}" for entry in own.refused]
         lines += [f"STARTED {entry.label} on {host}" for entry in own.started]
         lines += [f"OFF     {entry.name or entry.uuid} on {host}: {entry.reason}" for entry in own.stayed_off]
@@ -75,6 +76,23 @@ def list_problems(own: HostRecovery) -> list[str]:
     sentences += [f"Failed to {entry.what} {entry.label}: {entry.why}" for entry in own.failed]
     sentences += [f"{entry.label} was not cleaned up: {entry.why}" for entry in own.refused]
     return [printable_line(sentence) for sentence in sentences]
+
+
+# From this number of kept files on, those that were kept for one reason share a line: on shared storage, that is every image.
+_MANY_KEPT = 4
+
+
+def _kept_lines(host: str, kept: Iterable[ReportedDomain]) -> list[str]:
+    groups: dict[str, list[ReportedDomain]] = {}
+    for entry in kept:
+        groups.setdefault(entry.why, []).append(entry)
+    lines = list[str]()
+    for why, entries in groups.items():
+        if len(entries) < _MANY_KEPT:
+            lines += [f"KEPT    {_kept_text(entry)} on {host}: {why}" for entry in entries]
+        else:
+            lines.append(f"KEPT    each of {len(entries)} files on {host} ({names_text({entry.label for entry in entries})}): {why}")
+    return lines
 
 
 def _kept_text(entry: ReportedDomain) -> str:

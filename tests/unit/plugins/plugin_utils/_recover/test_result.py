@@ -87,3 +87,12 @@ def test_lines_and_problems_of_a_recovery_name_domain_host_and_reason() -> None:
     assert lines[-1] == "kvm1: 0 cleaned, 1 started, 0 brought home, 1 failed. Its boot is released, and it does NOT accept domains."
     assert list_problems(result) == ["Stopped.", "Failed to start web1: It may run on kvm9.", "web1 was not cleaned up: It is active here."]
     assert list_problems(host_result()) == []
+
+
+def test_files_that_were_kept_for_one_reason_share_a_line() -> None:
+    files = [{**ITEM, "name": f"web{number // 2}", "path": f"/a/{number}", "reason": "other hosts see it too"} for number in range(24)]
+    other = {**ITEM, "name": "db", "path": "/a/cd.iso", "reason": "it is read-only"}
+    assert result_lines({"kvm1": host_result(kept=[*files, other])})[:-1] == [
+        "KEPT    each of 24 files on kvm1 (web0, web1, web10, web11, web2, web3, web4, web5 and 4 more): other hosts see it too",
+        "KEPT    /a/cd.iso of db on kvm1: it is read-only",
+    ]
