@@ -301,6 +301,8 @@ class StorageToken:
 NVRAM, TPM = "nvram", "tpm"
 # A guest can start with fresh ones of these, without what it has kept in them.
 REPLACEABLE = (NVRAM, TPM)
+# What a person does about those that only their own host has.
+REPLACEABLE_ADVICE = "keep them on shared storage, or let the guest start with fresh ones (evacuate_host_accept_fresh)"
 
 # STARTED: the domain has the wanted state. FAILED: nothing is left on this host. DEFERRED: not tried. OVERTAKEN: a newer run has the domain.
 # UNKNOWN: the state could not be determined, or is not the wanted one. The domain must not be started elsewhere.

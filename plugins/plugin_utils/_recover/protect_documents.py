@@ -22,7 +22,14 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.domain_s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests import SIZES_OF_IMAGES
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import DomainProtection, SavedDisk, SavedDomain, SavedFile
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import (
+    REPLACEABLE,
+    REPLACEABLE_ADVICE,
+    DomainProtection,
+    SavedDisk,
+    SavedDomain,
+    SavedFile,
+)
 
 from .._ledger.documents import Document, DomainEntry, HostEntry, MissingNote
 from .._ledger.host_entries import list_entries
@@ -391,8 +398,8 @@ def list_unproved(domain: SavedDomain, host_id: t.Optional[str], own: t.Optional
         yield UnprovedImage(domain.uuid, domain.name, disk.target, disk.path, _unproved_reason(disk, own))
     for file in domain.files or ():
         if not file.seeing_hosts - {host_id}:
-            reason = f"no other host was proved to see its {describe_file(file.what, file.path)}"
-            yield UnprovedImage(domain.uuid, domain.name, None, file.path, reason)
+            advice = f": {REPLACEABLE_ADVICE}" if file.what in REPLACEABLE else ""
+            yield UnprovedImage(domain.uuid, domain.name, None, file.path, f"no other host was proved to see its {describe_file(file.what, file.path)}{advice}")
     everywhere = frozenset.intersection(*(disk.seeing_hosts for disk in needed)) - {host_id} if needed else {host_id}
     if not lacking and not everywhere:
         yield UnprovedImage(domain.uuid, domain.name, None, None, "each of its disks is seen elsewhere, but no other host sees every one")

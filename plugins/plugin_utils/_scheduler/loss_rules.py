@@ -11,7 +11,7 @@ import typing as t
 from collections.abc import Mapping, Sequence
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.definition_files import FILE_LABELS
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import REPLACEABLE
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import REPLACEABLE, REPLACEABLE_ADVICE
 
 from .filters.base import PASS, Filter, Finding, Rule, names_text
 from .filters.cpu import CpuAtStart
@@ -49,7 +49,7 @@ class SeenStorage(Storage):
         proved = self._seen.get(request.uuid)
         if proved is not None:
             missing = [image for image, hosts in proved.items() if host.host_id not in hosts]
-            return Finding(f"Its access to {names_text(missing)} of {request.name} was not proved by protect.{_advise_fresh(missing)}") if missing else PASS
+            return Finding(f"Its access to {names_text(missing)} of {request.name} was not proved by protect{_advise_fresh(missing)}.") if missing else PASS
         local = [image.source for image in request.images if image.shared is False and not image.disk.optional]
         if local:
             return Finding(f"{names_text(local)} of {request.name} is on storage of {request.source} alone.")
@@ -67,7 +67,7 @@ def _advise_fresh(missing: Sequence[str]) -> str:
     """Return the way out if the guest lacks nothing but what it can be given anew."""
     if not all(image.startswith(_REPLACEABLE_LABELS) for image in missing):
         return ""
-    return " Keep them on shared storage, or let the guest start with fresh ones (evacuate_host_accept_fresh)."
+    return f": {REPLACEABLE_ADVICE}"
 
 
 def _private_state(request: Request) -> str:

@@ -342,8 +342,8 @@ def test_a_guest_that_may_start_with_fresh_firmware_variables_is_not_lost_with_i
     lost = desk.task()
     assert lost["hosts"]["kvm1"]["alone"] == "cannot"
     assert (
-        f"Its access to firmware variables {path} of web1 was not proved by protect. "
-        "Keep them on shared storage, or let the guest start with fresh ones (evacuate_host_accept_fresh)"
+        f"Its access to firmware variables {path} of web1 was not proved by protect: "
+        "keep them on shared storage, or let the guest start with fresh ones (evacuate_host_accept_fresh)"
     ) in "".join(lost["lines"])
     assert desk.task(accept_fresh=["tpm"])["hosts"]["kvm1"]["alone"] == "cannot"
     assert desk.task(accept_fresh=["nvram"])["hosts"]["kvm1"]["alone"] == "can"

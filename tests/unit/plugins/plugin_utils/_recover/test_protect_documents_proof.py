@@ -159,3 +159,4 @@ def test_another_needed_file_that_no_other_host_sees_is_listed() -> None:
     (entry,) = list_unproved(proved, ID1, host_entry(OWN))
     assert (entry.target, entry.path) == (None, "/var/lib/web_VARS.fd")
     assert "firmware variables" in entry.reason
+    assert entry.reason.endswith("or let the guest start with fresh ones (evacuate_host_accept_fresh)")
