@@ -98,7 +98,7 @@ class ActionModule(FleetAction):
             results.append({"changed": read.changed, "sees": encode(read.sees)})
         if only in (None, SAVE):
             saved, warnings = self._save_domains(steps, task, notes)
-            results += [saved, _fencing_error(settings, target_host, ledger, steps.find_entry())]
+            results += [saved, _settings_error(settings, target_host, ledger, steps.find_entry())]
         merged = {key: value for result in results for key, value in result.items() if key != "uuid_notes"}
         merged["changed"] = any(bool(result.get("changed")) for result in results)
         all_warnings = [*notes, *warnings, *(ledger.problems if ledger else [])]
@@ -133,9 +133,10 @@ def _host_addresses(settings: Settings, target_host: str) -> JsonObject:
     }
 
 
-def _fencing_error(settings: TaskSettings, target_host: str, ledger: t.Optional[Ledger], entry: t.Optional[HostEntry]) -> JsonObject:
-    """Return the error if the host's fencing cannot be used, which otherwise only an evacuation would detect; else nothing."""
+def _settings_error(settings: TaskSettings, target_host: str, ledger: t.Optional[Ledger], entry: t.Optional[HostEntry]) -> JsonObject:
+    """Return the error if the host's fencing or its scheduling cannot be used, which otherwise only an evacuation would detect; else nothing."""
     try:
+        settings.scheduler(target_host)
         config = parse_fencing(settings.of(target_host, VARIABLE), target_host)
         if config and config.watchdog_seconds is not None and ledger and entry:
             check_watchdog(config, entry, has_leases=ledger.open_leases() is not None)

@@ -151,6 +151,14 @@ def test_unusable_fencing_fails_the_task_after_the_domains_are_saved(task: Task)
     assert [entry["name"] for entry in result["saved"]] == ["web1"]
 
 
+def test_unusable_scheduling_which_would_stop_an_evacuation_fails_the_task_after_the_domains_are_saved(task: Task) -> None:
+    task.variables["kvmfleet_scheduler"] = {"reserved_mib": 512}
+    result = task.run()
+    assert (result["failed"], result["changed"], result["error_code"]) == (True, True, "invalid_argument")
+    assert result["msg"].startswith("kvmfleet_scheduler of kvm1 has unknown keys: reserved_mib.")
+    assert "The domains were saved nevertheless." in result["msg"]
+
+
 def test_fencing_is_checked_only_by_the_save_step(task: Task) -> None:
     task.variables["kvmfleet_fencing"] = ["fence_ipmilan"]
     assert not task.run(_work={"step": "leave"}).get("failed")
