@@ -24,6 +24,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.resource_maps import NO_MAPS, ResourceMaps
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import REPLACEABLE
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import AUTO_PARALLEL
 
 from .._ledger.documents import DomainEntry, HostEntry, pause_collector
@@ -182,10 +183,10 @@ class DrainInputs:
         facts = self._usable_facts(host)
         return (facts.domains or ()) if facts and host not in self.unreachable else ()
 
-    def collect_guests(self, hosts: Iterable[str], accept_fresh: Collection[str] = ()) -> FleetGuests:
+    def collect_guests(self, hosts: Iterable[str], accept_fresh: Collection[str] = REPLACEABLE) -> FleetGuests:
         """Return these hosts with their guests.
 
-        :arg accept_fresh: kinds of files of which an evacuation accepts new ones.
+        :arg accept_fresh: kinds of files of which an evacuation accepts new ones. For the reserve, that is any: whoever accepts them needs room for the guest.
         """
         states = {host: self.host_state(host) for host in hosts}
         return collect_guests(states, {host: self.list_domains(host) for host in states}, self.entries, self.documents, accept_fresh)

@@ -21,6 +21,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import NotFound, NotSupported
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import DomainFacts, HostFacts
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import REPLACEABLE
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import CpuVerdict, Survey, SurveyedDomain
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import DomainEntry
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import read_hosts
@@ -197,6 +198,8 @@ class FleetView:
     def collect_guests(self, uris: Mapping[str, str]) -> FleetGuests:
         """Return the source and these candidates with their guests, all by the same kind of knowledge: that of one domain's survey is left out.
 
+        Room is kept for guests that start elsewhere only with fresh files, because a person may accept these.
+
         :arg uris: of the candidates, by name.
         """
         records, hosts = self._current_records(), self._read_hosts(is_binding=False)
@@ -204,7 +207,7 @@ class FleetView:
         states = {host: self._host_state(host, known, records, hosts, self.scheduler_settings(host)) for host, known in facts.items()}
         if self._documents is None:
             self._documents = [document.domain for document in self.ledger.list_domains()] if self.ledger else []
-        return collect_guests(states, {host: self._list_domains(host, known) for host, known in facts.items()}, hosts.entries, self._documents)
+        return collect_guests(states, {host: self._list_domains(host, known) for host, known in facts.items()}, hosts.entries, self._documents, REPLACEABLE)
 
     def _list_domains(self, host: str, facts: HostFacts) -> Sequence[DomainFacts]:
         """Return the domains of a host with the groups of their profiles, and with what its own facts say about their images, which a survey cannot read."""

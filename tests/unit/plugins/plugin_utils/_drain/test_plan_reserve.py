@@ -24,7 +24,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._drain.tables i
 from ansible_collections.kvmfleet.migration.tests.schemas.check import check_document
 from ansible_collections.kvmfleet.migration.tests.simulator import facts as f
 from ansible_collections.kvmfleet.migration.tests.simulator import fleets
-from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import host_entry
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import domain_entry, host_entry
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._scheduler.test_failover import can_lose, moved
 
 Facts = dict[str, dict[str, t.Any]]
@@ -49,6 +49,22 @@ FACTS: Facts = {
     "kvm3": f.host("kvm3", 1500, domains=[f.domain("c", 1200)]),
     "kvm4": f.host("kvm4", 1500),
 }
+
+
+def test_room_is_kept_for_a_guest_that_a_person_may_let_start_with_fresh_firmware_variables() -> None:
+    ids = {name: f.uuid_of(f"ID {name}") for name in FACTS}
+    disk = f.disk("vda")
+    facts = {name: {**known, "host_id": ids[name]} for name, known in FACTS.items()}
+    facts["kvm3"]["domains"] = [f.domain("c", 1200, disks=[disk])]
+    seen = {"target": "vda", "kind": "file", "path": disk["source"], "readonly": False, "optional": False, "folders": [], "seen_by": list(ids.values())}
+    host, path = {"host": "kvm3", "host_id": ids["kvm3"]}, "/var/lib/libvirt/qemu/nvram/c_VARS.fd"
+    variables = {"what": "nvram", "kind": "file", "path": path, "folders": ["/var/lib/libvirt/qemu/nvram"], "seen_by": [ids["kvm3"]]}
+    protected = {"at": "2020-01-01T00:00:00Z", "host": host, "disks": [seen], "files": [variables], "definition": "<domain/>"}
+    saved = domain_entry({"uuid": f.uuid_of("c"), "name": "c", "possible_hosts": [], "protected": protected})
+    plan = plan_of(facts, 2, documents=[saved])
+    assert plan.reserve
+    assert plan.reserve.left_out == ()
+    assert [move.destination for move in plan.moves] == ["kvm2"], "there is room for c on kvm4"
 
 
 def test_a_plan_without_the_setting_has_no_reserve() -> None:
