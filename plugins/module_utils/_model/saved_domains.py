@@ -219,6 +219,7 @@ class DomainProtection:
     :arg own_act: the last start or stop by this collection that was seen, see L(SeenDomain).
     :arg ran_before: null if the domain has run in that boot, or was off before it.
     :arg origin: the name of the host that the domain was displaced from; null while it is at home.
+    :arg returned: when the newest record was accepted of which the ledger knew when the domain was back at its home.
     """
 
     IS_LENIENT: t.ClassVar[bool] = True
@@ -241,6 +242,7 @@ class DomainProtection:
     own_act: Maybe[str] = ABSENT
     ran_before: Maybe[EarlierState] = ABSENT
     origin: Maybe[str] = ABSENT
+    returned: Maybe[str] = ABSENT
     extra: JsonObject = dataclasses.field(default_factory=dict)
 
     @property

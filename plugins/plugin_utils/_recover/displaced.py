@@ -64,10 +64,13 @@ def keep_origins(ledger: Ledger, host: HostEntry, write: bool) -> DisplacedDomai
     Raises L(Conflict) if other processes keep changing a document.
     """
     domains = {document.domain.uuid: document.domain for document in ledger.list_domains()}
-    known = find_homes(list_entries(ledger), domains.values(), _read_records(ledger))
+    records = _read_records(ledger)
+    known = find_homes(list_entries(ledger), domains.values(), records)
     mine = {uuid: home for uuid, home in known.items() if home.host.host_ref.is_same(host.host_ref)}
     back = {uuid for uuid in mine if uuid in domains and domains[uuid].is_only_on(host.host_ref)}
-    changes = [retry_write(functools.partial(_set_origin, ledger, uuid, None if uuid in back else host.name, write)) for uuid in mine]
+    newest = {record.domain.uuid.lower(): record.created_at for record in sorted(records, key=lambda one: one.created_at)}
+    notes = {uuid: _describe_return(newest.get(uuid)) if uuid in back else {"origin": host.name} for uuid in mine}
+    changes = [retry_write(functools.partial(_write_notes, ledger, uuid, noted, write)) for uuid, noted in notes.items()]
     found = sorted((_describe_displaced(uuid, home, domains.get(uuid)) for uuid, home in mine.items()), key=lambda one: (str(one.name), one.uuid))
     return DisplacedDomains(any(changes), tuple(one for one in found if one.uuid not in back), tuple(one for one in found if one.uuid in back))
 
@@ -85,10 +88,14 @@ def find_homes(hosts: Sequence[HostEntry], domains: Iterable[DomainEntry], recor
 
     :arg hosts: all entries of the ledger.
     :arg domains: all domains of the ledger. An origin that is saved with a domain is older than any given record.
-    :arg records: moves and evacuations that put their domain elsewhere.
+    :arg records: moves and evacuations that put their domain elsewhere. Those from before the domain was back at its home have displaced it from no other host.
     """
+    domains = list(domains)
+    returned = {domain.uuid: at for domain in domains if (at := (domain.protected or {}).get("returned"))}
     found: dict[str, Home] = {}
     for record in sorted(records, key=lambda one: one.created_at):
+        if record.created_at <= str(returned.get(record.domain.uuid.lower(), "")):
+            continue
         source = next((host for host in hosts if host.host_ref.is_same(record.source)), None)
         if source is not None and _has_displaced(record, source):
             found.setdefault(record.domain.uuid.lower(), Home(source, record))
@@ -107,14 +114,18 @@ def _has_displaced(record: MoveRecord, source: HostEntry) -> bool:
     return bool(source.state != s.ENABLED and source.since and record.created_at >= source.since and record.status in (s.COMPLETED, s.DONE))
 
 
-def _set_origin(ledger: Ledger, uuid: str, origin: t.Optional[str], write: bool) -> bool:
-    """Set the origin. Return whether it was another one."""
+def _describe_return(newest: t.Optional[str]) -> JsonObject:
+    return {"origin": None, **({"returned": newest} if newest else {})}
+
+
+def _write_notes(ledger: Ledger, uuid: str, noted: JsonObject, write: bool) -> bool:
+    """Write these values into what is saved of the domain. Return whether it had others."""
     found = ledger.read_domain(uuid)
     protected = (found.domain.protected or None) if found else None
-    if found is None or protected is None or protected.get("origin") == origin:
+    if found is None or protected is None or all(protected.get(key) == value for key, value in noted.items()):
         return False
     if write:
-        ledger.put_domain(replace(found.domain, protected={**protected, "origin": origin}), found.version)
+        ledger.put_domain(replace(found.domain, protected={**protected, **noted}), found.version)
     return True
 
 

@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord
-from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Document, DomainEntry
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import Document, DomainEntry, HostEntry
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import HostIdentity, make_entry
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._recover.displaced import DisplacedDomains, find_homes, keep_origins
@@ -21,7 +21,7 @@ from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._led
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._recover.builders import document, host, record, uid
 
 Body = dict[str, t.Any]
-SINCE, BEFORE, LATER, LAST = (f"2026-11-21T0{hour}:00:00.000Z" for hour in (2, 1, 3, 4))
+SINCE, BEFORE, LATER, LAST, NEXT, THEN = (f"2026-11-21T0{hour}:00:00.000Z" for hour in (2, 1, 3, 4, 5, 6))
 DRAINED = host("kvm1", "maintenance", SINCE)
 OTHERS = [host("kvm2"), host("kvm3")]
 
@@ -76,8 +76,8 @@ def ledger(tmp_path: pathlib.Path) -> FileLedger:
     return ledger
 
 
-def complete_move(ledger: FileLedger, source: str, destination: str) -> None:
-    stored = ledger.open_record(record("web1", source, destination, s.ACCEPTED, at=LATER))
+def complete_move(ledger: FileLedger, source: str, destination: str, at: str = LATER) -> None:
+    stored = ledger.open_record(record("web1", source, destination, s.ACCEPTED, at=at))
     ledger.update_record(stored, dataclasses.replace(stored.record, status=s.COMPLETED))
 
 
@@ -113,6 +113,40 @@ def test_an_origin_is_kept_until_the_domain_is_back(ledger: FileLedger) -> None:
     back = keep_origins(ledger, enabled, write=True)
     assert ([entry.name for entry in back.returned], back.displaced, origin(ledger)) == (["web1"], (), None)
     assert keep_origins(ledger, enabled, write=True).returned == ()
+
+
+def set_state(ledger: FileLedger, name: str, state: str) -> HostEntry:
+    found = ledger.find_host(name=name)
+    assert found
+    return ledger.put_host(host_entry({**found.body, "state": state, "since": SINCE}), found.version).host
+
+
+def test_a_domain_that_is_home_again_does_not_belong_to_a_host_that_it_passed(ledger: FileLedger) -> None:
+    protected(ledger)
+    passed = set_state(ledger, "kvm2", s.MAINTENANCE)
+    complete_move(ledger, "kvm1", "kvm2", at=LATER)
+    complete_move(ledger, "kvm2", "kvm3", at=LAST)
+    assert [entry.name for entry in keep_origins(ledger, host_entry(DRAINED), write=True).displaced] == ["web1"]
+    home = set_state(ledger, "kvm1", s.ENABLED)
+    complete_move(ledger, "kvm3", "kvm1", at=NEXT)
+    assert [entry.name for entry in keep_origins(ledger, home, write=True).returned] == ["web1"]
+    assert keep_origins(ledger, passed, write=True) == DisplacedDomains(False, (), ())
+    assert origin(ledger) is None
+
+    complete_move(ledger, "kvm2", "kvm3", at=THEN)
+    assert [entry.name for entry in keep_origins(ledger, passed, write=True).displaced] == ["web1"]
+    assert origin(ledger) == "kvm2"
+
+
+def test_a_domain_that_was_back_before_its_host_was_recovered_does_not_belong_to_a_host_that_it_passed(ledger: FileLedger) -> None:
+    protected(ledger)
+    passed = set_state(ledger, "kvm2", s.MAINTENANCE)
+    for source, destination, at in (("kvm1", "kvm2", LATER), ("kvm2", "kvm3", LAST), ("kvm3", "kvm1", NEXT)):
+        complete_move(ledger, source, destination, at)
+    assert keep_origins(ledger, host_entry(DRAINED), write=True).changed
+    assert not keep_origins(ledger, host_entry(DRAINED), write=True).changed
+    set_state(ledger, "kvm1", s.ENABLED)
+    assert keep_origins(ledger, passed, write=True) == DisplacedDomains(False, (), ())
 
 
 def test_a_domain_stays_displaced_if_its_drained_host_dies(ledger: FileLedger) -> None:
