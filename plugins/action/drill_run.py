@@ -179,11 +179,18 @@ class _DrillWork:
             open_runs=self._describe_open_runs(),
             protected_hours=protected_hours(entry) if entry else None,
             homeless=check.homeless,
+            homes=self._find_other_homes(guests or ()) if self._task.bring_home else {},
             unclear=check.unclear,
             silent=check.silent,
             power=str(power) if power else None,
             is_on=power is not None and power.is_on,
         )
+
+    def _find_other_homes(self, guests: Sequence[DomainFacts]) -> dict[str, str]:
+        """Return the hosts to which guests of the host move back, where these are others, by the names of the guests."""
+        documents = {one.uuid: document.domain for one in guests if (document := self._ledger.read_domain(one.uuid))}
+        origins = {one.name: (documents[one.uuid].protected or {}).get("origin") for one in guests if one.uuid in documents}
+        return {name: str(origin) for name, origin in sorted(origins.items()) if origin and origin != self._host}
 
     def _read_check(self) -> _CheckedLoss:
         """Return what the check of the fleet says about the loss of the host."""

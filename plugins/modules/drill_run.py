@@ -52,7 +52,9 @@ options:
     type: int
     default: 24
   bring_home:
-    description: Whether the guests have to run on O(host) again, with O(step=judge).
+    description: >-
+      Whether the guests have to run on O(host) again, with O(step=judge). With O(step=check) and O(step=cut), the drill is refused then for a guest whose
+      home is another host.
     type: bool
     default: true
   problem:

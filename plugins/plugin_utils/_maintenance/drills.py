@@ -67,6 +67,7 @@ class FleetBefore:
     :arg open_runs: descriptions of open runs, other than the drill itself.
     :arg protected_hours: how long ago the host was protected; None for never.
     :arg homeless: guests of the host that no other host could start now; C(unclear) is why this is not known.
+    :arg homes: the other hosts to which guests of the host move back, by the names of the guests; empty if the drill brings no guest back.
     :arg silent: hosts that did not answer.
     :arg power: what the fence devices of the host report; None if it has none that can switch it off and on.
     :arg is_on: whether they report it as on.
@@ -80,6 +81,7 @@ class FleetBefore:
     open_runs: Sequence[str]
     protected_hours: t.Optional[int]
     homeless: Sequence[HomelessGuest]
+    homes: Mapping[str, str]
     unclear: Sequence[str]
     silent: Sequence[str]
     power: t.Optional[str]
@@ -162,6 +164,11 @@ def _guests_refused(host: str, before: FleetBefore, accepted: Accepted) -> Itera
     for guest in before.homeless:
         if guest.name not in accepted.lost:
             yield f"The fleet cannot lose {host} now, as {guest.name} could not be started elsewhere ({guest.reason})."
+    for name, home in before.homes.items():
+        yield (
+            f"{name} would not be brought back to {host}, because a drain or an evacuation took it off {home}, which is its home. Recover {home} with"
+            f" recover_host_bring_home=true first, or set drill_bring_home to false."
+        )
 
 
 def decide_cut(drill: Drill, is_off: bool, boot_before: t.Optional[str], boot_now: t.Optional[str]) -> str:

@@ -20,13 +20,14 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, InvalidArgument, InvalidState, NotFound, Unsafe
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import new_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
+from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import DomainEntry
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.file.store import FileLedger
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._settings.variables import with_receipt
 from ansible_collections.kvmfleet.migration.tests.simulator import facts as f
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.task import task_vars
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.action.test_maintenance_run import Node
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._evacuate.fence_programs import GOOD, Agent
-from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import host_entry
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import domain_entry, host_entry
 
 HOSTS = ["kvm1", "kvm2", "kvm3"]
 HOST_IDS = {name: f"11111111-0000-4000-8000-00000000000{number}" for number, name in enumerate(HOSTS, 1)}
@@ -239,6 +240,19 @@ def test_guests_that_start_with_an_unguarded_host_refuse_its_drill(node: Drills)
     node.variables["ansible_facts"] = {"kvmfleet_host": with_receipt(f.host("kvm3", domains=domains))}
     with pytest.raises(Unsafe, match="it would start app then"):
         node.check(accept_unguarded=True)
+
+
+def test_a_guest_whose_home_is_another_host_refuses_a_drill_that_brings_all_back(node: Drills) -> None:
+    documents = (_document("web", "kvm1"), _document("app", "kvm3"), _document("db", "kvm2"))
+    for one in documents:
+        node.ledger.put_domain(one, None)
+    with pytest.raises(Unsafe, match=r"not cut\. web would not be brought back to kvm3, because .* set drill_bring_home to false\. Nothing was changed\."):
+        node.check()
+    assert node.drill("check", fleet=HOSTS, bring_home=False, _work={"check": fleet_check()})["guests"]
+
+
+def _document(name: str, origin: str) -> DomainEntry:
+    return domain_entry({"uuid": f.uuid_of(name), "name": name, "possible_hosts": [], "protected": {"origin": origin}})
 
 
 GUEST = {"name": "web", "uuid": f.uuid_of("web"), "host": "kvm3", "memory_mib": 64, "refused": []}

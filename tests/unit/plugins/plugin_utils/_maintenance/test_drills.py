@@ -78,6 +78,7 @@ READY = FleetBefore(
     open_runs=[],
     protected_hours=1,
     homeless=[],
+    homes={},
     unclear=[],
     silent=[],
     power="Status: ON",
@@ -113,6 +114,10 @@ def test_a_fleet_that_is_ready_is_not_refused() -> None:
         ({"guests": []}, "No guest runs on kvm3, so that a drill would show nothing."),
         ({"unclear": ["kvm3: too many guests"]}, "It is not known whether the fleet can lose kvm3: kvm3: too many guests"),
         ({"homeless": [HomelessGuest("web", "kvm1: 64 MiB too little")]}, "The fleet cannot lose kvm3 now, as web could not be started elsewhere (kvm1: 64"),
+        (
+            {"homes": {"web": "kvm1"}},
+            "web would not be brought back to kvm3, because a drain or an evacuation took it off kvm1, which is its home.",
+        ),
     ],
 )
 def test_each_missing_condition_refuses_it_with_a_sentence(changes: dict[str, t.Any], said: str) -> None:
