@@ -104,14 +104,20 @@ class ProcessorTimes(t.NamedTuple):
 
 
 def sum_processor_times(folder: str) -> t.Optional[ProcessorTimes]:
-    """Return the times of the virtual processors among the threads in a folder C(/proc/PID/task); null if there are none.
+    """Return the times of the virtual processors together, see L(list_processor_times); null if there are none."""
+    times = list_processor_times(folder)
+    return ProcessorTimes(sum(one.run_ns for one in times), sum(one.waited_ns for one in times)) if times else None
+
+
+def list_processor_times(folder: str) -> t.List[ProcessorTimes]:
+    """Return the times of each virtual processor among the threads in a folder C(/proc/PID/task).
 
     Raises OSError, ValueError or IndexError if they cannot be read.
     """
     tasks = [os.path.join(folder, task) for task in os.listdir(folder)]
     processors = [task for task in tasks if _read_text(os.path.join(task, "comm")).startswith(_PROCESSOR)]
     times = [_read_text(os.path.join(task, "schedstat")).split() for task in processors]
-    return ProcessorTimes(sum(int(fields[0]) for fields in times), sum(int(fields[1]) for fields in times)) if times else None
+    return [ProcessorTimes(int(fields[0]), int(fields[1])) for fields in times]
 
 
 def _read_pid(name: str) -> int:

@@ -3,12 +3,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This code is PRIVATE to the collection kvmfleet.migration: do not use it from outside.
 
-"""The QEMU process of a domain: how much memory it may lock, as zero-copy locks the pages that it sends, and whether it still is the installed QEMU."""
+"""The QEMU process of a domain: how much memory it may lock, as zero-copy locks the pages that it sends, whether it still is the installed QEMU, and whether
+its guest has run in it."""
 
 from __future__ import annotations
 
 import os
 import typing as t
+
+from .measurements import list_processor_times
 
 # Where the system's libvirt daemon keeps the process IDs of its domains.
 _PID_FOLDER = "run/libvirt/qemu"
@@ -16,6 +19,10 @@ _LIMIT = "Max locked memory"
 # What the kernel adds to the path of a program whose file is gone (proc(5)).
 _REMOVED = " (deleted)"
 UNLIMITED_BYTES = 2**63 - 1
+# How libvirt starts QEMU for a guest that arrives, or whose memory is restored.
+_INCOMING = b"-incoming"
+# A virtual processor that was only created has used about a millisecond.
+_CREATED_NS = 10_000_000
 
 
 def read_memory_lock(name: str, root: str = "/") -> t.Optional[int]:
@@ -41,6 +48,20 @@ def is_program_replaced(name: str, root: str = "/") -> bool:
         return os.readlink(_process_path(name, "exe", root)).endswith(_REMOVED)
     except (OSError, ValueError):
         return False
+
+
+def waits_since_arrival(name: str, root: str = "/") -> bool:
+    """Whether the memory of the guest came from another process, and the guest has not run since; false if that cannot be read.
+
+    :arg root: the folder that has C(proc) and C(run).
+    """
+    try:
+        with open(_process_path(name, "cmdline", root), "rb") as stream:
+            arrived = _INCOMING in stream.read().split(b"\0")
+        times = list_processor_times(_process_path(name, "task", root)) if arrived else []
+    except (OSError, ValueError, IndexError):
+        return False
+    return bool(times) and max(one.run_ns for one in times) < _CREATED_NS
 
 
 def _process_path(name: str, file: str, root: str) -> str:

@@ -12,15 +12,17 @@ import typing as t
 from xml.etree.ElementTree import Element
 
 from .._libvirt.values import Definition
+from .._model import domain_states
 from .._model.codec import SignedInt, decode
 from .._model.definition_files import PERSISTENT_MEMORY, Pools, list_boot_files
 from .._model.libvirt_formats import round_up_to_mib
 from .._model.policies import PLACEMENT_DEFAULTS, features_in, required_traits
 from .._model.policy_documents import OwnPolicy
-from .._model.requests import DomainGroup, DomainRequest, GuestCpu
+from .._model.requests import DiskNeed, DomainGroup, DomainRequest, GuestCpu
 from .disks import describe_disks
 from .firmware import read_firmware_needs
 from .local_stores import Stores
+from .qemu_process import is_program_replaced, waits_since_arrival
 from .requirements import (
     NO_CPU,
     describe_cpu,
@@ -38,6 +40,8 @@ from .requirements import (
 _VIRTIOFS_SINCE = 10005000
 _VFIO_SINCE = {"libvirt": 9007000, "hypervisor": 8000000}
 _NEVER_MOVED = ("scsi", "scsi_host")
+# The first QEMU that survives another move of a guest with a disk that arrived paused and has not run since (docs/libvirt.md).
+_MOVES_WAITING_DISKS_SINCE = 10_000_000
 
 
 def list_blockers(root: Element, cpu: GuestCpu, versions: t.Mapping[str, int], has_snapshots: bool, stores: t.Optional[Stores] = None) -> t.List[str]:
@@ -127,6 +131,7 @@ def build_request(definition: Definition, own: OwnPolicy, versions: t.Mapping[st
     if root is None:
         return dataclasses.replace(request, blockers=(definition.problem,))
     numa, cpu, kind = read_numa(root), describe_cpu(root), root.find("os/type")
+    disks = tuple(describe_disks(root, stores, pools))
     return dataclasses.replace(
         request,
         arch=kind.get("arch") if kind is not None else None,
@@ -138,13 +143,25 @@ def build_request(definition: Definition, own: OwnPolicy, versions: t.Mapping[st
         numa=numa,
         hugepages=tuple(read_hugepages(root, request.memory_mib, numa)),
         devices=tuple(list_host_devices(root)),
-        blockers=tuple(list_blockers(root, cpu, versions, definition.has_snapshots, stores)),
-        disks=tuple(describe_disks(root, stores, pools)),
+        blockers=(*list_blockers(root, cpu, versions, definition.has_snapshots, stores), *_find_waiting_disks(definition, disks, versions, stores)),
+        disks=disks,
         networks=tuple(list_networks(root)),
         secrets=tuple(list_secrets(root)),
         boot_files=tuple(list_boot_files(root)),
         **read_firmware_needs(root),
     )
+
+
+def _find_waiting_disks(definition: Definition, disks: t.Sequence[DiskNeed], versions: t.Mapping[str, int], stores: t.Optional[Stores]) -> t.Iterator[str]:
+    view, name = definition.info.view, definition.info.name
+    if stores is None or view.state_to_restore(is_held=False) != domain_states.PAUSED or all(disk.readonly is True for disk in disks):
+        return
+    is_recent = versions.get("hypervisor", 0) >= _MOVES_WAITING_DISKS_SINCE and not is_program_replaced(name)
+    if not is_recent and waits_since_arrival(name):
+        yield (
+            "It arrived here paused, and has not run since: QEMU before 10.0 would crash when it sends or saves its memory, which would be lost. Let it run for"
+            " a moment (virsh resume, then virsh suspend), or shut it down."
+        )
 
 
 def _bare_request(definition: Definition, own: OwnPolicy, versions: t.Mapping[str, int]) -> DomainRequest:

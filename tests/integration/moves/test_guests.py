@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import time
 import typing as t
 
 import pytest
@@ -23,6 +24,22 @@ def test_a_paused_guest_arrives_paused(lab: Lab, control: Control, guest: Make) 
     assert moved.ended() == ("completed", None), moved.text
     assert moved.record["before"]["state"] == "paused"
     assert lab.places(name) == {2: "paused"}
+
+
+def test_a_guest_that_arrived_paused_moves_on_only_after_it_has_run(lab: Lab, control: Control, guest: Make) -> None:
+    name = guest("waiting", "--paused", *WRITER, "--storage", "bindfs")
+    assert control.move(name).ended() == ("completed", None)
+    back = {"name": name, "destination": lab.host(1)}
+    refused = control.task(2, "live_migrate", back)
+    assert (refused.refused(), "It arrived here paused, and has not run since" in refused.msg) == ("conflict", True), refused.text
+    assert lab.places(name) == {2: "paused"}
+    lab.virsh(2, "resume", name)
+    time.sleep(2)
+    lab.virsh(2, "suspend", name)
+    moved = control.task(2, "live_migrate", back)
+    assert moved.ended() == ("completed", None), moved.text
+    assert lab.places(name) == {1: "paused"}
+    assert lab.check(name)["intact"]
 
 
 @pytest.mark.long

@@ -9,7 +9,12 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.qemu_process import UNLIMITED_BYTES, is_program_replaced, read_memory_lock
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.qemu_process import (
+    UNLIMITED_BYTES,
+    is_program_replaced,
+    read_memory_lock,
+    waits_since_arrival,
+)
 
 LIMITS = """Limit                     Soft Limit           Hard Limit           Units
 Max processes             31313                31313                processes
@@ -58,3 +63,31 @@ def test_a_program_that_was_upgraded_under_its_guest_is_recognized(tmp_path: pat
 
 def test_a_domain_without_a_process_has_no_program(tmp_path: pathlib.Path) -> None:
     assert not is_program_replaced("web1", str(tmp_path))
+
+
+def place_processors(root: pathlib.Path, arguments: str, *run_ns: int) -> None:
+    place(root, "")
+    (root / "proc/4711/cmdline").write_bytes(b"\0".join(arguments.encode().split()) + b"\0")
+    for number, used in enumerate(run_ns):
+        thread = root / f"proc/4711/task/{4720 + number}"
+        thread.mkdir(parents=True)
+        (thread / "comm").write_text(f"CPU {number}/KVM\n")
+        (thread / "schedstat").write_text(f"{used} 1649023 9\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "run_ns", "waits"),
+    [
+        ("qemu -name web -incoming defer -S", (662676, 778665), True),
+        ("qemu -name web -incoming defer -S", (778665, 132204849), False),
+        ("qemu -name -incoming,x -S", (662676, 778665), False),
+        ("qemu -name web -incoming defer -S", (), False),
+    ],
+)
+def test_a_guest_that_arrived_paused_is_recognized_until_it_has_run(tmp_path: pathlib.Path, arguments: str, run_ns: t.Tuple[int, ...], waits: bool) -> None:
+    place_processors(tmp_path, arguments, *run_ns)
+    assert waits_since_arrival("web 1", str(tmp_path)) is waits
+
+
+def test_whether_a_guest_has_run_is_not_known_without_its_process(tmp_path: pathlib.Path) -> None:
+    assert not waits_since_arrival("web 1", str(tmp_path))

@@ -9,6 +9,9 @@ from xml.etree import ElementTree
 
 import pytest
 
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts import request as needs_of_domains
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.local_stores import LocalStores
+from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.mounts import Mount
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.request import build_request
 from ansible_collections.kvmfleet.migration.plugins.module_utils._facts.requirements import describe_cpu, describe_start_cpu
 from ansible_collections.kvmfleet.migration.plugins.module_utils._libvirt.reading import read_domain_info
@@ -102,3 +105,30 @@ def test_visible_threads_are_known_only_with_a_full_cpu_check() -> None:
     assert describe_cpu(domain(f"<cpu mode='custom' check='full'>{topology}</cpu>")).shows_threads is False
     for check in ("", "check='none'", "check='partial'"):
         assert describe_cpu(domain(f"<cpu mode='custom' {check}>{topology}</cpu>")).shows_threads is None
+
+
+DISK = "<disk type='file' device='{}'><source file='/srv/web1.qcow2'/><target dev='vda'/></disk>"
+
+
+@pytest.mark.parametrize(
+    ("state", "hypervisor", "device", "is_replaced", "count"),
+    [
+        ("paused", 7002022, "disk", False, 1),
+        ("paused", 10000000, "disk", True, 1),
+        ("paused", 10000000, "disk", False, 0),
+        ("paused", 7002022, "cdrom", False, 0),
+        ("running", 7002022, "disk", False, 0),
+    ],
+)
+def test_a_guest_that_arrived_paused_cannot_move_before_it_has_run(
+    monkeypatch: pytest.MonkeyPatch, state: str, hypervisor: int, device: str, is_replaced: bool, count: int
+) -> None:
+    monkeypatch.setattr(needs_of_domains, "waits_since_arrival", lambda name: name == "web1")
+    monkeypatch.setattr(needs_of_domains, "is_program_replaced", lambda _name: is_replaced)
+    root = domain(devices=DISK.format(device))
+    view = domain_states.DomainView(present=True, active=True, persistent=True, state=state, reason="user", job=domain_states.JOB_NONE)
+    info = domain_states.DomainInfo(uuid="u", name="web1", view=view, **read_domain_info(root))
+    stores = LocalStores([Mount("/", "ext4")])
+    found = build_request(Definition(info, root), parse_policy(""), {"hypervisor": hypervisor}, stores, ()).blockers
+    assert len(found or ()) == count
+    assert build_request(Definition(info, root), parse_policy(""), {"hypervisor": hypervisor}, None, ()).blockers == ()
