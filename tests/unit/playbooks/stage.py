@@ -105,6 +105,8 @@ class Stage:
     def __init__(self, collections: pathlib.Path, folder: pathlib.Path) -> None:
         self.folder = folder
         self.ledger = folder / "ledger"
+        self.group = "kvmfleet_hosts"
+        self.hosts: t.Sequence[str] = HOSTS
         self._collections = collections
         self.answers: dict[str, dict[str, Result | list[Result]]] = {name: {} for name in ("migration_info", *ACTING.values())}
         self.answers["migration_info"] = {host: self.missing() for host in HOSTS}
@@ -149,8 +151,8 @@ class Stage:
         journal = self.folder / "journal"
         journal.write_text("")
         (self.folder / "answers").write_text(json.dumps(self.answers))
-        lines = "".join(f"{name} ansible_connection=local\n" for name in HOSTS)
-        (self.folder / "hosts.ini").write_text(f"[kvmfleet_hosts]\n{lines}[all:vars]\nkvmfleet_ledger={self.ledger}\n")
+        lines = "".join(f"{name} ansible_connection=local\n" for name in self.hosts)
+        (self.folder / "hosts.ini").write_text(f"[{self.group}]\n{lines}[all:vars]\nkvmfleet_ledger={self.ledger}\n")
         environment = {
             **os.environ,
             "ANSIBLE_COLLECTIONS_PATH": str(self._collections),

@@ -300,6 +300,33 @@ def test_an_exchange_of_keys_with_one_host_is_refused(stage: Stage) -> None:
     assert "Create the folder for keys" not in done.text
 
 
+def test_keys_are_exchanged_between_all_hosts_of_an_inventory_without_the_group(stage: Stage) -> None:
+    stage.group = "machines"
+    done = stage.play("exchange_keys", "--check", "--limit", "kvm2")
+    assert done.code != 0
+    assert "The play has only kvm2, and keys are exchanged between its hosts." in done.text
+
+
+def test_an_exchange_of_keys_between_unknown_hosts_is_refused(stage: Stage) -> None:
+    done = stage.play("exchange_keys", "--check", target="kvm7")
+    assert (done.code, "The target kvm7 is neither a host nor a group of the inventory. Nothing was changed." in done.text) == (2, True), done.text
+
+
+@pytest.mark.parametrize(
+    ("playbook", "variables"),
+    [
+        *((name, {}) for name in ("balance", "exchange_keys", "fleet_check", "maintenance", "status")),
+        *((name, {"domain": "web1"}) for name in ACTING),
+        ("evacuate", {"source": "kvm1"}),
+    ],
+)
+def test_a_playbook_without_an_inventory_fails(stage: Stage, playbook: str, variables: dict[str, str]) -> None:
+    stage.hosts = ()
+    done = stage.play(playbook, **variables)
+    assert (done.code, done.calls) == (2, []), done.text
+    assert "The inventory has no host" in done.text
+
+
 def test_hosts_know_each_other_by_the_address_that_libvirt_uses(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """In check mode, so that no key of this machine changes."""
     scan, asked = stage.folder / "bin/ssh-keyscan", stage.folder / "asked"
