@@ -342,7 +342,8 @@ class DomainSearch:
         on_all = "both" if len(hosts) == 2 else "several"
         return Conflict(
             f"Domain {self._domain.label} is active on {_join(hosts)}. The hosts are not asked at one moment: run the playbook again.",
-            f"If it is active on {on_all} then, find out immediately which copy is correct, and stop the other one. {_UNCHANGED}",
+            f"If it is active on {on_all} then, check first that they are different hosts: the inventory may have two names of one host. If they are, find out"
+            f" immediately which copy is correct, and stop the other one. {_UNCHANGED}",
         )
 
     def _silence(self) -> Unreachable:

@@ -247,6 +247,12 @@ def _read_inputs(fleet: Sequence[str], settings: Settings, known: _Ledger, work:
             silence[host] = "no facts of it were gathered in this run"
         else:
             facts[host] = gathered
+    for host, name in _find_second_names(facts, known.entries).items():
+        del facts[host]
+        silence[host] = (
+            f"The host at its address is {name}, by libvirt's UUID. Remove one of the two names from the inventory, or give the libvirt of each host its own"
+            " UUID (host_uuid in libvirtd.conf)"
+        )
     variables = ("kvmfleet_scheduler", "kvmfleet_migration_policy", "kvmfleet_profiles")
     scheduler, policies, profiles = ({host: settings.of(host, variable, {}) for host in fleet if settings.is_known(host)} for variable in variables)
     maps = {host: settings.resource_maps(host) for host in fleet}
@@ -263,6 +269,18 @@ def _read_inputs(fleet: Sequence[str], settings: Settings, known: _Ledger, work:
         unreadable=known.unreadable,
         ledger_id=known.ledger.ledger_id if known.ledger else ABSENT,
     )
+
+
+def _find_second_names(facts: Mapping[str, JsonObject], entries: Sequence[HostEntry]) -> dict[str, str]:
+    """Return the hosts that are the same as another one, with its name: the one in the ledger, else the first one. Their places would count twice."""
+    names: dict[str, str] = {}
+    listed = {entry.name for entry in entries}
+    found: dict[str, str] = {}
+    for host in sorted(facts, key=lambda host: host not in listed):
+        name = names.setdefault(str(facts[host].get("host_uuid") or host), host)
+        if name != host:
+            found[host] = name
+    return found
 
 
 def _describe_questions(view: FleetGuests) -> JsonObject:

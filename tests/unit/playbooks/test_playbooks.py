@@ -236,7 +236,8 @@ def test_a_domain_that_is_active_twice_is_an_alarm_and_no_choice(stage: Stage) -
     text = " ".join(done.text.split())
     assert (done.code, done.calls_of("live_migrate"), done.error_codes - {"not_found"}) == (2, [], {"conflict"}), text
     assert "Domain web1 is active on kvm2 and kvm3. The hosts are not asked at one moment: run the playbook again." in text
-    assert "If it is active on both then, find out immediately which copy is correct, and stop the other one. Nothing was changed." in text
+    assert "If it is active on both then, check first that they are different hosts: the inventory may have two names of one host." in text
+    assert "find out immediately which copy is correct, and stop the other one. Nothing was changed." in text
     assert "Set the host that you mean" not in text
 
 

@@ -138,6 +138,18 @@ def test_a_silent_host_is_unknown_and_one_that_is_empty_in_maintenance_is_not(de
     assert (found["met"], found["hosts"]["kvm3"]["alone"]) == (True, "can")
 
 
+def test_a_host_with_two_names_is_one_host(desk: Desk) -> None:
+    desk.facts = {"kvm1": desk.facts["kvm1"], "alias": dict(desk.facts["kvm1"])}
+    desk.facts["kvm1"]["domains"] = desk.facts["alias"]["domains"] = [f.domain("web1")]
+    desk.ledger.put_host(host_entry({"name": "kvm1", "host_key": f.uuid_of("ID"), "host_id": f.uuid_of("ID"), "state": "enabled"}), None)
+    for fleet in (["kvm1", "alias"], ["alias", "kvm1"]):
+        found = desk.task(fleet=fleet)
+        assert (found["met"], found["hosts"]["kvm1"]["alone"], found["hosts"]["alias"]["alone"]) == (False, "cannot", "unknown")
+        (guests,) = found["guests"]
+        assert (guests["guests"], guests["of"]) == (["web1"], 1)
+        assert any("alias did not answer: The host at its address is kvm1, by libvirt's UUID" in finding["msg"] for finding in found["findings"])
+
+
 def test_a_host_that_only_the_ledger_has_is_found_because_it_holds_up_every_evacuation(desk: Desk) -> None:
     body = {"name": "kvm9", "host_key": f.uuid_of("kvm9"), "host_id": f.uuid_of("kvm9"), "state": "fenced"}
     kvm9 = desk.ledger.put_host(host_entry(body), None)
