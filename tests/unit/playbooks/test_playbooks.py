@@ -313,6 +313,13 @@ def test_an_exchange_of_keys_between_unknown_hosts_is_refused(stage: Stage) -> N
     assert (done.code, "The target kvm7 is neither a host nor a group of the inventory. Nothing was changed." in done.text) == (2, True), done.text
 
 
+@pytest.mark.parametrize("playbook", ["drain", "exchange_keys", "protect", "recover", "rolling_maintenance"])
+def test_a_target_that_is_a_list_is_refused_with_what_to_write(stage: Stage, playbook: str) -> None:
+    done = stage.play(playbook, "--check", target=["kvm1", "kvm2"], rolling_maintenance_tasks="patch.yml")
+    assert done.code == 2, done.text
+    assert " is a list. Write it as a host pattern, for example -e target=kvm1,kvm2. Nothing was changed." in done.text
+
+
 @pytest.mark.parametrize(
     ("playbook", "variables"),
     [
