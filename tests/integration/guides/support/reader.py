@@ -170,7 +170,8 @@ class LabReader(Reader):
         self.lab = lab
         inventory = yaml.safe_load(pathlib.Path(lab("inventory").strip()).read_text(encoding="utf-8"))["all"]["children"]["kvmfleet_hosts"]
         super().__init__(folder, lab.prefix, {name[-1]: host["ansible_host"] for name, host in inventory["hosts"].items()})
-        self.write("inventory/group_vars/all.json", json.dumps(inventory["vars"]))
+        # A reader has the default transport, or what the page says.
+        self.write("inventory/group_vars/all.json", json.dumps({name: value for name, value in inventory["vars"].items() if name != "kvmfleet_transport"}))
 
     def translate(self, text: str) -> str:
         return super().translate(text.replace(_FOLDER, str(self.lab.layout.shared)))
