@@ -91,6 +91,8 @@ class StartAnswer:
 
 # How often one task replaces a watcher that dies; after that the record is left to the next run.
 MAX_ADOPTIONS = 3
+# How often orders are sent that have not arrived, although the source answers.
+MAX_ORDERS = 3
 
 
 class Dispatcher:
@@ -165,7 +167,7 @@ class Dispatcher:
         else:
             job.watcher = decision.watcher
 
-    def _start_watchers(self, jobs: list[MoveJob]) -> None:
+    def _start_watchers(self, jobs: list[MoveJob], attempt: int = 1) -> None:
         if not jobs:
             return
         # The next run releases the reservation.
@@ -178,20 +180,32 @@ class Dispatcher:
         work: JsonObject = {"run_id": self._context.run_id, "parallel": self._parallel, "orders": [encode(job.order) for job in jobs]}
         try:
             started = decode(StartAnswer, self._context.source.start_watcher(work))
+        except Unreachable as error:
+            self._start_missed(jobs, error, attempt)
+            return
         except KvmfleetError as error:
-            watchers: dict[str, Watcher] = {}
-            if isinstance(error, Unreachable):
-                with contextlib.suppress(KvmfleetError):
-                    watchers = self._find_started_watchers(jobs)
             for job in jobs:
-                job.watcher = watchers.get(job.uuid)
-                if not job.watcher:
-                    self._keep_start_error(job, error)
+                self._keep_start_error(job, error)
             return
         self._warn_of_session(started.session_warning or None)
         for job in jobs:
             job.watcher = None if job.uuid in started.refused else started.watcher
         self._settle_refused([job for job in jobs if not job.watcher], started.refused)
+
+    def _start_missed(self, jobs: list[MoveJob], lost: Unreachable, attempt: int) -> None:
+        """Find the watchers that have started although the connection was lost, and send the other orders again: a record begins once on its host."""
+        try:
+            watchers = self._find_started_watchers(jobs)
+        except KvmfleetError:
+            watchers, attempt = {}, MAX_ORDERS
+        for job in jobs:
+            job.watcher = watchers.get(job.uuid)
+        missed = [job for job in jobs if not job.watcher]
+        if attempt < MAX_ORDERS:
+            self._start_watchers(missed, attempt + 1)
+            return
+        for job in missed:
+            self._keep_start_error(job, lost)
 
     def _settle_refused(self, jobs: list[MoveJob], refused: t.Mapping[str, Refusal]) -> None:
         """Follow moves that the first of two commands has started, and the second one was refused: SSH repeats one whose connection broke before its answer."""

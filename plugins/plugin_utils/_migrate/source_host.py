@@ -149,7 +149,8 @@ class SourceHost:
         answer = self.run_phase("prepare", {"wanted": encode(questions), **run})
         at = read_moment(answer["at"])
         self._clock = HostClock(at, time.monotonic()) if at else None
-        self._spare = decode(SpareWatcher, answer["spare"]) if answer.get("spare") else None
+        if run_id:
+            self._spare = decode(SpareWatcher, answer["spare"]) if answer.get("spare") else None
         return read_survey(answer["survey"])
 
     def order_until(self) -> BootMoment | Absent:
@@ -159,10 +160,15 @@ class SourceHost:
     def start_watcher(self, work: JsonObject) -> JsonObject:
         """Start a watcher for the orders in C(work["orders"]), and return what it took and what it refused. Raises as L(run_phase).
 
-        It is the spare watcher of the last survey, if that still waits.
+        It is the spare watcher of the last survey, if that still waits. One that may have got the orders of a lost connection gets them again.
         """
         spare, self._spare = self._spare, None
-        return (self._order_moves(spare, work) if spare else None) or self.run_phase("start", work)
+        try:
+            report = self._order_moves(spare, work) if spare else None
+        except Unreachable:
+            self._spare = spare
+            raise
+        return report or self.run_phase("start", work)
 
     def look_at_move(self, act: str, name: str | None, uuid: str | None) -> Looked:
         """Return the migration of a domain, and whether a person's act is possible. Changes nothing. Raises as L(run_phase)."""

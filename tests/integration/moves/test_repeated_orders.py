@@ -12,7 +12,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._cold.run import LOCK_SECONDS
-from ansible_collections.kvmfleet.migration.tests.integration.support.broken_ssh import BREAKS_AFTERWARDS, BREAKS_MEANWHILE, BrokenSsh
+from ansible_collections.kvmfleet.migration.tests.integration.support.broken_ssh import BREAKS_AFTERWARDS, BREAKS_BEFORE, BREAKS_MEANWHILE, BrokenSsh
 from ansible_collections.kvmfleet.migration.tests.integration.support.control import Control
 from ansible_collections.kvmfleet.migration.tests.integration.support.fleet import Lab
 
@@ -37,6 +37,16 @@ def test_a_command_that_was_repeated_starts_nothing_twice(
     done = control.task(1, module, {"name": name, "destination": lab.host(2), **options}, *ssh.options)
     assert (done.code, done.changed, done.ended()) == (0, True, ("completed", None)), done.text
     assert (ssh.count_commands(), lab.places(name)) == (2, {2: ends})
+    assert control.only_record() == done.record
+
+
+def test_orders_that_did_not_arrive_are_sent_again_by_the_task_itself(lab: Lab, control: Control, guest: Make) -> None:
+    """Without C(ansible_ssh_retries), Ansible reports a broken connection at once."""
+    name = guest("web", "--mib", "64")
+    ssh = BrokenSsh(control.folder, "[.]orders", BREAKS_BEFORE)
+    done = control.move(name, 2, *ssh.options, "-e", "ansible_ssh_retries=0")
+    assert (done.code, done.changed, done.ended()) == (0, True, ("completed", None)), done.text
+    assert (ssh.count_commands(), lab.places(name)) == (2, {2: "running"})
     assert control.only_record() == done.record
 
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 
-# What happens instead of the command, as lines of a shell: the connection breaks when it has ended, or a moment after it has begun; or its way takes long.
+# What happens instead of the command, as lines of a shell: the connection breaks before it has begun, when it has ended, or a moment after it has begun; or its
+# way takes long.
+BREAKS_BEFORE = "code=255"
 BREAKS_AFTERWARDS = 'ssh "$@"; code=255'
 BREAKS_MEANWHILE = 'ssh "$@" < "$input" > /dev/null 2>&1 & sleep 3; code=255'
 IS_SLOW = 'sleep 20; ssh "$@"; code=$?'

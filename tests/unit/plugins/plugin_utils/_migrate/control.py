@@ -88,6 +88,8 @@ class FakeSource:
         # How many times the connection is lost: after a start was carried out, and in the surveys that follow it.
         self.lost_answers = 0
         self.repeats_start = False
+        # How many orders do not arrive.
+        self.lost_orders = 0
         self.silent_surveys = 0
         self.phases: t.List[str] = []
         # What differs from what the fake hosts say: facts by host; needs and policies by domain UUID.
@@ -110,6 +112,9 @@ class FakeSource:
         self.phases.append(phase)
         work = json.loads(json.dumps(work))
         if phase == "start":
+            if self.lost_orders:
+                self.lost_orders -= 1
+                raise Unreachable(f"{self.name} cannot be reached: the connection was closed.")
             result = self._start(work)
             if self.repeats_start:
                 # As SSH does with a command whose connection was lost before its answer.

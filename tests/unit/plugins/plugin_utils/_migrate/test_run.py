@@ -295,6 +295,26 @@ def test_a_move_is_followed_if_only_the_answer_of_its_start_was_lost(control: Co
     assert len(control.records()) == 1
 
 
+@pytest.mark.parametrize("silent_surveys", [0, 3])
+def test_orders_that_did_not_arrive_are_sent_again(control: Control, silent_surveys: int) -> None:
+    control.fleet.guest()
+    control.source.lost_orders = 1
+    control.source.silent_surveys = silent_surveys
+    job = run_one_move(control)
+    assert (job.error, job.record.status, job.moved) == (None, s.COMPLETED, True)
+    assert control.source.phases.count("start") == 2
+    assert len(control.records()) == 1
+
+
+def test_orders_that_never_arrive_are_not_sent_for_ever(control: Control) -> None:
+    control.fleet.guest()
+    control.source.lost_orders = 100
+    job = run_one_move(control)
+    assert isinstance(job.error, e.Unreachable)
+    assert control.source.phases.count("start") == 3
+    assert [record.status for record in control.unsettled()] == [s.QUEUED]
+
+
 def test_a_start_that_ssh_has_repeated_is_the_start_of_this_run(control: Control) -> None:
     control.fleet.guest()
     control.source.repeats_start = True

@@ -15,7 +15,7 @@ import threading
 import typing as t
 
 import pytest
-from ansible.errors import AnsibleError
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import errors as e
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.clock import boot_moment
@@ -54,7 +54,7 @@ class ShellAction:
     def run_phase(self, phase: str, work: t.Any, uri: str, task_vars: t.Any, module: t.Any) -> t.Any:
         self.phases.append((phase, work))
         survey = {"source": {"answered": False}, "destinations": {}, "domains": []}
-        return {"survey": survey, "at": self.at, **({"spare": self.spare} if self.spare else {})}
+        return {"survey": survey, "at": self.at, **({"spare": self.spare} if self.spare and "run_id" in work else {})}
 
     def _low_level_execute_command(self, command: str, in_data: t.Optional[bytes] = None) -> t.Dict[str, t.Any]:
         for _time in range(2 if self.repeats else 1):
@@ -241,6 +241,27 @@ def test_a_spare_watcher_is_used_once(folder: pathlib.Path) -> None:
     assert host.start_watcher(WORK) == REPORT
     host.start_watcher(WORK)
     assert [phase for phase, _work in action.phases] == ["prepare", "start"]
+
+
+def test_orders_whose_connection_was_lost_are_sent_to_the_same_spare_watcher_again(folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another watcher, started meanwhile, would not know whether this one has taken them."""
+    action, commands = ShellAction(), list[str]()
+    host = prepare(action, spare_process(f"mv $f.orders $f.taken; echo '{json.dumps(REPORT)}' > $f.started; sleep 0.3", folder))
+    run = action._low_level_execute_command
+
+    def lose_first(command: str, in_data: t.Optional[bytes] = None) -> t.Any:
+        commands.append(command)
+        if len(commands) == 1:
+            raise AnsibleConnectionFailure("Data could not be sent to remote host.")
+        return run(command, in_data)
+
+    monkeypatch.setattr(action, "_low_level_execute_command", lose_first)
+    with pytest.raises(e.Unreachable):
+        host.start_watcher(WORK)
+    host.prepare_moves([])
+    assert host.start_watcher(WORK) == REPORT
+    assert commands[0] == commands[1]
+    assert [phase for phase, _work in action.phases] == ["prepare", "prepare"]
 
 
 def no_folder(folder: pathlib.Path, pid: int) -> None:
