@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import time
 import typing as t
 from collections.abc import Sequence
@@ -263,6 +264,13 @@ _AFTER_FAILURE = (
     "If this does not show the cause, read libvirt's log on both hosts (journalctl -u libvirtd -u virtqemud) and look for a full disk; then run the task again."
 )
 
+# The libvirt daemons had reached each other before. Their own ports are no migration ports.
+_NO_CONNECTION = re.compile(r"unable to connect to server at '\S+:(?!16509'|16514')\d+'")
+_AFTER_NO_CONNECTION = (
+    "Check the network and the firewalls between the two hosts: memory is sent to TCP ports 49152 to 49215 of the destination, unless its qemu.conf names "
+    "others. Then run the task again."
+)
+
 
 def final_error(record: MoveRecord) -> KvmfleetError | None:
     """Return the error for a record's last status, or none for one that completed."""
@@ -274,7 +282,8 @@ def final_error(record: MoveRecord) -> KvmfleetError | None:
     message = f"Domain {record.domain.name} was not moved {ends}: {why}. {record.last_detail}".rstrip()
     if status == s.ERROR:
         return Internal(message, _SETTLED_BY_PERSON.get(reason or "", _SETTLED_BY_HOSTS), migrations=[encode(record)])
-    next_step = _NEXT_STEPS.get(reason or "", _AFTER_FAILURE if status == s.FAILED else None)
+    after_failure = _AFTER_NO_CONNECTION if _NO_CONNECTION.search(record.last_detail) else _AFTER_FAILURE
+    next_step = _NEXT_STEPS.get(reason or "", after_failure if status == s.FAILED else None)
     return _error_class(status, reason)(message, next_step, migrations=[encode(record)])
 
 

@@ -50,6 +50,15 @@ def test_the_error_of_a_failed_move_names_the_next_step() -> None:
     assert "journalctl -u libvirtd -u virtqemud" in told, "a host has either daemon"
 
 
+@pytest.mark.parametrize(("port", "is_named"), [(49152, True), (16509, False)])
+def test_a_failed_move_that_found_no_connection_names_the_ports_of_memory(port: int, is_named: bool) -> None:
+    record = ended("failed")
+    words = f"Failed to move domain x to qemu+tcp://kvm2/system: unable to connect to server at 'kvm2:{port}': Connection timed out (libvirt error 38)."
+    record = dataclasses.replace(record, history=(*record.history, HistoryLine("", "failed", "x", f"{words} The guest is running on the source.")))
+    told = str(final_error(record))
+    assert ("firewalls between the two hosts: memory is sent to TCP ports 49152 to 49215" in told, "full disk" in told) == (is_named, not is_named)
+
+
 @pytest.mark.parametrize(
     ("reason", "step"),
     [
