@@ -25,6 +25,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_
 from .._ledger.documents import pause_collector
 from .filters.base import Filter
 from .filters.return_path import find_obstacle
+from .filters.storage import explain_silent_images
 from .fleet import Fleet, HostState
 from .hardware import find_image_path, find_store
 from .request import DiskImage, Request
@@ -146,6 +147,7 @@ def requirement_key(request: Request, fleet: Fleet) -> str:
     own = [request.source if is_bound or any(image.shared is False for image in request.images) else "", request.unsafe, dict(request.copied)]
     source = fleet.source_of(request)
     own.append(encode(source.resource_maps) if source and source.resource_maps else None)
+    own.append(bool(source and explain_silent_images(request, source)))
     there = (source.hardware.networks if source else None) or {}
     own.append([_network_parts(found) if (found := there.get(need.source or "")) else ABSENT for need in request.networks])
     whole = {**needs, "disks": images, "nvram": bool(request.nvram), "memory_mib": request.memory_mib, "vcpus": request.vcpus, "own": own}
@@ -195,7 +197,7 @@ def _host_key(state: HostState, networks: set[str], secrets: set[str], volumes: 
         state.hardware.total_mib,
         [(cell.id, cell.total_mib, encode(cell.pages or ())) for cell in facts.numa_cells or ()],
         encode(facts.firmware_files or None),
-        [(mount.path, mount.kind, mount.store) for mount in facts.mounts or ()],
+        [(mount.path, mount.kind, mount.store, bool(mount.silent)) for mount in facts.mounts or ()],
         [(pool.name, pool.type, pool.active, pool.path, _select_volumes(pool, volumes)) for pool in facts.pools or ()],
         _network_key(facts, networks.union(state.resource_maps.networks.values(), state.resource_maps.bridges.values())),
         encode(facts.devices or None) if has_devices else [],

@@ -152,6 +152,30 @@ def test_volumes_that_are_devices_divide_guests_and_hosts() -> None:
     assert [(names(reach), reach.hosts) for reach in reach_of(*groups)] == [(["web1", "web3"], ("kvm1", "kvm3")), (["web2"], ("kvm2",))]
 
 
+def with_mount(name: str, *domains: dict[str, t.Any], silent: bool) -> HostState:
+    return host(name, *domains, mounts=[{"path": "/srv/images", "kind": "nfs4", "store": "nfs4:nas:/images", **({"silent": True} if silent else {})}])
+
+
+def domain_on_mount(name: str) -> dict[str, t.Any]:
+    return f.domain(name, disks=[f.disk("vda", source=f"/srv/images/{name}.qcow2", store=f"nfs4:nas:/images/{name}.qcow2")])
+
+
+@pytest.mark.parametrize("silent", ["kvm1", "kvm2"])
+def test_a_file_system_that_does_not_answer_divides_equal_hosts(silent: str) -> None:
+    empty = [with_mount(name, silent=name == silent) for name in ("kvm1", "kvm2")]
+    (reach,) = reach_of(*empty, with_mount("kvm3", domain_on_mount("web1"), silent=False))
+    assert [refusal.hosts for refusal in reach.refused] == [(silent,)]
+    assert reach.hosts == tuple(sorted({"kvm1", "kvm2", "kvm3"} - {silent}))
+
+
+@pytest.mark.parametrize("silent", ["kvm1", "kvm2"])
+def test_a_file_system_that_does_not_answer_divides_equal_guests(silent: str) -> None:
+    guests = {"kvm1": domain_on_mount("web1"), "kvm2": domain_on_mount("web2")}
+    found = reach_of(*(with_mount(name, domain, silent=name == silent) for name, domain in guests.items()), with_mount("kvm3", silent=False))
+    answering = tuple(sorted({"kvm1", "kvm2", "kvm3"} - {silent}))
+    assert {reach.guests[0].source: reach.hosts for reach in found} == {name: () if name == silent else answering for name in guests}
+
+
 def test_what_else_runs_on_a_host_does_not_matter() -> None:
     full = host("kvm2", f.domain("db1", 8192, group={"name": "set", "policy": "anti-affinity"}), entry={"name": "kvm2", "state": "maintenance"})
     reach = {tuple(names(one)): one for one in reach_of(host("kvm1", f.domain("web1", group={"name": "set", "policy": "anti-affinity"})), full)}
