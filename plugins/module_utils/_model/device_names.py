@@ -7,13 +7,16 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 import typing as t
 
 # The name of an RBD or DRBD device may exist in two clusters; these names belong to the devices themselves.
 _IDENTITIES = ("wwn:", "mpath:", "lvm:", "nvme:", "krbd:")
 # Names that each host assigns in the order in which it finds its devices. Longer names with mpath are those of a person (alias in multipath.conf).
-_NUMBERED_BY_HOST = re.compile(r"(sd[a-z]+|nvme[0-9]+n|dm-|rbd|(mapper/|disk/by-id/dm-name-)mpath[a-z]{1,3}(p|-part|_part)?)[0-9]*(p[0-9]+)?")
+_NUMBERED_BY_HOST = re.compile(
+    r"(sd[a-z]+|nvme[0-9]+n|dm-|rbd|(mapper/|disk/by-id/dm-name-)mpath[a-z]{1,3}(p|-part|_part)?)[0-9]*(p[0-9]+)?|block/[0-9]+:[0-9]+|disk/by-diskseq/.+"
+)
 _ROOT = "/dev/"
 
 
@@ -29,4 +32,5 @@ def is_numbered_by_host(name: str) -> bool:
 
 def may_be_numbered(path: str) -> bool:
     """Whether a device is known for one boot only by that path. A link outside /dev is made by a person, and may lead to any name."""
-    return not path.startswith(_ROOT) or is_numbered_by_host(path[len(_ROOT) :])
+    name = posixpath.normpath(path)
+    return not name.startswith(_ROOT) or is_numbered_by_host(name[len(_ROOT) :])

@@ -59,7 +59,13 @@ def test_a_device_with_a_missing_or_different_identity_is_not_proved(device: dic
     assert seen(device, *entries) == ()
 
 
-@pytest.mark.parametrize("path", ["/dev/sdb", "/dev/dm-3", "/dev/nvme0n1", "/dev/nvme1n2p3", "/dev/mapper/mpatha", "/srv/disks/web1"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/dev/sdb", "/dev/dm-3", "/dev/nvme0n1", "/dev/nvme1n2p3", "/dev/mapper/mpatha", "/srv/disks/web1"),
+        *("/dev//sdb", "//dev/sdb", "/dev/./sdb", "/dev/mapper/../sdb", "/dev/block/8:16", "/dev/disk/by-diskseq/9", "/dev/disk/by-diskseq/9-part1"),
+    ],
+)
 def test_a_name_that_a_host_assigns_itself_counts_for_one_boot(path: str) -> None:
     """After the next one, the destination may have another device of the same SAN there, to which the guest would write."""
     device, hosts = UnprovedDevice("vda", path, "wwn:1"), [host_entry({**SOURCE, "devices": {path: "wwn:1"}}), host_entry(PEER)]
