@@ -47,7 +47,7 @@ def find_destination_problem(request: MoveRequest, source: str, survey: Survey, 
         return Conflict(saved, f"If the image is not needed, discard it there (virsh managedsave-remove {domain.uuid}). Nothing was moved.")
     try:
         _check_rewrite(request, domain, host)
-        check_storage(request, domain, source, host)
+        check_storage(request, domain, source, host, survey.source.pools or ())
     except KvmfleetError as error:
         return error
     return None

@@ -12,7 +12,7 @@ import typing as t
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.renamed_request import rename_request
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.definition_files import DATA, SEPARATE, SHARED, UNPROVED
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.definition_files import DATA, SEPARATE, SHARED, UNPROVED, Pools, locate_volume
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.device_names import is_identity, may_be_numbered
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import (
     Conflict,
@@ -198,12 +198,15 @@ def _name_disk(disk: SurveyedDisk, domain: str) -> str:
     return f"Disk {disk.image.target} of domain {domain}"
 
 
-def check_storage(request: MoveRequest, domain: SurveyedDomain, source: str, host: str) -> None:
-    """Raise what L(find_copies) raises, and L(Unsafe) for a disk or backing file that is neither copied nor of a kind that hosts share."""
+def check_storage(request: MoveRequest, domain: SurveyedDomain, source: str, host: str, pools: Pools = ()) -> None:
+    """Raise what L(find_copies) raises, and L(Unsafe) for a disk or backing file that is neither copied nor of a kind that hosts share.
+
+    :arg pools: of the source.
+    """
     copied = copied_bytes(request, domain, host)
     _check_paths(request, domain, host, copied)
     _check_files(request, domain, source, host, copied)
-    _check_devices(request, domain, source, host, copied)
+    _check_devices(request, domain, source, host, copied, pools)
     unshared = [target for target in domain.unshared_disks or () if target not in copied]
     if unshared and not request.options.unsafe:
         raise Unsafe(
@@ -227,7 +230,7 @@ def _check_paths(request: MoveRequest, domain: SurveyedDomain, host: str, copied
             )
 
 
-def _check_devices(request: MoveRequest, domain: SurveyedDomain, source: str, host: str, copied: t.Collection[str]) -> None:
+def _check_devices(request: MoveRequest, domain: SurveyedDomain, source: str, host: str, copied: t.Collection[str], pools: Pools) -> None:
     """Raise L(Unsafe) for a device or volume that the destination is not known to see: the device with that name there may be another one."""
     if request.options.unsafe:
         return
@@ -238,16 +241,17 @@ def _check_devices(request: MoveRequest, domain: SurveyedDomain, source: str, ho
         raise Unsafe(
             f"Domain {request.label} on {source} uses a device that {host} is not known to see ({named}). "
             f"What {host} has under that name may be another device.",
-            f"{_advise_proof(devices, source, host)} Otherwise put the disk on shared storage. Nothing was moved.",
+            f"{_advise_proof(devices, source, host, pools)} Otherwise put the disk on shared storage. Nothing was moved.",
         )
 
 
-def _advise_proof(devices: t.Sequence[UnprovedDevice], source: str, host: str) -> str:
+def _advise_proof(devices: t.Sequence[UnprovedDevice], source: str, host: str, pools: Pools) -> str:
     """Return what lets these devices move. Where one has no identity, nothing can prove it."""
     nameless = [device.path for device in devices if not is_identity(device.store)]
     if nameless:
         return f"There is no identity by which {', '.join(nameless)} could be proved. Set unsafe: true if both hosts certainly see the same bytes."
-    numbered = [device.path for device in devices if os.path.isabs(device.path) and may_be_numbered(device.path)]
+    paths = {device.path: device.path if os.path.isabs(device.path) else locate_volume(device.path, pools)[1] for device in devices}
+    numbered = [name for name, path in paths.items() if path and may_be_numbered(path)]
     facts = f" For {', '.join(numbered)}, that counts until {host} boots again, and only with its facts (host_facts) of the last minute." if numbered else ""
     return (
         f"If both hosts have the device under that name, run the playbook protect for {source} and {host}: it proves that by the device's identity (WWN, "

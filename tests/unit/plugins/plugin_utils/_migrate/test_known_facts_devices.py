@@ -170,6 +170,21 @@ def with_other_file(answer: dict[str, t.Any]) -> dict[str, t.Any]:
     return answer
 
 
+def test_the_refusal_of_a_volume_with_a_numbered_name_says_what_else_it_needs(control: Control, monkeypatch: pytest.MonkeyPatch) -> None:
+    control.fleet.guest()
+    prepare = control.source._prepare
+    pool = {"name": "san", "type": "mpath", "active": True, "path": "/dev/mapper", "volumes": {"dm-3": "/dev/mapper/mpatha"}}
+
+    def prepare_volume(asked: list[dict[str, t.Any]]) -> dict[str, t.Any]:
+        answer = with_device(prepare(asked), "san/dm-3")
+        for facts in (answer["survey"]["source"], *answer["survey"]["destinations"].values()):
+            facts["pools"] = [pool]
+        return answer
+
+    monkeypatch.setattr(control.source, "_prepare", prepare_volume)
+    assert "For san/dm-3, that counts until kvm2 boots again" in str(run_one_move(control).error)
+
+
 def with_device(answer: dict[str, t.Any], path: str = PATH) -> dict[str, t.Any]:
     for domain in answer["survey"]["domains"]:
         domain["unproved_devices"] = [{**DEVICE, "path": path}]

@@ -14,6 +14,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._migration.flag
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model import statuses as s
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import encode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import Conflict, Unreachable, Unsafe
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import StoragePool
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import GivenPolicy
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.records import MoveRecord, new_record
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import DomainRef, HostRef
@@ -137,6 +138,13 @@ def test_a_name_that_a_host_assigns_itself_needs_the_facts_of_the_destination_to
     domain = replace(domain_of([]), unproved_devices=(UnprovedDevice("vda", "/dev/sdb", "wwn:1"), UnprovedDevice("vdc", "vms/web", "wwn:2"), DEVICE))
     with pytest.raises(Unsafe, match=r"run the playbook protect for kvm1 and kvm2.* For /dev/sdb, that counts until kvm2 boots again, and only with its facts"):
         check_storage(request_of(), domain, "kvm1", "kvm2")
+
+
+def test_a_volume_with_a_name_that_a_host_assigns_itself_needs_them_too() -> None:
+    pools = (StoragePool("san", "mpath", path="/dev/mapper", volumes={"dm-3": "/dev/mapper/mpatha"}), StoragePool("vms", "logical", path="/dev/vg0"))
+    domain = replace(domain_of([]), unproved_devices=(UnprovedDevice("vda", "san/dm-3", "mpath:1"), UnprovedDevice("vdc", "vms/web", "lvm:2")))
+    with pytest.raises(Unsafe, match=r"run the playbook protect for kvm1 and kvm2.* For san/dm-3, that counts until kvm2 boots again, and only with its facts"):
+        check_storage(request_of(), domain, "kvm1", "kvm2", pools)
 
 
 @pytest.mark.parametrize("store", [None, "drbd:r0/0", "rbd:pool/web"])
