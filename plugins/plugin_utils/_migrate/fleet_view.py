@@ -166,7 +166,7 @@ class FleetView:
         """Return, by candidate, the devices of the domain that the candidate has according to the ledger, although the survey could not prove them."""
         if not domain.unproved_devices:
             return {}
-        storage = SeenStorage.from_ledger(self.ledger, self.source_facts().host)
+        storage = SeenStorage.from_ledger(self.ledger, self.source_facts().host, domain.uuid)
         pools, found = self.source_facts().pools or (), {host: self.candidate_facts(host, uri) for host, uri in uris.items()}
         return {
             host: find_seen_devices(domain.unproved_devices, storage, facts.host, pools, facts.pools or (), facts.boot_id or None)

@@ -13,7 +13,7 @@ from dataclasses import field, fields, replace
 from ansible.errors import AnsibleError
 
 from ansible_collections.kvmfleet.migration.plugins.module_utils._dataclass import dataclass
-from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, JsonObject, Maybe, ShapeError
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import ABSENT, Absent, JsonObject, Maybe, ShapeError, decode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.definition_files import Pools, locate_volume
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.device_names import may_be_numbered
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.errors import InvalidArgument
@@ -21,6 +21,7 @@ from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts im
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.policies import PROFILE
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.requests import DiskNeed, DomainRequest
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import SavedDisk
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import UnprovedDevice
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.documents import HostEntry
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.host_entries import list_entries
@@ -136,20 +137,34 @@ class SeenStorage:
     """The storage of the source according to the ledger.
 
     :arg sights: what each other host sees of it, by its ID; C(boots), in which boot it saw that.
+    :arg saved: the disks of the domain that moves, as C(protect) has saved them on the host that it has left since; empty if it has not.
     """
 
     entries: Sequence[HostEntry]
     source: HostRef
     sights: Sights
     boots: Mapping[str, str] = field(default_factory=dict)
+    saved: Sequence[SavedDisk] = ()
 
     @classmethod
-    def from_ledger(cls, ledger: Ledger | None, source: HostRef) -> SeenStorage:
-        """Read the ledger."""
+    def from_ledger(cls, ledger: Ledger | None, source: HostRef, uuid: str | None) -> SeenStorage:
+        """Read the ledger, for the domain of that UUID."""
         entries = list_entries(ledger)
         own = _find_entry(entries, source)
         host_id = own.host_id if own else None
-        return cls(entries, source, *list_dated_sights_of(ledger, entries, host_id))
+        return cls(entries, source, *list_dated_sights_of(ledger, entries, host_id), _read_saved_disks(ledger, uuid, source))
+
+
+def _read_saved_disks(ledger: Ledger | None, uuid: str | None, source: HostRef) -> list[SavedDisk]:
+    """Return the disks of a domain that was saved on another host. On the same one, what the other hosts have seen is newer."""
+    document = ledger.read_domain(uuid) if ledger and uuid else None
+    saved = document.domain.saved if document else None
+    if not saved or not saved.host or saved.host.is_same(source):
+        return []
+    try:
+        return [decode(SavedDisk, disk) for disk in saved.disks or ()]
+    except ShapeError:
+        return []
 
 
 def find_seen_devices(
@@ -157,20 +172,32 @@ def find_seen_devices(
 ) -> tuple[str, ...]:
     """Return the paths of these devices of the source that the destination also has, with the same path and the current identity.
 
+    C(protect) has seen them on both hosts, or for a domain that has moved since, on the destination and the host that the domain had then.
+
     :arg boot_there: the present boot of the destination, if it is known. A name that it assigns itself may be that of another device after the next one.
     :arg pools: of the source, in which a device may be a volume (C(pool/volume)); C(pools_there) those of the destination.
     """
     own, peer = _find_entry(known.entries, known.source), _find_entry(known.entries, destination)
-    if own is None or peer is None or not own.host_id:
+    if peer is None or not peer.host_id:
         return ()
-    reported, sees = own.devices or {}, known.sights.get(str(peer.host_id), {})
+    reported, sees = (own.devices or {}) if own and own.host_id else {}, known.sights.get(peer.host_id, {})
     paths = {device.path: _find_common_path(device.path, pools, pools_there) for device in devices}
-    is_of_this_boot = boot_there is not None and known.boots.get(str(peer.host_id)) == boot_there
+    is_of_this_boot = boot_there is not None and known.boots.get(peer.host_id) == boot_there
 
     def is_seen(path: str, store: str | None) -> bool:
-        return bool(store) and reported.get(path) == sees.get(path) == store and (is_of_this_boot or not may_be_numbered(path))
+        if not store:
+            return False
+        if reported.get(path) == sees.get(path) == store and (is_of_this_boot or not may_be_numbered(path)):
+            return True
+        return not may_be_numbered(path) and any(_is_proved(disk, path, store, str(peer.host_id)) for disk in known.saved)
 
     return tuple(device.path for device in devices if is_seen(paths[device.path], device.store))
+
+
+def _is_proved(disk: SavedDisk, path: str, store: str, host_id: str) -> bool:
+    """Whether that host was proved to see this device, when C(protect) saved the domain."""
+    identity = disk.wwn if disk.path == path else (disk.backing_devices or {}).get(path)
+    return identity == store and host_id in disk.seeing_hosts
 
 
 def _find_common_path(device: str, pools: Pools, pools_there: Pools) -> str:

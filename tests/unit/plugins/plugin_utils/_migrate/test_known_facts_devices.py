@@ -13,6 +13,7 @@ import pytest
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.codec import decode
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.facts import StoragePool
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.references import HostRef
+from ansible_collections.kvmfleet.migration.plugins.module_utils._model.saved_domains import SavedDisk
 from ansible_collections.kvmfleet.migration.plugins.module_utils._model.watched_moves import UnprovedDevice
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.sights import write_sights
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.known_facts import SeenStorage, find_seen_devices
@@ -57,6 +58,42 @@ def test_a_device_with_the_same_identity_on_both_hosts_is_proved() -> None:
 )
 def test_a_device_with_a_missing_or_different_identity_is_not_proved(device: dict[str, t.Any], entries: list[dict[str, t.Any]]) -> None:
     assert seen(device, *entries) == ()
+
+
+SAVED = {"target": "vda", "kind": "block", "path": PATH, "readonly": False, "optional": False, "folders": [], "wwn": STORE, "seen_by": ["id2", "id9"]}
+BASE = {**SAVED, "kind": "file", "path": "/images/vda", "wwn": None, "backing_devices": {PATH: STORE}}
+UNSEEN = {**PEER, "sees": {}}
+
+
+def seen_when_saved(device: dict[str, t.Any], saved: dict[str, t.Any], *entries: dict[str, t.Any]) -> tuple[str, ...]:
+    return find_seen_devices([decode(UnprovedDevice, device)], SeenStorage(list(map(host_entry, entries)), HERE, {}, {}, [decode(SavedDisk, saved)]), THERE)
+
+
+@pytest.mark.parametrize("saved", [SAVED, BASE])
+@pytest.mark.parametrize("entries", [[SOURCE, UNSEEN], [{**SOURCE, "devices": {}}, UNSEEN], [UNSEEN], [{**SOURCE, "devices": {PATH: "lvm:old"}}, UNSEEN]])
+def test_a_device_that_the_destination_saw_when_the_guest_was_saved_is_proved(entries: list[dict[str, t.Any]], saved: dict[str, t.Any]) -> None:
+    """The guest has moved since: the host that has it now has not reported its devices."""
+    assert seen_when_saved(DEVICE, saved, *entries) == (PATH,)
+
+
+@pytest.mark.parametrize(
+    ("device", "saved", "entries"),
+    [
+        ({**DEVICE, "store": None}, {**SAVED, "wwn": None}, [UNSEEN]),
+        ({**DEVICE, "store": "lvm:new"}, SAVED, [UNSEEN]),
+        (DEVICE, {**SAVED, "path": "/dev/vg0/db"}, [UNSEEN]),
+        (DEVICE, {**SAVED, "seen_by": ["id9"]}, [UNSEEN]),
+        (DEVICE, {key: value for key, value in SAVED.items() if key != "seen_by"}, [UNSEEN]),
+        (DEVICE, SAVED, []),
+        (DEVICE, SAVED, [{**UNSEEN, "host_uuid": "u9"}]),
+        (DEVICE, SAVED, [UNSEEN, {**UNSEEN, "host_id": "id3"}]),
+        (DEVICE, SAVED, [{**UNSEEN, "host_id": None}]),
+        ({**DEVICE, "path": "/dev/sdb"}, {**SAVED, "path": "/dev/sdb"}, [UNSEEN]),
+    ],
+    ids=["no identity", "changed here", "another path", "unseen", "not known", "no peer", "another host", "twins", "no id", "a name of one boot"],
+)
+def test_what_was_not_seen_when_the_guest_was_saved_is_not_proved(device: dict[str, t.Any], saved: dict[str, t.Any], entries: list[dict[str, t.Any]]) -> None:
+    assert seen_when_saved(device, saved, SOURCE, *entries) == ()
 
 
 @pytest.mark.parametrize(
@@ -150,7 +187,7 @@ def test_what_was_seen_is_not_taken_for_seen_in_a_later_boot(control: Control, m
         return found
 
     monkeypatch.setattr(control.ledger, "list_sights_of", read_before_protect)
-    known = SeenStorage.from_ledger(control.ledger, HostRef("kvm1", ids["kvm1"], None))
+    known = SeenStorage.from_ledger(control.ledger, HostRef("kvm1", ids["kvm1"], None), UUID)
     assert (known.sights, known.boots) == ({ids["kvm2"]: {"/dev/sdb": STORE}}, {ids["kvm2"]: "b1"})
 
 
