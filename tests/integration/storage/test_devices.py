@@ -90,6 +90,11 @@ def test_a_block_device_that_protect_found_on_both_hosts_moves(lab: Lab, control
     assert "disk vdb" not in moved.warnings
     assert lab.places(name) == {2: "running"}
 
+    # The other host has not reported the device for the guest yet, and the guest can return nevertheless.
+    returned = control.task(2, "live_migrate", {"name": name, "destination": lab.host(1), "transport": "tcp"})
+    assert returned.ended() == ("completed", None), returned.text
+    assert lab.places(name) == {1: "running"}
+
 
 @pytest.mark.long
 def test_a_device_behind_a_link_moves_in_the_boot_in_which_protect_found_it(
