@@ -89,7 +89,7 @@ def check_answered(sources: Iterable[str], silence: Mapping[str, str]) -> None:
     """Raise L(Unreachable) for a host to be drained that did not answer."""
     for source in sources:
         if source in silence:
-            raise Unreachable(f"{source} could not be queried for its domains: {silence[source].rstrip('.')}.", "Nothing was moved.")
+            raise Unreachable(f"{source} could not be queried for its domains: {silence[source].rstrip(' .:')}.", "Nothing was moved.")
 
 
 def check_rights(hosts: Iterable[str], facts: Mapping[str, HostFacts | None]) -> None:

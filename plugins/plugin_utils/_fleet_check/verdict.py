@@ -185,7 +185,7 @@ def _describe_reach(reach: Reach, view: FleetGuests) -> GuestsReach:
 
 def _find_silent(view: FleetGuests) -> Iterator[Finding]:
     for host, why in view.silent.items():
-        yield Finding(SILENT, (host,), f"{host} did not answer: {why.rstrip('.')}.")
+        yield Finding(SILENT, (host,), f"{host} did not answer: {why.rstrip(' .:')}.")
     for host, why in view.uncertain.items():
         if host not in view.silent:
             yield Finding(SILENT, (host,), f"{host}: {why}")

@@ -210,10 +210,10 @@ class StatusReport:
         domains = f" {_count(count, 'domain')} may be on it." if count else ""
         if host in self._reached:
             remedy = " Its guests may be running: repair this first, and do not switch it off." if count else ""
-            return f"{host} was reached, but did not report its domains: {why.rstrip('.')}.{state}{domains}{remedy}"
+            return f"{host} was reached, but did not report its domains: {why.rstrip(' .:')}.{state}{domains}{remedy}"
         is_gone = entry is not None and bool(entry.discarded)
         remedy = way_out(host, is_gone) if is_gone else f"If it is dead: kvmfleet.migration.evacuate -e source={host} --check"
-        return f"{host} does not answer: {why.rstrip('.')}.{state}{domains}{f' {remedy}' if count else ''}"
+        return f"{host} does not answer: {why.rstrip(' .:')}.{state}{domains}{f' {remedy}' if count else ''}"
 
     def _count_domains(self, entry: HostEntry) -> int:
         return sum(domain.is_expected_on(entry.host_ref) for domain in self._content.domains)

@@ -101,6 +101,9 @@ def test_a_source_that_did_not_answer_is_unreachable_with_the_reason() -> None:
     check_answered(["kvm1"], {"kvm2": "no route"})
     with pytest.raises(Unreachable, match=r"kvm2 could not be queried for its domains: no route\. Nothing was moved\."):
         check_answered(["kvm1", "kvm2"], {"kvm2": "no route."})
+    # Ansible ends like this if SSH itself has said nothing.
+    with pytest.raises(Unreachable, match=r"domains: Make sure this host can be reached over ssh\. Nothing was moved\."):
+        check_answered(["kvm2"], {"kvm2": "Make sure this host can be reached over ssh: "})
 
 
 def test_a_host_that_was_not_queried_by_root_is_forbidden() -> None:
