@@ -250,8 +250,8 @@ def _read_inputs(fleet: Sequence[str], settings: Settings, known: _Ledger, work:
     for host, name in _find_second_names(facts, known.entries).items():
         del facts[host]
         silence[host] = (
-            f"The host at its address is {name}, by libvirt's UUID. Remove one of the two names from the inventory, or give the libvirt of each host its own"
-            " UUID (host_uuid in libvirtd.conf)"
+            f"The host at its address is {name}, by its ID or libvirt's UUID. Remove one of the two names from the inventory. If they are two hosts, give the"
+            " libvirt of each its own UUID (host_uuid in libvirtd.conf), and protect both"
         )
     variables = ("kvmfleet_scheduler", "kvmfleet_migration_policy", "kvmfleet_profiles")
     scheduler, policies, profiles = ({host: settings.of(host, variable, {}) for host in fleet if settings.is_known(host)} for variable in variables)
@@ -277,7 +277,8 @@ def _find_second_names(facts: Mapping[str, JsonObject], entries: Sequence[HostEn
     listed = {entry.name for entry in entries}
     found: dict[str, str] = {}
     for host in sorted(facts, key=lambda host: host not in listed):
-        name = names.setdefault(str(facts[host].get("host_uuid") or host), host)
+        # Boards of one series may have one UUID.
+        name = names.setdefault(str(facts[host].get("host_id") or facts[host].get("host_uuid") or host), host)
         if name != host:
             found[host] = name
     return found

@@ -147,7 +147,13 @@ def test_a_host_with_two_names_is_one_host(desk: Desk) -> None:
         assert (found["met"], found["hosts"]["kvm1"]["alone"], found["hosts"]["alias"]["alone"]) == (False, "cannot", "unknown")
         (guests,) = found["guests"]
         assert (guests["guests"], guests["of"]) == (["web1"], 1)
-        assert any("alias did not answer: The host at its address is kvm1, by libvirt's UUID" in finding["msg"] for finding in found["findings"])
+        assert any("alias did not answer: The host at its address is kvm1, by its ID or libvirt's UUID" in finding["msg"] for finding in found["findings"])
+
+
+def test_two_hosts_whose_boards_have_one_uuid_are_two_hosts(desk: Desk) -> None:
+    for name in ("kvm1", "kvm2"):
+        desk.facts[name] |= {"host_uuid": f.uuid_of("board"), "host_id": f.uuid_of(f"ID {name}")}
+    assert [finding["msg"] for finding in desk.task()["findings"] if finding["kind"] == "silent"] == []
 
 
 def test_a_host_that_only_the_ledger_has_is_found_because_it_holds_up_every_evacuation(desk: Desk) -> None:
