@@ -19,7 +19,7 @@ from ansible_collections.kvmfleet.migration.plugins.plugin_utils._ledger.sights 
 from ansible_collections.kvmfleet.migration.plugins.plugin_utils._migrate.known_facts import SeenStorage, find_seen_devices
 from ansible_collections.kvmfleet.migration.tests.simulator.facts import disk
 from ansible_collections.kvmfleet.migration.tests.unit.fakes.fleet import UUID
-from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import host_entry
+from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._ledger.entries import domain_entry, host_entry
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._migrate.control import Control
 from ansible_collections.kvmfleet.migration.tests.unit.plugins.plugin_utils._migrate.situations import run_one_move
 
@@ -153,6 +153,23 @@ def test_a_move_with_a_block_device_is_refused_without_the_proof_of_protect(cont
     assert moved.record.status == "completed"
     assert moved.record.domain.uuid == UUID
     assert [warning for warning in control.warnings if PATH in warning] == []
+
+
+@pytest.mark.parametrize(("saved_on", "error"), [("kvm3", None), ("kvm1", "unsafe")])
+def test_a_guest_that_has_moved_since_it_was_saved_moves_on(control: Control, monkeypatch: pytest.MonkeyPatch, saved_on: str, error: str | None) -> None:
+    """While it is on the host that was saved, what other hosts have seen of that host is newer."""
+    control.fleet.guest()
+    prepare = control.source._prepare
+    monkeypatch.setattr(control.source, "_prepare", lambda asked: with_device(prepare(asked)))
+    ids = {name: f"{number}1111111-1111-4111-8111-111111111111" for number, name in enumerate(("kvm1", "kvm2"), 1)}
+    uuids = {"kvm3": "u3", **{name: control.fleet.machines[name].host_uuid for name in ids}}
+    for name, host_id in ids.items():
+        control.ledger.put_host(host_entry({"host_id": host_id, "name": name, "host_uuid": uuids[name], "state": "enabled"}), None)
+    saved = {"host": {"host": saved_on, "host_id": ids.get(saved_on, "id3"), "host_uuid": uuids[saved_on]}, "disks": [{**SAVED, "seen_by": [ids["kvm2"]]}]}
+    here = {"host": "kvm1", "host_id": ids["kvm1"], "host_uuid": uuids["kvm1"]}
+    control.ledger.put_domain(domain_entry({"uuid": UUID, "name": "web1", "possible_hosts": [here], "protected": saved}), None)
+    moved = run_one_move(control)
+    assert (moved.error.error_code if moved.error else None) == error
 
 
 def test_a_move_with_a_numbered_name_needs_the_boot_in_which_protect_has_seen_it(control: Control, monkeypatch: pytest.MonkeyPatch) -> None:
