@@ -188,8 +188,8 @@ class _DrillWork:
 
     def _find_other_homes(self, guests: Sequence[DomainFacts]) -> dict[str, str]:
         """Return the hosts to which guests of the host move back, where these are others, by the names of the guests."""
-        documents = {one.uuid: document.domain for one in guests if (document := self._ledger.read_domain(one.uuid))}
-        origins = {one.name: (documents[one.uuid].protected or {}).get("origin") for one in guests if one.uuid in documents}
+        documents = {one.name: self._ledger.read_domain(one.uuid) for one in guests}
+        origins = {name: (document.domain.protected or {}).get("origin") for name, document in documents.items() if document}
         return {name: str(origin) for name, origin in sorted(origins.items()) if origin and origin != self._host}
 
     def _read_check(self) -> _CheckedLoss:
